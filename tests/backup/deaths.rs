@@ -6,8 +6,8 @@ use std::path::Path;
 
 use libtp::{Backup, Env, Error, RestorePoint};
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
-use libtp_tests::process::Process;
+use libtp_tests::failpoints::{self, Scene};
+use libtp_tests::process::dies_at;
 use tempfile::TempDir;
 
 use crate::load::{open, settings};
@@ -74,13 +74,8 @@ impl Scenery {
     }
 
     fn dies(&self, job: Job, name: &str) -> bool {
-        use std::os::unix::process::ExitStatusExt;
-        let variables = [
-            (JOB, format!("{job:?}")),
-            (PLACE, self.place.path().display().to_string()),
-            ("LIBTP_FAILPOINT", name.to_owned()),
-        ];
-        Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
+        let place = self.place.path().display().to_string();
+        dies_at(name, "deaths::entry", &[(JOB, format!("{job:?}")), (PLACE, place)])
     }
 
     /// Checks that the present log is given up once it is not needed: no dead process keeps it.
@@ -165,7 +160,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
 #[test]
 fn who_dies_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
     let mut deaths = 0;
-    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Backup) {
+    for point in failpoints::all().filter(|point| point.scene == Scene::Backup) {
         for job in jobs(point.name) {
             deaths += 1;
             who_dies(point.name, *job, deaths);

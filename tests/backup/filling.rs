@@ -112,17 +112,14 @@ fn entry() {
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_death_in_a_load_leaves_no_environment_that_opens() {
-    use libtp_tests::failpoints::{Scene, FAILPOINTS};
-    use libtp_tests::process::Process;
-    use std::os::unix::process::ExitStatusExt;
-
-    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Load) {
+    use libtp_tests::failpoints::{self, Scene};
+    use libtp_tests::process::dies_at;
+    for point in failpoints::all().filter(|point| point.scene == Scene::Load) {
         let place = tempfile::tempdir().unwrap();
         if point.name == "load: nothing left but its mark" {
             std::fs::write(place.path().join("gives up"), "").unwrap();
         }
-        let variables = [(PLACE, place.path().display().to_string()), ("LIBTP_FAILPOINT", point.name.to_owned())];
-        let died = Process::start("filling::entry", &variables, |_| {}).wait().signal().is_some();
+        let died = dies_at(point.name, "filling::entry", &[(PLACE, place.path().display().to_string())]);
         assert!(died, "nobody came to {:?}", point.name);
         let open = |create| Env::builder().create(create).open(place.path().join("env")).map(drop);
         open(false).expect_err(point.name);

@@ -22,8 +22,6 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-#[path = "../multiprocess/bank.rs"]
-mod bank;
 mod child;
 mod churn;
 mod crew;
@@ -38,7 +36,7 @@ mod yardstick;
 
 use std::time::{Duration, Instant};
 
-use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
 use scenes::Figures;
@@ -54,7 +52,7 @@ fn whoever_dies_wherever_the_others_go_on() {
             Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files | Scene::Load | Scene::Databases
         )
     };
-    let listed = FAILPOINTS.iter().filter(|it| !is_others(it.scene));
+    let listed = failpoints::all().filter(|it| !is_others(it.scene));
     let points: Vec<&Failpoint> = listed.filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)).collect();
     assert!(!points.is_empty(), "no failpoint has the name {chosen:?}");
     let points = if chosen.is_some() { points } else { sizes::todays(points) };

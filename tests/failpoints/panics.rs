@@ -4,7 +4,7 @@
 //! Repeated panics: `crates/libtp/src/region/panics.rs`.
 
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
 use crate::child::{Role, PANICKED};
@@ -58,7 +58,7 @@ fn whoever_panics_wherever_only_its_session_dies() {
     // No process at work beside others reaches the other failpoints, even if one of them is chosen: other tests play
     // them.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
-    let mut points: Vec<&Failpoint> = FAILPOINTS.iter().filter(is_chosen).collect();
+    let mut points: Vec<&Failpoint> = failpoints::all().filter(is_chosen).collect();
     random.shuffle(&mut points);
     points.truncate(most);
     let (mut hit, mut town): (usize, Option<Scenario>) = (0, None);

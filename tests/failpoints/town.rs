@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libtp::{Env, Error, How, Settings};
 
 use crate::audit;
-use crate::bank::{self, TransferId};
 use crate::child::Role;
-use crate::crew::{Death, Member};
+use crate::crew::{whereabouts, Death, Member};
 use crate::watchdog;
+use libtp_tests::transfers::{TransferId, MONEY};
 
 /// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken often.
 const SETTINGS: &str = r#"
@@ -191,7 +191,7 @@ impl Scenario {
                 done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
             }
         };
-        assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
+        assert_eq!(sum, MONEY, "money was made or lost {what}");
         let managers = env.managers();
         let txn = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
@@ -301,7 +301,7 @@ impl Scenario {
             std::thread::sleep(Duration::from_secs(3600));
         }
         for member in &self.crew {
-            println!("process {}:{}", member.number, threads_of(member.pid()));
+            println!("process {}:\n{}", member.number, whereabouts(member.pid()));
         }
         let (message, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
@@ -313,17 +313,6 @@ impl Scenario {
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
-}
-
-/// Describes where in the kernel each of a process's threads is, as far as permitted.
-fn threads_of(pid: u32) -> String {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of_one = |thread: std::fs::DirEntry| {
-        let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
-        let stack = read("stack").lines().map(|line| format!(" {}", line.trim())).collect::<String>();
-        format!("\n  {}: {}{stack}", read("comm").trim(), read("wchan").trim())
-    };
-    threads.map(of_one).collect()
 }
 
 /// Describes the holders of locks and the sessions.

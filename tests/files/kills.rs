@@ -33,7 +33,7 @@ fn entry() {
 
 fn start(place: &Path, answered: &Arc<AtomicU64>) -> Process {
     let answered = Arc::clone(answered);
-    Process::start("kills::entry", &[(PLACE, place.display().to_string())], move |line| {
+    Process::start_heard_by("kills::entry", &[(PLACE, place.display().to_string())], move |line| {
         // Relaxed: the value is used after the process has ended and all its lines were read.
         answered.fetch_max(line.parse().unwrap(), Ordering::Relaxed);
     })

@@ -91,7 +91,7 @@ impl<'d> Round<'d> {
         self.next += 1;
         let told = Arc::clone(&self.told);
         let orders = orders(self.directory, self.plan, number, self.epoch);
-        (number, Process::start(ENTRY, &orders, move |line| lock(&told).hear(number, line)))
+        (number, Process::start_heard_by(ENTRY, &orders, move |line| lock(&told).hear(number, line)))
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {

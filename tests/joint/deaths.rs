@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Scene};
 use libtp_tests::sizes;
 
 use crate::business::Business;
@@ -241,7 +241,7 @@ fn checkpoints_carry_what_nobody_has_told() {
 fn both_or_neither_wherever_somebody_dies() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     let (mut deaths, mut never) = (0, Vec::new());
-    for point in FAILPOINTS.iter().filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)) {
+    for point in failpoints::all().filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)) {
         let Scene::Memory { after } = point.scene else { continue };
         let ways = [SYNC, RELAXED].into_iter().flat_map(|durability| FINDERS.map(|finder| (durability, finder)));
         let scenes = ways.flat_map(|(durability, finder)| hits().map(move |hit| (durability, finder, hit)));

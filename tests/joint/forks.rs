@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use libtp::{Builder, Env, Segment, Settings};
-use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, How, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
+use libtp_tests::process::is_alone;
 use libtp_tests::process::{next_order, say};
 use rustix::process::{waitpid, Pid, WaitOptions};
 
@@ -21,7 +22,7 @@ fn entry() {
     let (env, segment) = open(Path::new(&directory));
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(7);
-    leave_a_child(if way == "fork" { How::Fork } else { How::RawClone });
+    say(&leave_a_child(if way == "fork" { How::Fork } else { How::RawClone }).to_string());
     if next_order().as_deref() == Some("leave") {
         txn.commit().unwrap();
         rio::failpoint::arm("rio: kept region left alone, not sealed");

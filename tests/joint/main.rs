@@ -30,4 +30,4 @@ mod parts;
 mod queue;
 mod token;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Joint);

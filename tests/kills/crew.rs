@@ -59,7 +59,7 @@ impl Worker {
         let mut variables =
             vec![(DIRECTORY, directory), (NUMBER, number.to_string()), (SEED, (seed << 20 | number).to_string())];
         variables.extend(durability.map(|durability| (DURABILITY, format!("{durability:?}"))));
-        let process = Process::start(ENTRY, &variables, move |line| {
+        let process = Process::start_heard_by(ENTRY, &variables, move |line| {
             theirs.lock().unwrap_or_else(PoisonError::into_inner).hear(line, now());
         });
         Worker { number, process, started: now(), told }

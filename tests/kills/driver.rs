@@ -6,6 +6,7 @@ use std::time::{Duration, Instant as Time};
 
 use libtp::{Durability, Env, How};
 use libtp_sim::Random;
+use libtp_tests::audit::verify_all;
 use libtp_tests::bank::{settings, Bank};
 use libtp_tests::process::now;
 use libtp_tests::sizes;
@@ -351,12 +352,7 @@ impl<'d> Run<'d> {
                 openers.join(", ")
             ));
         }
-        for name in env.databases().map_err(|error| error.to_string())? {
-            let verified = env.verify(&name).map_err(|error| format!("{name} cannot be verified: {error}"))?;
-            if !verified.findings.is_empty() {
-                return Err(format!("{name}: {:?}", verified.findings));
-            }
-        }
+        verify_all(&env)?;
         let bank = Bank::open(&env).map_err(|error| error.to_string())?;
         compare(&bank.audit()?, &all)?;
         // The work can go on.

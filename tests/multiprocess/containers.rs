@@ -6,8 +6,8 @@ use std::time::Duration;
 use libtp::{Env, How};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 /// Starts a program with its own shared memory.
 const OTHER_MEMORY: &[&str] =

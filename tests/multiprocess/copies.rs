@@ -6,6 +6,9 @@ use std::process::Command;
 use libtp::{Env, Error, How, Keep};
 use tempfile::TempDir;
 
+#[cfg(feature = "failpoints")]
+use libtp_tests::process::Heard;
+
 use crate::crew::Member;
 
 /// Copies as `cp -a` does: into existing files, so that they keep their inodes.
@@ -178,8 +181,8 @@ fn who_decides_for_the_memory_and_dies_over_it_may_decide_again() {
         let (directory, _memory) = restored_after(300, of, how);
         let (keep, death) = (format!("{}=region", crate::child::KEEP), format!("LIBTP_FAILPOINT={point}"));
         let member = Member::launch_under(&["env", &keep, &death], directory.path(), 3, "record");
-        let heard = member.hear(std::time::Duration::from_secs(60));
-        assert_eq!(heard, Err(()), "{of:?} {how:?}: it does not come to {point:?}");
+        let heard = member.hear_within(std::time::Duration::from_secs(60));
+        assert_eq!(heard, Heard::End, "{of:?} {how:?}: it does not come to {point:?}");
         drop(member);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
         assert_eq!(get(&env, "key").as_deref(), Some("later299"), "{of:?} {how:?}, after a death at {point:?}");

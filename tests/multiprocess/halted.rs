@@ -65,7 +65,7 @@ fn who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found() {
     until("one of them stands still", || stands_still(&env));
     wait_for_each_other(&mut crew, 2, 3);
     one_gives_way(&mut crew, [2, 3]);
-    crew[..2].iter().for_each(Member::resume);
+    crew[..2].iter().for_each(|member| member.resume());
     one_gives_way(&mut crew, [0, 1]);
 }
 

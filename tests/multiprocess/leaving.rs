@@ -2,8 +2,8 @@
 
 use libtp::{Env, How};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 fn first_or_last_leaves_first(first_leaves_first: bool) {
     let directory = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use libtp::{Env, How, OrphanedMemory};
 use tempfile::TempDir;
 
 use crate::crew::Member;
-use crate::forked::Orphan;
+use crate::forked::orphan_of;
 
 /// A place for environments whose memory has its own directory: other tests look for left memory, too.
 struct Place {
@@ -222,7 +222,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_a
     let mut parent = Member::start(&directory, 1);
     parent.ask("put key value");
     let region = PathBuf::from(parent.ask("region"));
-    let child = Orphan::of(&mut parent, "libc");
+    let child = orphan_of(&mut parent, "libc");
     parent.kill();
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(place.sweep("third"), []);

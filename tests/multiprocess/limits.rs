@@ -30,7 +30,7 @@ fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
     let env = Env::open(directory.path()).unwrap();
     assert_eq!(env.opened().how, libtp::How::Repaired);
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
     small.leave();
     other.leave();
     let env = Env::open(directory.path()).unwrap();
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
         two.leave();
         one.leave();
         let env = Env::open(directory.path()).unwrap();
-        assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
+        assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
     }
 }
 
@@ -121,7 +121,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     let mut limited = Member::launch_under(&without_signal, directory.path(), 2, "record").opened();
     limited.ask("put before there");
     let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
-    prlimit(Some(limited.pid()), resource, limit).unwrap();
+    prlimit(Some(limited.kernel_pid()), resource, limit).unwrap();
     let (mut refusals, mut acknowledged) = (Vec::new(), 0);
     for round in 0..300 {
         if round >= 150 && (resource == Resource::Nofile || !refusals.is_empty()) {
@@ -158,7 +158,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     other.leave();
     let env = Env::open(directory.path()).unwrap();
     assert!(!env.opened().lost);
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
 }
 
 #[test]

@@ -2,12 +2,11 @@
 //! type; a process that does not know it leaves them to others (docs/design/0019).
 
 use std::cell::RefCell;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp::{Builder, Env, Error, LogType, Memory, Mode, PageFile, PageLock, Platform, Result, Settings, SharedMemory};
+use libtp::{Builder, Env, Error, LogType, Mode, PageFile, PageLock, Result, Settings, SharedMemory};
 use libtp_sim::{LossMode, SimDisk, SimProcess};
+use libtp_tests::versions::platform;
 
 const ADD: u16 = 7;
 
@@ -49,13 +48,7 @@ impl Machine {
         let view = self.disk.process_view();
         let directory = view.directory();
         self.views.borrow_mut().push(view);
-        let platform = Platform {
-            path: PathBuf::from("sim:"),
-            log_directory: Arc::clone(&directory),
-            directory,
-            memory: Memory::Shared(self.memory.clone()),
-            log_types: Arc::default(),
-        };
+        let platform = platform(directory, &self.memory);
         let settings = Settings { no_background: true, lock_timeout_millis: Some(0), ..Settings::default() };
         builder.settings(settings).open_on(platform, &mut |_, _, _| {})
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use libtp::{Db, Durability, Env};
 use libtp_tests::sizes;
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 /// This many keys take several pages.
 const KEYS: u32 = 600;

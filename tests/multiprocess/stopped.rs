@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "failpoints")]
 use libtp::{Durability, OpeningProcess, SessionState};
 use libtp::{Env, HeldLatch, ProcessState, WaitsFor};
+use libtp_tests::audit::verify_all;
 use libtp_tests::sizes;
 
-use crate::bank::Bank;
 #[cfg(feature = "failpoints")]
 use crate::crew::in_time;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 /// How long the process is stopped.
 const STILL: Duration = Duration::from_secs(2);
@@ -33,13 +34,13 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         std::thread::sleep(Duration::from_millis(150 + 13 * round));
         let victim = usize::try_from(round % 4).unwrap();
         crew[victim].stop();
-        told.extend(crew.iter_mut().flat_map(Member::acknowledged_so_far));
+        told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
         // Whether a session waits for its locks is left to chance; this check looks in any case.
         let env = Env::open(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "who is stopped is taken for dead");
         drop(env);
-        let more: Vec<_> = crew.iter_mut().flat_map(Member::acknowledged_so_far).collect();
+        let more: Vec<_> = crew.iter().flat_map(Member::acknowledged_so_far).collect();
         meanwhile += more.len();
         told.extend(more);
         crew[victim].resume();
@@ -55,9 +56,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         told,
         "the journal is what was acknowledged, no more and no less"
     );
-    for name in env.databases().unwrap() {
-        assert!(env.verify(&name).unwrap().findings.is_empty(), "{name}");
-    }
+    verify_all(&env).unwrap();
     println!("figures: {rounds} times one of four stood still for 2 s: {meanwhile} transfers of the others meanwhile, 0 lost");
 }
 

@@ -7,21 +7,15 @@ use std::time::Duration;
 
 use libtp::Env;
 use libtp_sim::Random;
+use libtp_tests::audit::nothing_lost;
 use libtp_tests::sizes;
+use libtp_tests::transfers::TransferId;
 
-use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
 
-/// Checks that every acknowledged transfer is there, the sums agree, and every page fits its neighbours.
+/// Opens the environment and checks that nothing is lost.
 pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
-    let env = Env::open(directory).unwrap();
-    let journal = Bank::open(&env).unwrap().audit().unwrap();
-    let lost: Vec<_> = acknowledged.difference(&journal).collect();
-    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-    for name in env.databases().unwrap() {
-        let verified = env.verify(&name).unwrap();
-        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
-    }
+    nothing_lost(&Env::open(directory).unwrap(), acknowledged, "after the kills");
 }
 
 #[test]

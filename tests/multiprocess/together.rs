@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use libtp::{Durability, Env};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 #[test]
 fn what_one_process_commits_the_other_sees_at_once() {

@@ -5,10 +5,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
 use libtp_tests::forking::{exit_now, make_child, How, Side};
-use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use libtp_tests::planted::{self, NoticedBy};
+use libtp_tests::process::{succeeds, this_program};
 use vista::{Options, Segment};
 
 use crate::wild::{store, waited};
@@ -100,16 +100,9 @@ fn store_everywhere(path: &Path) {
 /// the number of hidden parts.
 fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "hidden::what_is_vistas_cannot_be_stored_to", "--nocapture", "--test-threads=1"])
-        .env(CHILD, directory.path().join("segment"));
-    if let Some(bug) = bug {
-        command.env("LIBTP_PLANTED", bug);
-    }
-    let child = command.output().unwrap();
-    let message = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    let mut command = this_program("hidden::what_is_vistas_cannot_be_stored_to");
+    command.env(CHILD, directory.path().join("segment")).envs(bug.map(|bug| ("LIBTP_PLANTED", bug)));
+    let message = succeeds(&mut command);
     let count = |line: &str| message.lines().filter(|it| it.starts_with(line)).count();
     let parts = message.lines().find_map(|line| line.strip_prefix("parts ")).unwrap().parse().unwrap();
     ([count("hidden "), count("hidden false")], [count("end "), count("end false")], parts)
@@ -127,7 +120,7 @@ fn what_is_vistas_cannot_be_stored_to() {
         "figures: no guard: {} hidden pages in {parts} parts and {} ends of mappings, each faults",
         hidden[0], ends[0]
     );
-    for (bug, _) in PLANTED_STORES.into_iter().filter(|(_, by)| *by == NoticedBy::WildStores) {
+    for bug in planted::of_stores(NoticedBy::WildStores) {
         let (hidden, ends, _) = stored(Some(bug));
         println!(
             "  {bug}: {} of {} hidden pages and {} of {} ends do not fault",

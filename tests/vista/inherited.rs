@@ -6,7 +6,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::process::is_alone;
 use rustix::process::{waitpid, Pid, WaitOptions};
 use vista::{Error, Memory as _, Options, Result, Segment, Txn};
 

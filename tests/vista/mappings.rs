@@ -2,8 +2,7 @@
 //! Hiding a part of vista's own takes two.
 #![allow(unsafe_code)]
 
-use std::process::Command;
-
+use libtp_tests::process::{succeeds, this_program};
 use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use vista::{Error, Options, Segment};
 
@@ -184,10 +183,5 @@ fn ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings() {
 /// Runs a child's part.
 fn run(test: &str, variable: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1"])
-        .env(variable, directory.path().join("segment"))
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    succeeds(this_program(test).env(variable, directory.path().join("segment")));
 }

@@ -6,9 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
-use std::process::Command;
 
 use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::process::{succeeds, this_program};
 use libtp_tests::sizes;
 use vista::{Options, Segment};
 
@@ -144,17 +144,7 @@ fn what_is_noticed_of_wild_stores_without_a_guard() {
     }
     let directory = tempfile::tempdir().unwrap();
     // In a process of its own, which makes children and has no other threads at work.
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "wild_found::what_is_noticed_of_wild_stores_without_a_guard",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(CHILD, directory.path().join("segment"))
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    let mut child = this_program("wild_found::what_is_noticed_of_wild_stores_without_a_guard");
+    let message = succeeds(child.env(CHILD, directory.path().join("segment")));
     message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
 }

@@ -3,13 +3,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use libtp::{Durability, Env, Error, How, Keep, Survives};
 use libtp_tests::process::{next_order, say, Process};
 
 pub const DIRECTORY: &str = "LIBTP_TEST_WARM_DIRECTORY";
-const LONG: Duration = Duration::from_secs(60);
 
 pub fn region_of(directory: &Path) -> PathBuf {
     let mut files = std::fs::read_dir(directory.join("memory")).unwrap();
@@ -108,14 +106,11 @@ fn opens_by_the_files() {
 /// Starts a process that answers a commit, kills it, and restores the files to the state before that commit: they
 /// lose the bytes that were not synced.
 pub fn killed(directory: &Path) {
-    let (tell, message) = std::sync::mpsc::channel();
-    let variables = [(DIRECTORY, directory.display().to_string())];
-    let mut child = Process::start("basics::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-    let says = |word| assert_eq!(message.recv_timeout(LONG).as_deref(), Ok(word));
-    says("flushed");
+    let mut child = Process::start("basics::entry", &[(DIRECTORY, directory.display().to_string())]);
+    child.says("flushed");
     let before = contents(directory);
     child.order("go on");
-    says("committed");
+    child.says("committed");
     child.kill();
     child.wait();
     for (path, bytes) in before {

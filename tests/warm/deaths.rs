@@ -2,8 +2,8 @@
 //! machine. The next process finds them all the same.
 
 use libtp::How;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
-use libtp_tests::process::Process;
+use libtp_tests::failpoints::{self, Scene};
+use libtp_tests::process::{Process, FAILPOINT};
 
 use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
 
@@ -22,8 +22,8 @@ const ON_THE_WAY: [&str; 8] = [
 /// Returns whether a process that runs `entry` dies at the failpoint `name`.
 fn dies(directory: &std::path::Path, entry: &str, name: &str) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    let variables = [(DIRECTORY, directory.display().to_string()), ("LIBTP_FAILPOINT", name.to_owned())];
-    let mut child = Process::start(entry, &variables, |_| {});
+    let variables = [(DIRECTORY, directory.display().to_string()), (FAILPOINT, name.to_owned())];
+    let mut child = Process::start(entry, &variables);
     child.order("go on");
     child.order("end");
     child.wait().signal().is_some()
@@ -31,7 +31,7 @@ fn dies(directory: &std::path::Path, entry: &str, name: &str) -> bool {
 
 #[test]
 fn who_dies_as_it_finds_them_leaves_them_to_the_next() {
-    let warm = FAILPOINTS.iter().filter(|point| point.scene == Scene::Warm).map(|point| point.name);
+    let warm = failpoints::of(Scene::Warm);
     let mut deaths = 0;
     for name in warm.filter(|name| name.starts_with("warm start")).chain(ON_THE_WAY) {
         let directory = tempfile::tempdir().unwrap();

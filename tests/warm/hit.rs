@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libtp::How;
 #[cfg(feature = "failpoints")]
-use libtp_tests::process::Process;
+use libtp_tests::process::{Process, FAILPOINT};
 
 #[cfg(feature = "failpoints")]
 use crate::basics::DIRECTORY;
@@ -64,13 +64,12 @@ fn a_panic_as_the_log_is_taken_is_told_as_a_loss() {
             Some(word) => hit(directory.path(), word),
             None => start_machine_again(directory.path()),
         }
-        let (tell, message) = std::sync::mpsc::channel();
         let panics = "rescue: a piece written, not synced!panic";
-        let variables = [(DIRECTORY, directory.path().display().to_string()), ("LIBTP_FAILPOINT", panics.to_owned())];
-        let mut child = Process::start("basics::opens", &variables, move |line| _ = tell.send(line.to_owned()));
+        let variables = [(DIRECTORY, directory.path().display().to_string()), (FAILPOINT, panics.to_owned())];
+        let mut child = Process::start("basics::opens", &variables);
         child.order("end");
         assert!(child.wait().success(), "word {word:?}: it panicked");
-        assert_eq!(message.recv().as_deref(), Ok("lost"), "word {word:?}");
+        child.says("lost");
         let (_, lost, _) = apples(directory.path());
         assert!(!lost, "it is told once");
     }

@@ -45,7 +45,6 @@ const HOMES: [&str; 44] = [
     "crates/bench/src/engine_lmdb.rs",
     "crates/bench/src/engine_rocksdb.rs",
     "crates/bench/src/memory/pmemobj.rs",
-    "tests/multiprocess/fork.rs",
     "tests/src/forking.rs",
     "tests/lab/port.rs",
     "tests/lab/second.rs",

@@ -1,84 +1,22 @@
-//! The yardstick of deaths: bugs that a test build can switch on in the handling of a process's death. Each bug must
-//! be noticed by a death among processes that go on, or by a case of the suite `multiprocess`.
+//! Bugs in the handling of a process's death. Each bug must be noticed by a death among processes that go on, or by a
+//! case of the suites `multiprocess` and `failpoints`.
 //!
 //! Ordered by the rules that they break (PROTOCOLS D1 to D13, L3, L4).
 
-/// How a process reaches a failpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scene {
-    /// A victim dies there while it works beside three survivors.
-    At(&'static str),
-    /// The same in an environment that is new.
-    Young(&'static str),
-    /// A victim dies at the first failpoint, and the process that repairs it dies at the second.
-    Repairing(&'static str, &'static str),
-    /// A victim stops there while other processes make the memory anew, and goes on afterwards.
-    Standing(&'static str),
-    /// A victim's thread panics there.
-    Panicking(&'static str),
+use super::Scene::{At, Panicking, Repairing, Standing, Young};
+use super::Suite::{Failpoints, Multiprocess};
+use super::{case, seldom, Judge, Planted, Scene};
+
+const fn by(name: &'static str, scenes: &'static [Scene]) -> Planted {
+    Planted::new(Failpoints, name, Judge::Scenes(scenes))
 }
 
-impl Scene {
-    /// Returns the failpoint of the scene.
-    pub fn point(self) -> &'static str {
-        match self {
-            Scene::At(point) | Scene::Young(point) | Scene::Standing(point) | Scene::Panicking(point) => point,
-            Scene::Repairing(_, point) => point,
-        }
-    }
+const fn by_case(name: &'static str, of: &'static str) -> Planted {
+    case(Multiprocess, name, of)
 }
 
-/// The test that must notice a bug.
-#[derive(Clone, Copy, Debug)]
-pub enum Judge {
-    /// One of these scenes, by the suite `failpoints`.
-    Scenes(&'static [Scene]),
-    /// This case of the suite `multiprocess`.
-    Case(&'static str),
-    /// This case of the suite `failpoints`.
-    OwnCase(&'static str),
-}
-
-/// A bug and the test that must notice it.
-#[derive(Clone, Copy, Debug)]
-pub struct PlantedDeath {
-    /// The site's name.
-    pub name: &'static str,
-    /// The test that must notice the bug.
-    pub judge: Judge,
-    /// The bug shows only when other sessions come in between at the right moment, or in a scene that is not steady
-    /// enough to prove that this bug was noticed. It is tried and reported if there is time, and need not be noticed
-    /// every time.
-    pub is_seldom: bool,
-}
-
-impl PlantedDeath {
-    /// Returns the name of the case that must notice the bug, if the judge is a case.
-    pub fn case(&self) -> Option<&'static str> {
-        match self.judge {
-            Judge::Case(case) | Judge::OwnCase(case) => Some(case),
-            Judge::Scenes(_) => None,
-        }
-    }
-}
-
-const fn by(name: &'static str, scenes: &'static [Scene]) -> PlantedDeath {
-    PlantedDeath { name, judge: Judge::Scenes(scenes), is_seldom: false }
-}
-
-const fn seldom_by(name: &'static str, scenes: &'static [Scene]) -> PlantedDeath {
-    PlantedDeath { name, judge: Judge::Scenes(scenes), is_seldom: true }
-}
-
-const fn by_case(name: &'static str, case: &'static str) -> PlantedDeath {
-    PlantedDeath { name, judge: Judge::Case(case), is_seldom: false }
-}
-
-use Scene::{At, Panicking, Repairing, Standing, Young};
-
-/// All planted bugs.
 #[rustfmt::skip]
-pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
     by_case("rio: memory takes all address space that is left", "limits::whatever_the_limit_of_address_space_there_is_memory_left_to_work_with"),
     by_case("libtp: the room for shared memory is not looked at", "limits::pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much"),
@@ -93,9 +31,9 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("log: nothing is kept back for deletes", "full_disk::deletes_go_through_where_no_checkpoint_can_make_room"),
     // D1, D2
     by("rio: areas change without before-images", &[At("change: page changed, LSN old")]),
-    seldom_by("rio: closing cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")]),
+    seldom(by("rio: closing cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")])),
     by("process: the dead are not rolled back", &[At("change: page changed, LSN old")]),
-    seldom_by("lock: the latch falls before the section closes", &[At("lock: released, section open")]),
+    seldom(by("lock: the latch falls before the section closes", &[At("lock: released, section open")])),
     by("txn: latches are given back before the roll-back", &[At("change: page changed, LSN old")]),
     // D3
     by("log: appends are not noted", &[At("change: logged, no page changed")]),
@@ -108,8 +46,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("txn: latches are given back before the redo", &[At("change: logged, no page changed")]),
     // D5
     by("process: latches of the dead stay", &[At("change: logged, no page changed")]),
-    seldom_by("process: two repair one session", &[At("change: logged, no page changed")]),
-    seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
+    seldom(by("process: two repair one session", &[At("change: logged, no page changed")])),
+    seldom(by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")])),
     by_case("process: the section of a dead repairer goes back later", "readers::a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too"),
     by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
     by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
@@ -130,8 +68,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("buffer: a page half read stays in the table", &[At("buffer: frame in the table, loading")]),
     by_case("buffer: that a page is there is taken back", "readers::who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get"),
     by_case("buffer: a page that is there stays in a dead hand", "readers::who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get"),
-    seldom_by("txn: hands are emptied last", &[At("buffer: frame in the table, loading")]),
-    seldom_by("buffer: a page half read is taken for whole", &[At("buffer: frame in the table, loading")]),
+    seldom(by("txn: hands are emptied last", &[At("buffer: frame in the table, loading")])),
+    seldom(by("buffer: a page half read is taken for whole", &[At("buffer: frame in the table, loading")])),
     // D6
     by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),
     by("txn: who had not committed is finished", &[At("change: append cleared, pages latched")]),
@@ -142,20 +80,16 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("record: a leaf that was merged is not marked", &[At("merge: merged, not remembered")]),
     // D7
     // A session that waits long for a latch without a known holder counts the latch's holders, too.
-    seldom_by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
-    seldom_by("process: who wants a latch holds it", &[At("latch: shared taken, not noted as held")]),
-    seldom_by("process: counts without freezing", &[At("latch: shared taken, not noted as held")]),
+    seldom(by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")])),
+    seldom(by("process: who wants a latch holds it", &[At("latch: shared taken, not noted as held")])),
+    seldom(by("process: counts without freezing", &[At("latch: shared taken, not noted as held")])),
     by("buffer: the dead keep their pins", &[At("pin: counted, not noted as held")]),
     // D8
     by("process: sleeps until woken", &[At("lock: between granting and waking")]),
     by("log: who waits for a flush sleeps until woken", &[At("log: leader no more, nobody woken"), At("log: durable, still the leader")]),
     by("process: waits for a latch until woken", &[At("latch: free, nobody woken"), At("latch: shared let go, nobody woken")]),
     // D9
-    PlantedDeath {
-        name: "libtp: a panic that comes again is the first",
-        judge: Judge::OwnCase("panics::a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know"),
-        is_seldom: false,
-    },
+    case(Failpoints, "libtp: a panic that comes again is the first", "panics::a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know"),
     by("process: who leaves frees the slot, whoever has it", &[Young("txn: room promised, not noted")]),
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
     by_case("io: the child of a fork keeps its parent's locks", "containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive"),
@@ -176,12 +110,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // D13
     by_case("txn: who changes the control file is not waited for", "stopped::memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on"),
     by_case("libtp: memory is made anew while somebody writes", "stopped::memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on"),
-    PlantedDeath {
-        name: "process: broken memory is declared without a barrier",
-        judge: Judge::Case("barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other"),
-        // On a machine whose processors are all busy, the two seldom meet.
-        is_seldom: true,
-    },
+    // On a machine whose processors are all busy, the two seldom meet.
+    seldom(by_case("process: broken memory is declared without a barrier", "barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other")),
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
     by_case("libtp: who makes memory anew takes a place in the old", "stopped::who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes"),
     by_case("log: flushes in a broken region", "stopped::who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up"),
