@@ -90,7 +90,7 @@ impl Scenery {
             // The process that repairs the dead one may not have run yet.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("{name}: the log is kept for who died");
+        panic!("{name}: the log is kept for a dead process");
     }
 }
 
@@ -112,7 +112,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         scenery.shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
         scenery.trade(20);
     }
-    assert!(scenery.dies(job, name), "nobody came to {name} in {job:?}");
+    assert!(scenery.dies(job, name), "no process reached {name} in {job:?}");
     if job != Job::Restore {
         scenery.gives_up_log(name);
     }
@@ -158,7 +158,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
 }
 
 #[test]
-fn who_dies_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
+fn a_death_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
     let mut deaths = 0;
     for point in failpoints::all().filter(|point| point.scene == Scene::Backup) {
         for job in jobs(point.name) {
@@ -166,5 +166,5 @@ fn who_dies_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
             who_dies(point.name, *job, deaths);
         }
     }
-    println!("figures: {deaths} deaths of who copies or restores, nothing broken, no log kept");
+    println!("figures: {deaths} deaths in backups and restores, nothing broken, no log kept");
 }

@@ -104,7 +104,7 @@ fn handle_of(env: &Env, txn: &libtp::Txn<'_>) -> libtp::Result<()> {
 }
 
 #[test]
-fn who_uses_a_database_that_is_being_dropped_waits_for_the_end_of_the_transaction() {
+fn a_user_of_a_database_waits_for_the_end_of_its_drop() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     put(&env, "kv", "old");
@@ -178,7 +178,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
 }
 
 #[test]
-fn who_writes_by_a_handle_from_before_a_new_name_keeps_the_indices() {
+fn a_write_by_a_handle_from_before_a_rename_keeps_the_indices() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     let before = env.btree("a").unwrap();
@@ -267,7 +267,7 @@ fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
 }
 
 #[test]
-fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
+fn a_backup_and_its_additions_have_drops_and_renames() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     for name in ["dropped", "renamed", "kept"] {

@@ -88,7 +88,7 @@ fn records_databases_and_files_are_of_one_version_after_any_crash() {
 }
 
 #[test]
-fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
+fn when_any_call_fails_records_databases_and_files_are_of_one_version() {
     let mut random = Random::new(sizes::first_seed());
     let (mut failed, mut unknown) = (0, 0);
     for (fault, repeat) in [(Fault::Eio, Repeat::Once), (Fault::Eio, Repeat::Forever), (Fault::Enospc, Repeat::Forever)]

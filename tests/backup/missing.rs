@@ -42,7 +42,7 @@ fn assert_away(env: &Env, name: &str) {
     let told = env.btree(name).err().expect("the database cannot be opened");
     assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
-    assert!(env.verify(name).is_err(), "what is away is not found to be in order");
+    assert!(env.verify(name).is_err(), "a missing file is not found to be in order");
 }
 
 struct Place(tempfile::TempDir);
@@ -135,7 +135,7 @@ fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
 }
 
 #[test]
-fn after_a_clean_close_a_missing_file_is_not_made_anew() {
+fn after_a_clean_close_a_missing_file_is_not_created_again() {
     let place = Place::new();
     let path = place.at("env");
     fill(&open(&path), "kv", 0);
@@ -150,7 +150,7 @@ fn after_a_clean_close_a_missing_file_is_not_made_anew() {
 }
 
 #[test]
-fn a_missing_file_whose_name_was_that_of_a_dropped_database_is_not_made_anew() {
+fn a_missing_file_with_the_name_of_a_dropped_database_is_not_created_again() {
     let place = Place::new();
     let path = place.at("env");
     let env = open(&path);
@@ -397,7 +397,7 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
 }
 
 #[test]
-fn what_is_left_in_a_database_that_was_given_up_is_forgotten_with_its_log() {
+fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
     let place = Place::new();
     let settings = Settings {
         log_segment_first: Some(Bytes::kib(16)),
@@ -469,7 +469,7 @@ fn a_drop_is_in_the_log_where_the_register_is_damaged() {
 }
 
 #[test]
-fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
+fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     let place = Place::new();
     let path = place.at("env");
     let mut env = open(&path);

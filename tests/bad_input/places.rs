@@ -133,7 +133,7 @@ fn a_disk_that_turns_read_only_is_refused_and_opens_when_it_is_writable_again() 
 }
 
 #[test]
-fn a_network_filesystem_is_refused_with_what_to_do() {
+fn a_network_filesystem_is_refused_with_a_remedy() {
     let disk = SimDisk::new(1);
     let process = disk.process_view();
     disk.set_network(true);

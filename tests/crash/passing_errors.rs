@@ -56,7 +56,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
 }
 
 #[test]
-fn an_error_in_one_repair_is_told_though_the_next_one_succeeds() {
+fn an_error_in_one_repair_is_reported_though_the_next_succeeds() {
     let disk = SimDisk::new(2);
     let view = disk.process_view();
     let (env, stock) = open(&view);

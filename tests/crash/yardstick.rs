@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 
 use libtp_sim::Random;
-use libtp_tests::counted_ranges::what_was_counted_stays_so;
+use libtp_tests::counted_ranges::a_counted_range_stays_unchanged;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Damage, DamagedImage, PATIENTS};
-use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
+use libtp_tests::dead_leader::a_dead_leaders_writes_are_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::found_tail::a_found_tail_is_written_again;
 use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
@@ -48,7 +48,7 @@ fn a_build_without_a_planted_bug_passes() {
     let seen = on_all_threads(catchers, |&catcher| (catcher, trial::without_a_bug(ENTRY, catcher)));
     let wrong: Vec<_> = seen.into_iter().filter(|(_, noticed)| noticed.is_some()).collect();
     assert!(wrong.is_empty(), "a bug is seen where none was planted: {wrong:?}");
-    println!("figures: {} ways of catching them see none where none is planted", catchers.len());
+    println!("figures: {} ways of catching them see no bug where no bug is planted", catchers.len());
 }
 
 /// A site that is missing on the list is a bug that no test tries.
@@ -88,8 +88,8 @@ fn one_bug_in_a_process_of_its_own() {
             "StaleLog" => caught(|| stale_records_stay_dead(seed)),
             "FoundTail" => caught(|| a_found_tail_is_written_again(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
-            "CountedRanges" => caught(|| what_was_counted_stays_so(seed)),
-            "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),
+            "CountedRanges" => caught(|| a_counted_range_stays_unchanged(seed)),
+            "DeadLeader" => caught(|| a_dead_leaders_writes_are_written_again(seed)),
             "LimitedProcess" => caught(|| others_go_on_beside_a_limited_process(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),

@@ -21,14 +21,14 @@ pub fn at_rest(env: &Env, what: &str) {
     let dead = managers.processes.dead_sessions();
     assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
     let running = env.transactions();
-    assert!(running.is_empty(), "{what}: transactions of nobody: {running:?}");
+    assert!(running.is_empty(), "{what}: transactions without owner: {running:?}");
     let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
-    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks of nobody: {census:?}");
+    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
     let sessions = managers.processes.sessions().len() as u64;
-    assert!(census.lockers <= sessions, "{what}: lockers of nobody, beside {sessions} sessions: {census:?}");
+    assert!(census.lockers <= sessions, "{what}: lockers without owner, beside {sessions} sessions: {census:?}");
     // First the checkpoint: a session takes a dead session's task over when it next has that task.
-    assert!(env.checkpoint().unwrap(), "{what}: somebody else takes a checkpoint");
-    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that nobody can write");
+    assert!(env.checkpoint().unwrap(), "{what}: another session takes a checkpoint");
+    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that no session can write");
     managers.buffers.check_at_rest();
 }
 

@@ -61,7 +61,7 @@ impl Role {
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
-    let number = number.parse().expect("a child is told its number");
+    let number = number.parse().expect("a child gets its number");
     let role = Role::of(&std::env::var(ROLE).unwrap_or_default());
     tell_warnings();
     match serve(&PathBuf::from(directory), number, &role) {
@@ -70,7 +70,7 @@ fn entry() {
     }
 }
 
-/// Prints the library's warnings: why it gives the memory up, or what it cannot repair.
+/// Prints the library's warnings: why it gives the memory up, or the failed repair.
 pub fn tell_warnings() {
     let level = tracing_subscriber::filter::LevelFilter::WARN;
     // Another test of this process may have done it.

@@ -22,7 +22,7 @@ fn every_failpoint_in_the_sources_is_on_the_list() {
 }
 
 #[test]
-fn who_is_to_die_before_a_repair_dies_at_a_failpoint() {
+fn each_death_before_a_repair_is_at_a_listed_failpoint() {
     for point in failpoints::all() {
         if let Scene::Repair(Some(before)) = point.scene {
             assert!(failpoints::all().any(|other| other.name == before), "{}: there is no {before:?}", point.name);

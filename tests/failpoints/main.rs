@@ -43,7 +43,7 @@ use scenes::Figures;
 
 /// A victim dies at each of today's failpoints, and each time the others go on.
 #[test]
-fn whoever_dies_wherever_the_others_go_on() {
+fn after_a_death_at_any_failpoint_the_others_go_on() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     // Other suites play the scenes between records and memory, and those of memory that outlives the system.
     let is_others = |scene| {
@@ -61,7 +61,7 @@ fn whoever_dies_wherever_the_others_go_on() {
     let mut figures = Figures::default();
     for seed in first..first + seeds {
         let never = scenes::play_all(seed, &points, &mut figures);
-        assert!(never.is_empty(), "seed {seed}: nobody came to {} failpoints: {never:#?}", never.len());
+        assert!(never.is_empty(), "seed {seed}: no process reached {} failpoints: {never:#?}", never.len());
     }
     println!(
         "figures: {} failpoints, {} deaths, 0 lost, 0 stuck, in {} s; {}",

@@ -197,7 +197,7 @@ impl Scenario {
         let dead = managers.processes.dead_sessions().is_empty();
         let pages = managers.buffers.pinned_by_nobody(txn.session());
         managers.leave(txn);
-        assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
+        assert!(pages.is_empty() || !dead, "pinned without owner {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
         // No death leaves shared memory that cannot be repaired.
         assert!(
@@ -250,7 +250,7 @@ impl Scenario {
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
             if start.elapsed() >= GRAVE * watchdog() {
                 drop(managers);
-                self.fail_with_report(&format!("somebody is not buried {what}"));
+                self.fail_with_report(&format!("a dead session is not repaired {what}"));
             }
             std::thread::sleep(LOOK);
         }
@@ -265,9 +265,11 @@ impl Scenario {
             Buried::After(time) => Some(time),
             Buried::GivenUp if self.is_rebuild_meant => None,
             Buried::GivenUp => self.fail_with_report(&format!(
-                "seed {seed}: the shared memory was given up before who died at {point:?} was buried"
+                "seed {seed}: the shared memory was given up before the session that died at {point:?} was repaired"
             )),
-            Buried::Not => self.fail_with_report(&format!("seed {seed}: nobody buries who died at {point:?}")),
+            Buried::Not => {
+                self.fail_with_report(&format!("seed {seed}: no session repairs the session that died at {point:?}"))
+            }
         }
     }
 

@@ -23,7 +23,7 @@ const ROUNDS: u64 = 4;
 const ENTRY: &str = "yardstick::one_bug_in_a_process_of_its_own";
 
 #[test]
-fn every_planted_bug_is_noticed_when_somebody_dies() {
+fn every_planted_bug_is_noticed_at_a_death() {
     trial::all_noticed(Suite::Failpoints, ENTRY);
 }
 

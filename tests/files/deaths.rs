@@ -81,9 +81,9 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
         kept = None;
     }
     if let Some(before) = before {
-        assert!(dies(&place, "step", before), "nobody came to {before}");
+        assert!(dies(&place, "step", before), "no process reached {before}");
     }
-    assert!(dies(&place, job, name), "nobody came to {name} ({job})");
+    assert!(dies(&place, job, name), "no process reached {name} ({job})");
     if heir == Successor::Restart {
         for region in names_in(&place.join("memory")) {
             std::fs::remove_file(place.join("memory").join(region)).unwrap();
@@ -111,7 +111,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
 }
 
 #[test]
-fn who_dies_over_files_leaves_all_of_it_or_nothing() {
+fn a_death_over_files_leaves_all_of_the_change_or_nothing() {
     let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
     let points = failpoints::all().filter(|point| point.scene == Scene::Files);
     let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();

@@ -51,7 +51,7 @@ fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn whoever_is_killed_files_and_records_are_of_one_version() {
+fn under_kills_files_and_records_are_of_one_version() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     // The library's warnings are printed with a failure. Another test may have set this up before.
     let warnings = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN);

@@ -68,7 +68,7 @@ fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn whatever_call_fails_files_and_records_are_of_one_version() {
+fn when_any_call_fails_files_and_records_are_of_one_version() {
     let kinds =
         [Fault::Eio, Fault::Enospc].into_iter().flat_map(|fault| [(fault, Repeat::Once), (fault, Repeat::Forever)]);
     let mut random = Random::new(sizes::first_seed());

@@ -76,8 +76,8 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
 }
 
 #[test]
-fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
-    if !is_alone("forks::a_child_is_refused_in_what_its_parent_has_joined_and_that_commits") {
+fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
+    if !is_alone("forks::a_child_is_refused_in_a_joined_segment_and_the_parent_commits") {
         return;
     }
     for how in [How::Fork, How::RawClone] {
@@ -103,7 +103,7 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
             };
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
             // Only `free` failed otherwise, because nothing is allocated there.
-            assert_eq!(status.exit_status(), Some(1), "{how:?}: so many calls were not refused");
+            assert_eq!(status.exit_status(), Some(1), "{how:?}: calls that were not refused");
             memory.set_range(16, 1).unwrap().fill(7);
             drop(memory);
             match is_committed {
@@ -120,7 +120,7 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
 
 /// The last process that leaves a segment holds it exclusively for a moment.
 #[test]
-fn a_child_of_who_was_killed_while_leaving_keeps_nobody_out() {
+fn a_child_of_a_process_killed_while_leaving_keeps_no_other_out() {
     let directory = tempfile::tempdir().unwrap();
     let _orphan = orphan(directory.path(), "fork", Some("leave"));
     let (env, segment) = open(directory.path());

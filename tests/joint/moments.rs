@@ -40,7 +40,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     found(directory, SYNC);
     // It dies with the others at the end; until then it repairs the dead sessions.
     let mut beside = start(directory, seed);
-    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
     let unresolved = |before: u64| {
         let unresolved = looks.joined_segments().into_iter().filter_map(|segment| segment.unresolved_txn);
         unresolved.filter(|&txn| txn > before).max()
@@ -52,7 +52,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
     dies(&mut first);
     assert!(first.end(), "the first one comes to {BEFORE}");
-    assert!(new_name(hang(), || unresolved(0).is_some()), "who died is repaired");
+    assert!(new_name(hang(), || unresolved(0).is_some()), "the dead session is repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
     checkpointer.does("arm unresolved: row read in part!stop");
@@ -64,7 +64,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     checkpointer.resume();
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
-    assert!(new_name(hang(), || unresolved(one).is_some()), "who died is repaired");
+    assert!(new_name(hang(), || unresolved(one).is_some()), "the dead session is repaired");
     // Puts their commits on the disk.
     beside.does("note");
     drop(looks);
@@ -90,7 +90,7 @@ fn a_commit_on_a_failed_disk_needs_no_room() {
     child.does(&format!("arm {BEFORE}!stop"));
     child.order("try");
     child.stops();
-    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
     looks.managers().log.poison();
     child.resume();
     let answer = child.line().unwrap();

@@ -77,7 +77,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn each_message_is_delivered_once_whoever_is_killed() {
+fn each_message_is_delivered_once_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let start = |role: &str| {

@@ -34,7 +34,7 @@ fn entry() {
 }
 
 #[test]
-fn there_is_one_token_whoever_is_killed() {
+fn there_is_one_token_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let start = |station: u64| {

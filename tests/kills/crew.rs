@@ -81,7 +81,7 @@ mod tests {
     use super::Told;
 
     #[test]
-    fn what_a_worker_tells_is_taken_in_and_nonsense_is_noticed() {
+    fn lines_of_a_worker_are_understood_and_nonsense_is_noticed() {
         let mut told = Told::default();
         for (line, at) in [("opened Joined 7", 1), ("ack 0 50", 2), ("ack 1 60", 3)] {
             told.hear(line, at);

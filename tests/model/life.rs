@@ -405,7 +405,7 @@ impl<T: Subject> Life<T> {
     fn look(&self) -> Outcome<()> {
         let (found, wanted) = (self.state()?, self.states.last().expect("there is always a state"));
         if found != *wanted {
-            return Err(TestCaseError::fail(format!("not what was committed: {}", T::difference(wanted, &found))));
+            return Err(TestCaseError::fail(format!("not the committed state: {}", T::difference(wanted, &found))));
         }
         Ok(())
     }

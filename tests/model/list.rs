@@ -353,7 +353,7 @@ impl Subject for Listed {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         while let Some((at, record)) = cursor.next().map_err(failed("reading upwards"))? {
             if at != number(up.len()) {
-                return wrong(format!("record {} is said to have number {at}", up.len() + 1));
+                return wrong(format!("record {} has number {at}", up.len() + 1));
             }
             up.push(record);
         }

@@ -33,7 +33,7 @@ pub const CIRCLE_MAX: usize = 8;
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
-    let number = number.parse().expect("a child is told its number");
+    let number = number.parse().expect("a child gets its number");
     if let Err(error) = serve(&PathBuf::from(directory), number) {
         say(&format!("failed: {error}"));
     }

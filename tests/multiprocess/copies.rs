@@ -122,7 +122,7 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
 }
 
 #[test]
-fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
+fn a_backup_restored_under_surviving_memory_is_refused_with_the_choices() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         for _ in 0..2 {
@@ -135,7 +135,7 @@ fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
 }
 
 #[test]
-fn who_decides_for_the_files_has_the_backup() {
+fn the_choice_of_the_files_keeps_the_backup() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
@@ -146,7 +146,7 @@ fn who_decides_for_the_files_has_the_backup() {
 }
 
 #[test]
-fn who_decides_for_the_memory_has_what_was_done_since() {
+fn the_choice_of_the_memory_keeps_the_later_changes() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
@@ -175,7 +175,7 @@ const DEATHS: [&str; 7] = [
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_decides_for_the_memory_and_dies_over_it_may_decide_again() {
+fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
     for (at, point) in DEATHS.into_iter().enumerate() {
         let (of, how) = ALL[at % ALL.len()];
         let (directory, _memory) = restored_after(300, of, how);
@@ -234,7 +234,7 @@ fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     let env = Env::open(directory.path()).unwrap();
     assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
     drop(env);
-    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "nobody can want it any more");
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "no process needs it any more");
 }
 
 #[test]

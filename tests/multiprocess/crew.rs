@@ -125,7 +125,7 @@ impl Member {
         }
     }
 
-    /// Describes what is wrong with the process, with its standard error. With `LIBTP_TEST_KEEP` it waits an hour
+    /// Describes the fault of the process, with its standard error. With `LIBTP_TEST_KEEP` it waits an hour
     /// first, so that a debugger can attach.
     pub fn fail_with_report(&self, what: &str) -> String {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {

@@ -15,7 +15,7 @@ use crate::crew::Member;
 /// How the processes die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Each process calls `abort()` when it is told to.
+    /// Each process calls `abort()` when it gets the order.
     Abort,
     /// The processes are killed from outside.
     Kill,

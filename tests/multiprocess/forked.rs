@@ -70,7 +70,7 @@ fn a_raw_clone_of_the_last_one_does_not_hinder_the_next_to_open() {
 }
 
 #[test]
-fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
+fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
     let directory = tempfile::tempdir().unwrap();
     let (mut curious, mut other) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     for round in 0..5 {
@@ -95,7 +95,7 @@ fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
 }
 
 #[test]
-fn who_becomes_another_program_is_dead_though_nobody_needs_what_it_held() {
+fn a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
     let env = Env::open(directory.path()).unwrap();

@@ -85,7 +85,7 @@ fn entry() {
         "told" => is_told(directory, how),
         "outlived" => is_outlived(directory, how),
         "again" => opens_again(directory, how),
-        other => panic!("what is {other}"),
+        other => panic!("unknown part {other}"),
     }
 }
 
@@ -193,7 +193,7 @@ fn opens_again(directory: &Path, how: Making) {
 const WAYS: [&str; 2] = ["fork", "clone"];
 
 #[test]
-fn a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was() {
+fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("told {way}"), dir.path());
@@ -226,7 +226,7 @@ fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
         parent.kill();
         let of_parent = env.managers().processes.sessions();
         let after: Vec<_> = of_parent.iter().filter(|session| session.pid == parent.pid()).collect();
-        assert_eq!(after.len(), before.len(), "{way}: nobody has repaired it");
+        assert_eq!(after.len(), before.len(), "{way}: the sessions are not repaired");
         assert!(after.iter().all(|session| !session.alive), "{way}: {after:?}");
         assert!(kill_process(parent.grandchild.unwrap(), Signal::CONT).is_ok(), "{way}: the child is still there");
         drop(env);

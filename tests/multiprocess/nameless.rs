@@ -17,7 +17,7 @@ fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
+fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     let directory = tempfile::tempdir().unwrap();
     // Only the removal causes a write of the log.
     std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
@@ -29,7 +29,7 @@ fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
     std::fs::remove_file(&region).unwrap();
     let begun = Instant::now();
     while !region.exists() {
-        assert!(begun.elapsed() < LONG, "nobody has noticed");
+        assert!(begun.elapsed() < LONG, "the removal is not noticed");
         std::thread::sleep(Duration::from_millis(10));
     }
     // The processes go on together, and others join them.
@@ -60,7 +60,7 @@ fn removed_and_killed(directory: &Path, order: &str) -> Env {
 }
 
 #[test]
-fn who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss() {
+fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
     let directory = tempfile::tempdir().unwrap();
     let env = removed_and_killed(directory.path(), "put-relaxed key one");
     assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");

@@ -51,15 +51,15 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
         assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: when it is dead");
         drop(snapshot);
         let later = bank.audit_in(&env.snapshot().unwrap()).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
-        assert!(later.is_superset(&seen), "round {round}: what was seen is gone");
-        assert!(later.is_superset(&told), "round {round}: what was answered is not seen");
+        assert!(later.is_superset(&seen), "round {round}: a seen transfer is gone");
+        assert!(later.is_superset(&told), "round {round}: an answered transfer is not seen");
     }
     assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
 #[test]
-fn the_pin_of_who_dies_is_given_back() {
+fn the_pin_of_a_dead_session_is_released() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -85,7 +85,7 @@ fn the_pin_of_who_dies_is_given_back() {
 }
 
 #[test]
-fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
+fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
     for (bound, is_kept) in [("1GiB", true), ("1MiB", false)] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();

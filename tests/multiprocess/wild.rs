@@ -61,7 +61,7 @@ const WORDS: usize = 12;
 pub fn store(env: &Env, order: &str) {
     let mut words = order.splitn(3, ' ').skip(1);
     let seed = words.next().and_then(|seed| seed.parse().ok()).expect("an order has a seed");
-    let name = words.next().expect("an order names what is hit");
+    let name = words.next().expect("an order names the hit word");
     let mut random = Random::new(seed);
     let managers = env.managers();
     let hit: Vec<_> = managers.extents().into_iter().filter(|extent| extent.name == name).collect();
@@ -113,7 +113,7 @@ struct Outcome {
 }
 
 #[test]
-fn whatever_is_hit_by_a_wild_store_nobody_crashes_or_waits_for_ever() {
+fn after_any_wild_store_no_process_crashes_or_waits_for_ever() {
     let seeds = sizes::number("LIBTP_TEST_WILD_SEEDS", 1);
     let first = sizes::first_seed();
     let chosen = std::env::var("LIBTP_TEST_WILD").ok();

@@ -9,7 +9,7 @@ use crate::transfers::{Bank, TransferId};
 /// Checks the structure of every database.
 ///
 /// # Errors
-/// Describes what is wrong in the first damaged database.
+/// Describes the damage of the first damaged database.
 pub fn verify_all(env: &Env) -> Result<(), String> {
     for name in env.databases().map_err(|error| error.to_string())? {
         let verified = env.verify(&name).map_err(|error| format!("{name} cannot be verified: {error}"))?;

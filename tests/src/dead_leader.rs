@@ -20,7 +20,7 @@ const RECORDS: u64 = 20;
 ///
 /// # Errors
 /// An acknowledged commit is lost, or a step failed.
-pub fn what_a_dead_leader_had_written_is_written_again(seed: u64) -> Result<(), String> {
+pub fn a_dead_leaders_writes_are_written_again(seed: u64) -> Result<(), String> {
     let mut run = ShortRun::new(seed, RECORDS);
     let has_died = Arc::new(AtomicBool::new(false));
     let died = Arc::clone(&has_died);

@@ -8,7 +8,7 @@
 //! | `crash_states` | lists the crash states and tries them on two threads, nested too |
 //! | `crash_image` | opens and judges the image that a crash left |
 //! | `failing_calls` | the workload with one call failing |
-//! | `damage` | damages files, and judges what is read from them |
+//! | `damage` | damages files, and judges the bytes read from them |
 //! | `found_tail` | records that a restart finds and that were never synced |
 //! | `log_life` | a log alone, with one session |
 //! | `stale_log` | a log that ends where an old record begins |

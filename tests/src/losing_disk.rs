@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_synced_is_there_and_nothing_else_need_be() {
+    fn synced_bytes_are_there_and_others_may_be_lost() {
         let home = tempfile::tempdir().unwrap();
         let disk = LosingDirectory::open(&home.path().join("files"), &home.path().join("shadows")).unwrap();
         let file = disk.open("log", OpenMode::Create).unwrap();

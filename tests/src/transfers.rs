@@ -107,11 +107,11 @@ impl Bank {
         for (key, line) in journal {
             let text = String::from_utf8_lossy(line);
             let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-            let [from, to, amount] = numbers[..] else { return Err(format!("a journal line nobody wrote: {text:?}")) };
-            let amount = i64::try_from(amount).map_err(|_| format!("a journal line nobody wrote: {text:?}"))?;
+            let [from, to, amount] = numbers[..] else { return Err(format!("an unknown journal line: {text:?}")) };
+            let amount = i64::try_from(amount).map_err(|_| format!("an unknown journal line: {text:?}"))?;
             *wanted.entry(account_key(from)).or_default() -= amount;
             *wanted.entry(account_key(to)).or_default() += amount;
-            transfers.insert(id_of(key).ok_or_else(|| format!("a journal key nobody wrote: {key:?}"))?);
+            transfers.insert(id_of(key).ok_or_else(|| format!("an unknown journal key: {key:?}"))?);
         }
         let found: BTreeMap<Vec<u8>, i64> = accounts.iter().map(|(key, value)| (key.clone(), number(value))).collect();
         if found.values().sum::<i64>() != MONEY {

@@ -85,7 +85,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk() {
 }
 
 #[test]
-fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
+fn a_child_that_drops_its_inheritance_takes_nothing_from_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let segment = Segment::open(&path, 64).unwrap();
@@ -102,6 +102,6 @@ fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
 }
 
 #[test]
-fn planted_bugs_in_what_a_child_has_are_noticed() {
+fn planted_bugs_in_the_inheritance_of_a_child_are_noticed() {
     trial::all_noticed(Suite::Vista, "");
 }

@@ -86,7 +86,7 @@ fn store_everywhere(path: &Path) {
         if let Some(bytes) = shown {
             // The control: stores the same bytes again.
             let value = u64::from_ne_bytes(bytes.try_into().unwrap());
-            assert!(place % (1 << 20) != 0 || !faults(base + place, value), "what is shown can be stored to");
+            assert!(place % (1 << 20) != 0 || !faults(base + place, value), "shown memory can be stored to");
         } else {
             parts += u64::from(!was_hidden);
             println!("\nhidden {}", faults(base + place, 1));
@@ -100,7 +100,7 @@ fn store_everywhere(path: &Path) {
 /// the number of hidden parts.
 fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = this_program("hidden::what_is_vistas_cannot_be_stored_to");
+    let mut command = this_program("hidden::hidden_parts_of_a_segment_cannot_be_stored_to");
     command.env(CHILD, directory.path().join("segment")).envs(bug.map(|bug| ("LIBTP_PLANTED", bug)));
     let message = succeeds(&mut command);
     let count = |line: &str| message.lines().filter(|it| it.starts_with(line)).count();
@@ -109,13 +109,13 @@ fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
 }
 
 #[test]
-fn what_is_vistas_cannot_be_stored_to() {
+fn hidden_parts_of_a_segment_cannot_be_stored_to() {
     if let Ok(path) = std::env::var(CHILD) {
         return store_everywhere(Path::new(&path));
     }
     let (hidden, ends, parts) = stored(None);
-    assert_eq!((hidden[1], ends[1]), (0, 0), "so many of the pages that are hidden and of the ends did not fault");
-    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and what is hidden lies in {parts} parts");
+    assert_eq!((hidden[1], ends[1]), (0, 0), "hidden pages and ends of mappings that did not fault");
+    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and hidden memory lies in {parts} parts");
     println!(
         "figures: no guard: {} hidden pages in {parts} parts and {} ends of mappings, each faults",
         hidden[0], ends[0]
@@ -126,6 +126,6 @@ fn what_is_vistas_cannot_be_stored_to() {
             "  {bug}: {} of {} hidden pages and {} of {} ends do not fault",
             hidden[1], hidden[0], ends[1], ends[0]
         );
-        assert!(hidden[1] + ends[1] > 0, "nobody noticed {bug:?}");
+        assert!(hidden[1] + ends[1] > 0, "no test noticed {bug:?}");
     }
 }

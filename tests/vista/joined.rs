@@ -230,6 +230,6 @@ fn a_decision_before_the_stores_are_in_memory_is_noticed() {
     for bug in bugs {
         let noticed = (1..=5).find_map(|seed| run(2, seed, Some(bug)).torn.map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");
-        assert!(noticed.is_some(), "nobody noticed {bug:?}");
+        assert!(noticed.is_some(), "no test noticed {bug:?}");
     }
 }

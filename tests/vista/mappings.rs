@@ -111,7 +111,7 @@ fn hide(path: &str) {
         if nth == 0 {
             after = segment.file_used();
         }
-        assert_eq!(segment.file_used(), after, "what was taken for it is for the next that tries");
+        assert_eq!(segment.file_used(), after, "its memory is reused by the next attempt");
     }
     assert!(after > before);
     // More entries of the heap's table cannot be hidden.
@@ -165,11 +165,11 @@ fn hide(path: &str) {
 }
 
 #[test]
-fn what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be() {
+fn a_part_that_cannot_be_hidden_is_not_used_until_it_is_hidden() {
     if let Ok(path) = std::env::var(HIDDEN) {
         hide(&path);
     }
-    run("mappings::what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be", HIDDEN);
+    run("mappings::a_part_that_cannot_be_hidden_is_not_used_until_it_is_hidden", HIDDEN);
 }
 
 #[test]

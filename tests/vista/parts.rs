@@ -106,7 +106,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let test = "parts::what_was_taken_back_is_nowhere_when_the_cache_is_lost";
+    let test = "parts::undone_stores_are_nowhere_when_the_cache_is_lost";
     command.args(["--exact", test, "--test-threads=1"]).env(PATH, &path);
     command.envs(bug.map(|bug| (BUG, bug)));
     let (mut answers, mut lines, mut states, mut torn) = (2, None, 0, Ok(()));
@@ -129,7 +129,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
 }
 
 #[test]
-fn what_was_taken_back_is_nowhere_when_the_cache_is_lost() {
+fn undone_stores_are_nowhere_when_the_cache_is_lost() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
@@ -144,7 +144,7 @@ fn a_part_that_is_cut_off_too_soon_or_not_wholly_is_noticed() {
     for bug in planted::of_stores(NoticedBy::Parts) {
         let noticed = (1..=10).find_map(|seed| run(seed, Some(bug)).err().map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");
-        assert!(noticed.is_some(), "nobody noticed {bug:?}");
+        assert!(noticed.is_some(), "no test noticed {bug:?}");
     }
 }
 

@@ -325,6 +325,6 @@ fn planted_bugs_are_noticed() {
             println!("  {bug}: noticed in {scene:?} with seed {noticed:?}");
             noticed.is_some()
         };
-        assert!(is_noticed_in(scene), "nobody noticed {bug:?}");
+        assert!(is_noticed_in(scene), "no test noticed {bug:?}");
     }
 }

@@ -138,7 +138,7 @@ fn compare(found: &BTreeMap<u64, u64>, answered: &BTreeMap<u64, u64>, what: &str
 }
 
 #[test]
-fn what_was_answered_survives_kills_at_any_moment_and_a_disk_that_loses_what_was_not_synced() {
+fn answered_commits_survive_kills_and_a_disk_that_loses_unsynced_bytes() {
     let mut random = Random::new(sizes::first_seed());
     let (mut commits, mut survived, mut all_lost) = (0, 0, Lost::default());
     let crashes = sizes::number("LIBTP_TEST_WARM_KILLS", 3);

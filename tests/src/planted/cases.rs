@@ -7,19 +7,19 @@ const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_h
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
-const DROPPED: &str = "dropped::deaths::who_dies_over_databases_leaves_all_of_it_or_nothing";
+const DROPPED: &str = "dropped::deaths::a_death_over_databases_leaves_all_of_the_change_or_nothing";
 const FAILING: &str = "dropped_simulated::no_name_is_taken_for_durable_after_a_failed_sync";
 const TRADED: &str = "dropped_simulated::databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it";
 const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 const CRASHES: &str = "simulated::files_and_records_are_of_one_version_after_any_crash";
-const ANSWERED: &str = "rules::s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not";
-const UNDONE: &str = "rules::s3_what_is_undone_has_the_lsn_it_had";
+const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_ones";
+const UNDONE: &str = "rules::s3_an_undone_record_has_its_old_lsn";
 const GHOSTS: &str = "rules::s3_ghosts_wait_for_the_oldest_snapshot";
-const GONE: &str = "rules::s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_gone";
+const GONE: &str = "rules::s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_are_gone";
 const CHAINS: &str = "rules::s3_replaced_chains_wait_for_the_oldest_snapshot";
 const BOUND: &str = "rules::s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound";
-const CACHE: &str = "simulated::what_was_answered_survives_where_the_cache_is_lost";
+const CACHE: &str = "simulated::answered_commits_survive_the_loss_of_the_cache";
 const HOUSE: &str = "yardstick::a_small_house_does_not_grow_either";
 
 #[rustfmt::skip]
@@ -30,18 +30,18 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: the log does not wait for who copies it", TORN),
     case(Backup, "libtp: a torn copy is believed", TORN),
     case(Backup, "libtp: a backup's log ends before its pages", TORN),
-    case(Backup, "libtp: databases made meanwhile are not in a backup", "rules::what_is_made_meanwhile_is_in_it"),
+    case(Backup, "libtp: databases made meanwhile are not in a backup", "rules::databases_made_during_a_backup_are_in_it"),
     case(Backup, "log: a new segment is not noted", MISSING),
     case(Backup, "log: a restart that is refused has begun", MISSING),
     case(Backup, "libtp: a restore that was cut off passes for an environment", CUT_OFF),
     case(Backup, "libtp: an environment whose load was cut off passes for a whole one", "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment"),
     case(Backup, "libtp: a restore believes what it reads", DAMAGED),
     case(Backup, "libtp: a restored environment is the old one", "rules::a_restored_environment_is_another_one"),
-    case(Backup, "libtp: a state before the copied pages is restored", "harm::what_is_no_backup_of_this_environment_is_refused"),
+    case(Backup, "libtp: a state before the copied pages is restored", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),
     case(Backup, "libtp: another log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
     case(Backup, "libtp: two backups go to one directory", "rules::two_backups_to_one_directory_leave_one_that_is_whole"),
     case(Backup, "txn: redo passes over a file that is away", "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone"),
-    case(Backup, "record: a database whose file is missing is made anew", "missing::after_a_clean_close_a_missing_file_is_not_made_anew"),
+    case(Backup, "record: a database whose file is missing is made anew", "missing::after_a_clean_close_a_missing_file_is_not_created_again"),
     case(Backup, "buffer: a file is taken for a database's by its name", "missing::an_empty_cut_or_foreign_file_stops_its_own_database_alone"),
     case(Backup, "buffer: a file that is away stops every checkpoint", "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone"),
     case(Backup, "buffer: a file that was replaced is written on", "missing::in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up"),
@@ -62,18 +62,18 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: databases are dropped before the commit is on disk", DROPPED),
     case(Backup, "txn: what a dead one decided of databases is left", DROPPED),
     case(Backup, "txn: restart leaves what was decided of databases", DROPPED),
-    case(Backup, "libtp: salvaged values keep their numbers", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
-    case(Backup, "libtp: lost pages are not told of", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
+    case(Backup, "libtp: salvaged values keep their numbers", "salvage::readable_records_are_salvaged_and_lost_ones_are_named"),
+    case(Backup, "libtp: lost pages are not told of", "salvage::readable_records_are_salvaged_and_lost_ones_are_named"),
     // Plain files.
     case(Files, "libtp: a new plain file is not synced", CRASHES),
     case(Files, "libtp: names of new plain files are not synced", CRASHES),
     case(Files, "libtp: plain files are in their places before the commit is on disk", CRASHES),
     case(Files, "libtp: rows of plain files go before their directories are synced", CRASHES),
-    case(Files, "libtp: a plain file that another program changed is replaced", "rules::what_another_program_changed_is_not_replaced"),
-    case(Files, "libtp: a plain file is removed again that another program put back", "rules::what_was_removed_and_is_put_back_stays"),
-    case(Files, "libtp: temporary files of the living are swept", "rules::who_opens_sweeps_nothing_of_the_living"),
+    case(Files, "libtp: a plain file that another program changed is replaced", "rules::a_file_that_another_program_changed_is_not_replaced"),
+    case(Files, "libtp: a plain file is removed again that another program put back", "rules::a_removed_file_that_is_put_back_stays"),
+    case(Files, "libtp: temporary files of the living are swept", "rules::an_opener_sweeps_no_files_of_running_transactions"),
     case(Files, "libtp: a copy puts files of its original in place", "rules::a_copy_leaves_the_files_of_its_original_alone"),
-    case(Files, "libtp: a plain file that is not in its directory has its name", "rules::what_is_on_a_disk_that_is_not_mounted_waits_for_it"),
+    case(Files, "libtp: a plain file that is not in its directory has its name", "rules::a_file_on_an_unmounted_disk_waits_for_the_disk"),
     case(Files, "libtp: plain files of the dead stay where they are", "deaths::survivors_put_the_files_of_the_dead_in_their_places"),
     // Isolation.
     case(Isolation, "libtp: a transaction is run again after a lock timeout", "waits::run_does_not_run_again_after_a_timeout_unless_it_is_asked_to"),
@@ -82,25 +82,25 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
     case(Isolation, "lock: a thread waits for itself", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
     // Transactions over records and memory.
-    case(Joint, "libtp: memory is told before the log", "deaths::what_is_not_committed_is_taken_back"),
-    case(Joint, "txn: memory is told before the disk", "deaths::a_restart_finds_what_was_committed"),
-    case(Joint, "txn: the memory of who died committed is forgotten", "deaths::survivors_find_what_was_committed"),
-    case(Joint, "txn: repair forgets the memory of who committed", "deaths::who_opens_next_finds_what_was_committed"),
-    case(Joint, "txn: restart forgets the memory of who committed", "deaths::a_restart_finds_what_was_committed"),
-    case(Joint, "txn: checkpoint forgets the memory of who committed", "deaths::checkpoints_carry_what_nobody_has_told"),
+    case(Joint, "libtp: memory is told before the log", "deaths::an_uncommitted_change_is_undone"),
+    case(Joint, "txn: memory is told before the disk", "deaths::a_restart_finds_the_commit"),
+    case(Joint, "txn: the memory of who died committed is forgotten", "deaths::survivors_find_the_commit"),
+    case(Joint, "txn: repair forgets the memory of who committed", "deaths::the_next_opener_finds_the_commit"),
+    case(Joint, "txn: restart forgets the memory of who committed", "deaths::a_restart_finds_the_commit"),
+    case(Joint, "txn: checkpoint forgets the memory of who committed", "deaths::checkpoints_carry_outcomes_that_no_session_has_applied"),
     case(Joint, "vista: what is followed is noted when that is over", "deaths::a_restart_notices_memory_whose_records_are_lost"),
-    case(Joint, "vista: what is rolled back is still about to be followed", "deaths::what_was_rolled_back_is_not_what_was_followed"),
-    case(Joint, "undo: a part is cut off before it is put back", "deaths::what_dies_while_a_part_is_taken_back_is_taken_back_whole"),
-    case(Joint, "vista: what goes back leaves memory as it is", "parts::what_a_part_did_to_memory_is_taken_back"),
-    case(Joint, "vista: what was freed in a part that was taken back is gone", "parts::what_a_part_did_to_memory_is_taken_back"),
-    case(Joint, "libtp: memory that was joined in a part keeps what that stored", "parts::what_a_part_did_to_memory_is_taken_back"),
+    case(Joint, "vista: what is rolled back is still about to be followed", "deaths::a_rollback_is_not_taken_for_a_followed_decision"),
+    case(Joint, "undo: a part is cut off before it is put back", "deaths::a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction"),
+    case(Joint, "vista: what goes back leaves memory as it is", "parts::a_rollback_to_a_savepoint_restores_memory"),
+    case(Joint, "vista: what was freed in a part that was taken back is gone", "parts::a_rollback_to_a_savepoint_restores_memory"),
+    case(Joint, "libtp: memory that was joined in a part keeps what that stored", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "txn: open outcomes are read without the latch", "moments::a_checkpoint_takes_no_transaction_for_another"),
     case(Joint, "libtp: a segment is joined without its row", "moments::a_commit_on_a_failed_disk_needs_no_room"),
     case(Joint, "libtp: a commit that nobody made sure of counts as aborted", "moments::a_commit_on_a_failed_disk_needs_no_room"),
-    case(Joint, "txn: memory is told by memory that was given up", "doubt::what_commits_in_memory_that_was_given_up_is_told_to_no_segment"),
+    case(Joint, "txn: memory is told by memory that was given up", "doubt::a_commit_in_abandoned_memory_reaches_no_segment"),
     case(Joint, "libtp: a child of a fork keeps its parent's segments", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
     case(Joint, "libtp: a ghost is at work in a segment", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
-    case(Joint, "libtp: a segment is taken from who works on it", "doubt::who_died_of_a_panic_keeps_memory_until_it_lets_go"),
+    case(Joint, "libtp: a segment is taken from who works on it", "doubt::a_session_dead_of_a_panic_keeps_the_segment_until_its_guard_ends"),
     // Each bug makes something grow.
     case(Lived, "record: who empties a leaf leaves it to others", HOUSE),
     case(Lived, "record: free pages are not taken", HOUSE),
@@ -111,8 +111,8 @@ pub(super) const CASES: &[Planted] = &[
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: what is not durable is shown at once", ANSWERED),
     case(Snapshots, "snapshot: relaxed commits are waited for", ANSWERED),
-    case(Snapshots, "snapshot: all that was logged before is seen", "rules::s2_what_runs_is_not_seen_though_it_logged_before"),
-    case(Snapshots, "snapshot: who has ended is forgotten", "rules::s2_who_has_ended_beyond_what_is_sure_is_remembered"),
+    case(Snapshots, "snapshot: all that was logged before is seen", "rules::s2_a_running_transaction_is_not_seen_though_it_logged_before"),
+    case(Snapshots, "snapshot: who has ended is forgotten", "rules::s2_transactions_that_ended_beyond_the_sure_place_are_remembered"),
     case(Snapshots, "record: what is undone is a new version", UNDONE),
     case(Snapshots, "snapshot: ghosts do not wait", GHOSTS),
     case(Snapshots, "snapshot: what was removed was never there", GONE),
@@ -122,24 +122,24 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: what it needs is kept for ever", BOUND),
     case(Snapshots, "snapshot: recycled log counts as damage", BOUND),
     case(Snapshots, "snapshot: what was found is forgotten", "rules::s4_a_long_history_is_walked_once"),
-    case(Snapshots, "snapshot: no shortcuts are left", "rules::s4_who_comes_late_is_led_past_a_long_history"),
-    case(Snapshots, "snapshot: a shortcut of before is taken", "rules::s4_a_shortcut_is_not_for_who_came_after_it"),
-    case(Snapshots, "snapshot: a shortcut of before it was taken", "rules::s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it"),
+    case(Snapshots, "snapshot: no shortcuts are left", "rules::s4_a_late_reader_is_led_past_a_long_history"),
+    case(Snapshots, "snapshot: a shortcut of before is taken", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
+    case(Snapshots, "snapshot: a shortcut of before it was taken", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it"),
     // Commits that are answered from memory.
     case(Warm, "libtp: a commit is answered before its record is in memory", CACHE),
     case(Warm, "libtp: the log's tail in memory that survived is forgotten", CACHE),
     case(Warm, "log: a torn record in memory that survived is believed", CACHE),
     case(Warm, "log: what is answered is not written back", CACHE),
-    case(Warm, "log: the ring's directory is not written back", "ring::what_was_kept_is_found_whatever_the_cache_had"),
-    case(Warm, "log: chunks are used again before memory says that they may", "ring::what_was_kept_is_found_whatever_the_cache_had"),
-    case(Warm, "log: where lines were lost the ring's end is believed", "ring::what_was_kept_is_found_whatever_the_cache_had"),
-    case(Warm, "txn: the control file is not told of Rio", "basics::memory_that_is_lost_is_told_of"),
+    case(Warm, "log: the ring's directory is not written back", "ring::kept_records_are_found_after_any_loss_of_the_cache"),
+    case(Warm, "log: chunks are used again before memory says that they may", "ring::kept_records_are_found_after_any_loss_of_the_cache"),
+    case(Warm, "log: where lines were lost the ring's end is believed", "ring::kept_records_are_found_after_any_loss_of_the_cache"),
+    case(Warm, "txn: the control file is not told of Rio", "basics::lost_memory_is_reported"),
     case(Warm, "txn: after the dead the control file is not told of Rio again", "deaths::commits_after_a_close_that_did_not_end_are_known_of"),
-    case(Warm, "libtp: who may not answer from memory is refused too late", "basics::who_may_not_answer_from_memory_changes_nothing"),
-    case(Warm, "libtp: who dies before a loss is told takes it along", "deaths::who_dies_after_it_found_that_memory_is_lost_leaves_that_to_be_told"),
-    case(Warm, "libtp: what memory survives is not noted anew", "basics::who_comes_after_the_dead_may_declare_it"),
+    case(Warm, "libtp: who may not answer from memory is refused too late", "basics::a_process_without_lasting_memory_changes_nothing"),
+    case(Warm, "libtp: who dies before a loss is told takes it along", "deaths::a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process"),
+    case(Warm, "libtp: what memory survives is not noted anew", "basics::a_process_after_the_dead_may_declare_it"),
     case(Warm, "libtp: memory that is not there is done without", "basics::memory_that_cannot_be_seen_yet_is_waited_for"),
-    case(Warm, "libtp: what is declared is believed of any memory", "basics::what_is_declared_of_a_directory_is_not_of_another"),
+    case(Warm, "libtp: what is declared is believed of any memory", "basics::the_declaration_of_a_directory_does_not_apply_to_another"),
     // Locks and memory that a forked child inherits.
     case(Vista, "rio: a child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
     case(Vista, "io: a clone keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
