@@ -57,8 +57,8 @@ impl Place {
     }
 }
 
-#[test]
-fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+/// Returns a place with a crashed environment whose file of `kv` is away; the environment's path, and the file's.
+fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
     let place = Place::new();
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
@@ -67,6 +67,12 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     crash(&env, &path);
     let away = place.at("away.tp");
     fs::rename(path.join("kv.tp"), &away).unwrap();
+    (place, path, away)
+}
+
+#[test]
+fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+    let (_place, path, away) = crashed_without_kv();
 
     for round in 1..=2 {
         let env = open(&path);
@@ -89,14 +95,7 @@ const OPENINGS: u64 = 300;
 
 #[test]
 fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_changed() {
-    let place = Place::new();
-    let env = open(&place.at("env"));
-    fill(&env, "kv", 0);
-    fill(&env, "other", 0);
-    let path = place.at("crashed");
-    crash(&env, &path);
-    let away = place.at("away.tp");
-    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let (_place, path, away) = crashed_without_kv();
     let mut taken = 0;
     for opening in 0..OPENINGS {
         let env = open(&path);
@@ -206,14 +205,7 @@ fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
 
 #[test]
 fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
-    let place = Place::new();
-    let env = open(&place.at("env"));
-    fill(&env, "kv", 0);
-    fill(&env, "other", 0);
-    let path = place.at("crashed");
-    crash(&env, &path);
-    let away = place.at("away.tp");
-    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let (_place, path, away) = crashed_without_kv();
     fs::create_dir(path.join("kv.tp")).unwrap();
     let env = open(&path);
     assert_away(&env, "kv");

@@ -1,6 +1,5 @@
 //! The test's end of the pipes to the processes it has started.
 
-use std::ops::{Deref, DerefMut};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
@@ -28,18 +27,7 @@ pub struct Member {
     has_left: bool,
 }
 
-impl Deref for Member {
-    type Target = Process;
-    fn deref(&self) -> &Process {
-        &self.process
-    }
-}
-
-impl DerefMut for Member {
-    fn deref_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-}
+libtp_tests::is_a_process!(Member);
 
 /// The end of a process at a failpoint.
 #[derive(Clone, Debug)]

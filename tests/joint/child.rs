@@ -1,7 +1,6 @@
 //! A process that a test starts: it runs transactions until it is stopped or dies, and reports each acknowledged
 //! number.
 
-use std::ops::{Deref, DerefMut};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,18 +79,7 @@ pub struct Child {
     pub told: u64,
 }
 
-impl Deref for Child {
-    type Target = Process;
-    fn deref(&self) -> &Process {
-        &self.process
-    }
-}
-
-impl DerefMut for Child {
-    fn deref_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-}
+libtp_tests::is_a_process!(Child);
 
 impl Child {
     /// Starts a child that dies at `failpoint`, if that is not empty.

@@ -1,7 +1,6 @@
 //! The test's end of the pipes to the processes it has started.
 
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,23 +33,19 @@ pub struct Member {
     pub how: String,
 }
 
-impl Deref for Member {
-    type Target = Process;
-    fn deref(&self) -> &Process {
-        &self.process
-    }
-}
-
-impl DerefMut for Member {
-    fn deref_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-}
+libtp_tests::is_a_process!(Member);
 
 impl Member {
     /// Starts a process and waits until it has opened the environment.
     pub fn start(directory: &Path, number: u64) -> Member {
         Member::launch(directory, number).opened()
+    }
+
+    /// Starts a process and lets it make transfers: synced ones if its number is even, otherwise relaxed ones.
+    pub fn working(directory: &Path, number: u64) -> Member {
+        let mut member = Member::start(directory, number);
+        assert_eq!(member.ask(if number % 2 == 0 { "work sync" } else { "work relaxed" }), "working");
+        member
     }
 
     /// As [`Member::start`], with locks on records or on pages (`record`, `page`).

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use libtp::{Env, ProcessState, SessionState};
 use libtp_log::Lsn;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
@@ -150,11 +151,7 @@ fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
     // It leaves the old memory for the new one, or makes a segment for the old one, which it must not.
     let pid_of_one =
         |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
-    let begun = Instant::now();
-    while !pid_of_one(&env) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come into the new memory");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the process comes into the new memory", || pid_of_one(&env));
     let now = segments(directory.path());
     assert_eq!(now, before, "a segment was made while a stopped process is about to make one");
     two.resume();

@@ -2,26 +2,12 @@
 //! session can take it from the process; the others do without it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtp::{Env, ProcessState, Settings};
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
-
-/// Returns the time after which an expected event counts as missed.
-fn hang() -> Duration {
-    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 2)
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < hang(), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Opens the environment without background threads: this process only looks on.
 fn observer(directory: &std::path::Path) -> Env {

@@ -215,10 +215,11 @@ fn an_opener_does_not_panic_at_any_hit_word() {
     }
 }
 
-#[test]
-fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild() {
+/// Returns an environment, its table, and a process that is stopped as it publishes its commit record.
+fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
-    // For both processes: a background thread would give the memory up earlier.
+    // For both processes: a background thread would give the memory up earlier, or could stop at a write, and a rebuild
+    // waits for writes.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -228,6 +229,12 @@ fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild()
     member.ask("arm log: tail published, latch held!stop");
     member.order("commit");
     stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
+    (directory, env, table, member)
+}
+
+#[test]
+fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild() {
+    let (_directory, env, table, member) = stopped_at_its_commit();
     // The latch that the member is about to release, and the word by which it would find its record.
     let header = words(&env, "log header");
     [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
@@ -242,17 +249,7 @@ fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild()
 
 #[test]
 fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    // The whole member stops. A background thread could stop at a write, and a rebuild waits for writes.
-    std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
-    let env = Env::open(directory.path()).unwrap();
-    let table = env.btree("table").unwrap();
-    let mut member = Member::start(directory.path(), 1);
-    member.ask("begin");
-    member.ask("put key 1");
-    member.ask("arm log: tail published, latch held!stop");
-    member.order("commit");
-    stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
+    let (_directory, env, table, member) = stopped_at_its_commit();
     // The latch that the member is about to release: the nonsense there ends its call, but not its transaction.
     let (latch, _) = words(&env, "log header")[LATCH];
     store(&env, latch, NONSENSE);

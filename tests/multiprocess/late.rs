@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use libtp::{Durability, Env, How, ProcessState};
 
+use libtp_tests::process::until;
+
 use crate::crew::{in_time, Member};
 use crate::stopped::{idle, stopped};
 
@@ -81,11 +83,7 @@ fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
     assert!(is_left(), "it cannot have given back what the other keeps it from");
     holder.resume();
     assert_eq!(holder.answer(), "taken");
-    let begun = Instant::now();
-    while is_left() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the session is not repaired: {:#?}", look.sessions());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the session is repaired", || !is_left());
     assert_eq!(holder.ask("commit"), "committed");
     assert_eq!(holder.ask("get key"), "1");
     drop(look);

@@ -2,14 +2,12 @@
 //! container's end.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use libtp::{Env, Settings};
 
-use crate::crew::Member;
+use libtp_tests::process::until;
 
-/// The longest wait for memory that is made anew.
-const LONG: Duration = Duration::from_secs(60);
+use crate::crew::Member;
 
 fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
     let table = env.btree("table").unwrap();
@@ -27,11 +25,7 @@ fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     two.ask("put-relaxed other two");
     let region = PathBuf::from(one.ask("region"));
     std::fs::remove_file(&region).unwrap();
-    let begun = Instant::now();
-    while !region.exists() {
-        assert!(begun.elapsed() < LONG, "the removal is not noticed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the removal is noticed", || region.exists());
     // The processes go on together, and others join them.
     assert_eq!(two.ask("get key"), "one");
     assert_eq!(one.ask("get other"), "two");

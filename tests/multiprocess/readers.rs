@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libtp::{Durability, Env, ProcessState, Settings, WaitsFor};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
 
@@ -104,13 +104,4 @@ fn fill(directory: &std::path::Path) {
 
 fn key(number: u32) -> String {
     format!("key{number:04}")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

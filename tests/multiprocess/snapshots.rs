@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use libtp::{Db, Durability, Env};
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
@@ -15,15 +15,6 @@ const VALUE: [u8; 90] = [b'v'; 90];
 
 fn key(number: u32) -> String {
     format!("key{number:04}")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -121,6 +121,38 @@ pub fn hang() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
 }
 
+/// Waits until the condition holds.
+///
+/// # Panics
+/// If the condition does not hold in time.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < hang(), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets a type that has a field `process` be used as that process.
+#[macro_export]
+macro_rules! is_a_process {
+    ($type:ident) => {
+        impl std::ops::Deref for $type {
+            type Target = $crate::process::Process;
+            fn deref(&self) -> &Self::Target {
+                &self.process
+            }
+        }
+
+        impl std::ops::DerefMut for $type {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.process
+            }
+        }
+    };
+}
+
 /// A line of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
