@@ -333,7 +333,7 @@ fn a_drop_waits_for_a_backup_that_is_taken() {
         .unwrap()
         .restore(dir.path().join("restored"), RestorePoint::End, &mut |_, _, _| {})
         .unwrap();
-    assert_eq!(get(&Env::open(dir.path().join("restored")).unwrap(), "kv"), "old");
+    assert_eq!(get(&Env::open_or_create(dir.path().join("restored")).unwrap(), "kv"), "old");
     assert!(names(&env).is_empty());
 }
 

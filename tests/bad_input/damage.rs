@@ -18,7 +18,7 @@ const COUNT: u64 = 600;
 /// Makes an environment and closes it cleanly.
 fn closed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let (table, other) = (env.btree("table").unwrap(), env.btree("other").unwrap());
     for first in (0..COUNT).step_by(50) {
         let put = |one| {
@@ -45,7 +45,7 @@ fn crashed() -> (tempfile::TempDir, Dead) {
 
 /// Checks that everything is there.
 fn check(directory: &Path, count: u64) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
@@ -60,7 +60,7 @@ struct Reading {
 
 /// Reads every key by itself: each read returns the right value or an error.
 fn read_all(directory: &Path) -> Reading {
-    let env = match Env::open(directory) {
+    let env = match Env::open_or_create(directory) {
         Ok(env) => env,
         Err(error) => return Reading { good: 0, errors: vec![error] },
     };
@@ -171,7 +171,7 @@ fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
     let value = |one| value_of(one, 1_900);
     for is_to_itself in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.hash("table").unwrap();
         (0..COUNT).for_each(|one| env.run(|txn| table.put(txn, &key_of(one), &value(one))).unwrap());
         drop((table, env));
@@ -181,7 +181,7 @@ fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
         fs::write(&file, bytes).unwrap();
 
         // Twice as many records: each bucket needs room, and is split.
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.hash("table").unwrap();
         let mut refused = [0; 2];
         for one in 0..2 * COUNT {
@@ -224,7 +224,7 @@ fn verify_reports_a_damaged_page() {
     let mut bytes = fs::read(&file).unwrap();
     bytes[page * PAGE + 5000] ^= 1;
     fs::write(&file, bytes).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let findings = env.verify("table").unwrap().findings;
     let number = u32::try_from(page).unwrap();
     assert!(findings.iter().any(|finding| finding.page == number), "page {page} is not among {findings:?}");

@@ -13,14 +13,14 @@ const BYTES: usize = 200;
 
 /// Makes an environment and closes it cleanly.
 fn make(directory: &Path) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..COUNT).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, BYTES)))).unwrap();
 }
 
 /// Checks that everything is there.
 fn check(directory: &Path) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     // A refused opening may have begun a restart.
     assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
     let table = env.btree("table").unwrap();
@@ -56,7 +56,7 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
 fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
     let file = directory.join(format!("{name}.tp"));
     let before = fs::read(&file).unwrap();
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     // Twice: a database that was refused once must not be opened by the second call.
     for _ in 0..2 {
         says(&env.btree(name).map(drop).unwrap_err(), words);
@@ -75,7 +75,7 @@ fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
         fs::write(&file, text).unwrap();
         if text.is_empty() {
             // An empty control file counts as a missing one.
-            assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Created);
+            assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Created);
             continue;
         }
         let error = refused(directory.path());
@@ -201,7 +201,7 @@ fn a_copy_of_an_environment_is_an_environment_of_its_own() {
     for entry in fs::read_dir(one.path()).unwrap().map(Result::unwrap) {
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
-    let (first, second) = (Env::open(one.path()).unwrap(), Env::open(copy.path()).unwrap());
+    let (first, second) = (Env::open_or_create(one.path()).unwrap(), Env::open_or_create(copy.path()).unwrap());
     for (env, text) in [(&first, b"one"), (&second, b"two")] {
         let table = env.btree("table").unwrap();
         env.run(|txn| table.put(txn, b"which", text)).unwrap();
@@ -222,7 +222,7 @@ fn a_foreign_file_in_the_shared_memorys_place_does_not_hinder() {
     fs::write(directory.path().join("libtp.toml"), format!("region_directory = {:?}\n", memory.path())).unwrap();
     make(directory.path());
     let region = {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         env.stats().unwrap().region
     };
     for garbage in [Vec::new(), vec![0xab; 100], vec![0xab; 3 << 20], vec![0; 3 << 20]] {

@@ -21,7 +21,7 @@ fn a_new_environment_takes_little_memory_and_disk() {
     for _ in 0..7 {
         let directory = tempfile::tempdir().unwrap();
         let start = Instant::now();
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         best = best.min(start.elapsed());
         let table = env.btree("table").unwrap();
         env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
@@ -69,7 +69,7 @@ fn many_locks_need_no_setting() {
 fn many_records_need_no_setting() {
     let records = sizes::number("LIBTP_TEST_RECORDS", 300_000);
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     // A permutation of the keys, neither in order nor random: no key is met twice.
     let number = |one: u64| one.wrapping_mul(1_000_003) % records;

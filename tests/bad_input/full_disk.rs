@@ -80,7 +80,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     read_all(&env, next);
     assert!(env.verify("table").unwrap().findings.is_empty());
     drop((table, env));
-    let env = Env::open(&directory).unwrap();
+    let env = Env::open_or_create(&directory).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..next).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
@@ -110,12 +110,13 @@ fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() 
             let disk = SmallDisk::mount(8 << 20);
             disk.ballast("ballast", (8 << 20) - (room << 10));
             let directory = disk.path().join("env");
-            match Env::open(&directory).map(|env| env.btree("table").map(|_| ())) {
+            match Env::open_or_create(&directory).map(|env| env.btree("table").map(|_| ())) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) | Err(error) => says(&error, &["full"]),
             }
             disk.free("ballast");
-            let env = Env::open(&directory).unwrap_or_else(|error| panic!("{room} KiB were left before: {error}"));
+            let env =
+                Env::open_or_create(&directory).unwrap_or_else(|error| panic!("{room} KiB were left before: {error}"));
             let table = env.btree("table").unwrap();
             env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
             assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
@@ -128,7 +129,7 @@ fn a_disk_that_is_full_at_the_close_loses_nothing() {
     alone("full_disk::a_disk_that_is_full_at_the_close_loses_nothing", || {
         let disk = SmallDisk::mount(24 << 20);
         let directory = disk.path().join("env");
-        let env = Env::open(&directory).unwrap();
+        let env = Env::open_or_create(&directory).unwrap();
         let table = env.btree("table").unwrap();
         for one in 0..500 {
             env.run(|txn| table.put(txn, &key_of(one), &value_of(one, VALUE_BYTES))).unwrap();
@@ -136,7 +137,7 @@ fn a_disk_that_is_full_at_the_close_loses_nothing() {
         disk.ballast("ballast", u64::MAX);
         drop((table, env));
         for _ in 0..2 {
-            let env = Env::open(&directory).unwrap();
+            let env = Env::open_or_create(&directory).unwrap();
             let table = env.btree("table").unwrap();
             env.run(|txn| (0..500).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
         }

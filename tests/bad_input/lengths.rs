@@ -111,7 +111,7 @@ fn values_of_no_bytes_and_of_many_pages_are_values_like_others() {
 #[test]
 fn records_of_another_length_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let cells = env.recno("cells", 16).unwrap();
     env.run(|txn| cells.append(txn, &[1; 16])).unwrap();
     let txn = env.begin().unwrap();
@@ -129,7 +129,7 @@ fn records_of_another_length_are_refused() {
 #[test]
 fn numbers_no_record_can_have_are_refused_and_never_found() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let cells = env.recno("cells", 16).unwrap();
     let txn = env.begin().unwrap();
     for number in [0, u64::MAX] {
@@ -146,7 +146,7 @@ fn numbers_no_record_can_have_are_refused_and_never_found() {
 #[test]
 fn a_record_length_that_fits_no_page_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     for length in [0, 8 << 10, u32::MAX] {
         let error = env.recno("cells", length).map(|_| ()).unwrap_err();
         says(&error, &["cells", &length.to_string()]);
@@ -159,7 +159,7 @@ fn a_record_length_that_fits_no_page_is_refused() {
 fn a_database_keeps_its_kind() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         env.btree("tree").unwrap();
         env.recno("cells", 16).unwrap();
         says(&env.recno("tree", 16).map(|_| ()).unwrap_err(), &["tree", "btree", "recno"]);
@@ -172,7 +172,7 @@ fn a_database_keeps_its_kind() {
 #[test]
 fn names_that_cannot_be_a_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let long = "n".repeat(300);
     for name in ["", ".", "..", "a/b", "/etc/passwd", "../out", "a\0b", &long] {
         let error = env.btree(name).map(|_| ()).unwrap_err();
@@ -186,7 +186,7 @@ fn names_that_cannot_be_a_files_are_refused() {
         env.run(|txn| table.put(txn, b"name", name.as_bytes())).unwrap();
     }
     drop(env);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     for name in ["control", "log", "libtp", "a b", "Überweisung", "-", "x.tp"] {
         let table = env.btree(name).unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"name")).unwrap().as_deref(), Some(name.as_bytes()));

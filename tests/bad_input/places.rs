@@ -30,7 +30,7 @@ fn a_file_is_no_directory() {
 #[test]
 fn paths_that_cannot_be_are_refused() {
     for path in ["", "a\0b"] {
-        assert!(Env::open(path).is_err(), "{path:?}");
+        assert!(Env::open_or_create(path).is_err(), "{path:?}");
     }
     let long = PathBuf::from("/tmp").join("n".repeat(300));
     says(&refused(&long), &["nnn"]);
@@ -43,7 +43,7 @@ fn directories_that_are_missing_are_made_or_not_as_asked() {
     let error = Env::builder().create(false).open(&deep).unwrap_err();
     says(&error, &["three"]);
     assert!(!place.path().join("one").exists());
-    assert_eq!(Env::open(&deep).unwrap().opened().how, How::Created);
+    assert_eq!(Env::open_or_create(&deep).unwrap().opened().how, How::Created);
     assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, How::Clean);
     // The directory is there, but has no environment: none is made on request for an existing one.
     let empty = place.path().join("empty");
@@ -77,7 +77,7 @@ fn a_read_only_disk_is_refused_and_named() {
     alone("places::a_read_only_disk_is_refused_and_named", || {
         let disk = SmallDisk::mount(64 << 20);
         let path = disk.path().join("env");
-        let env = Env::open(&path).unwrap();
+        let env = Env::open_or_create(&path).unwrap();
         let table = env.btree("table").unwrap();
         env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
         drop((table, env));
@@ -92,7 +92,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
     as_nobody("places::a_directory_that_may_not_be_written_is_refused_and_named", || {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("env");
-        drop(Env::open(&path).unwrap());
+        drop(Env::open_or_create(&path).unwrap());
         let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         // No file can be made in the directory; then no existing file can be written either.
         let empty = place.path().join("empty");
@@ -103,7 +103,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
         set_mode(&path.join("control"), 0o444);
         says(&refused(&path), &["env", "control", "denied"]);
         set_mode(&path.join("control"), 0o644);
-        assert_eq!(Env::open(&path).unwrap().opened().how, How::Clean);
+        assert_eq!(Env::open_or_create(&path).unwrap().opened().how, How::Clean);
         set_mode(&empty, 0o755);
     });
 }

@@ -24,7 +24,7 @@ pub fn says(error: &Error, words: &[&str]) {
 pub fn refused(directory: &Path) -> Error {
     let (to, from) = channel();
     let path = directory.to_path_buf();
-    std::thread::spawn(move || to.send(Env::open(path)));
+    std::thread::spawn(move || to.send(Env::open_or_create(path)));
     match from.recv_timeout(Duration::from_secs(60)) {
         Ok(Err(error)) => error,
         Ok(Ok(env)) => panic!("{} was opened: {:?}", directory.display(), env.opened()),

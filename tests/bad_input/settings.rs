@@ -54,7 +54,11 @@ fn segment_sizes_that_cannot_be_are_refused() {
         };
         let error = Env::builder().settings(settings).open(directory.path()).unwrap_err();
         says(&error, &["log_segment"]);
-        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Created, "nothing was made before");
+        assert_eq!(
+            Env::open_or_create(directory.path()).unwrap().opened().how,
+            How::Created,
+            "nothing was made before"
+        );
     }
 }
 
@@ -97,7 +101,7 @@ fn places_in_the_settings_file_are_used() {
     let (log, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let text = format!("log_directory = {:?}\nregion_directory = {:?}\n", log.path(), memory.path());
     std::fs::write(directory.path().join("libtp.toml"), text).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
     assert!(log.path().join("log.00000001").exists());
@@ -106,7 +110,7 @@ fn places_in_the_settings_file_are_used() {
     assert!(region.starts_with(&memory.path().display().to_string()), "{region}");
     drop((table, env));
     assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "the last to leave takes the memory away");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn entry() {
     let Some(place) = std::env::var_os(PLACE) else { return };
     let place = Path::new(&place);
-    let env = Env::open(place.join("env")).unwrap();
+    let env = Env::open_or_create(place.join("env")).unwrap();
     let business = Business::open(&env, &place.join("etc")).unwrap();
     loop {
         let version = business.step(&env).unwrap();
@@ -60,7 +60,7 @@ fn under_kills_files_and_records_are_of_one_version() {
     let place = dir.path().canonicalize().unwrap();
     let etc = place.join("etc");
     std::fs::create_dir(&etc).unwrap();
-    let env = Env::open(place.join("env")).unwrap();
+    let env = Env::open_or_create(place.join("env")).unwrap();
     Business::open(&env, &etc).unwrap().begin(&env).unwrap();
     let (mut random, answered) = (Random::new(sizes::first_seed()), Arc::new(AtomicU64::new(0)));
     let (is_over, mut inside) = (AtomicBool::new(false), 0);
@@ -91,7 +91,7 @@ fn under_kills_files_and_records_are_of_one_version() {
                     workers.iter_mut().for_each(|it| {
                         it.wait();
                     });
-                    let env = Env::open(place.join("env")).unwrap();
+                    let env = Env::open_or_create(place.join("env")).unwrap();
                     // If the old handle of this process has not left yet, its threads or the new handle's finish the
                     // work later.
                     let is_alone = env.opened().how != How::Joined;

@@ -12,7 +12,7 @@ fn place() -> (tempfile::TempDir, PathBuf, Env) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap();
     fs::create_dir(path.join("etc")).unwrap();
-    let env = Env::open(path.join("env")).unwrap();
+    let env = Env::open_or_create(path.join("env")).unwrap();
     (dir, path, env)
 }
 
@@ -53,7 +53,7 @@ fn a_removed_file_that_is_put_back_stays() {
     env.run(|txn| rows.put(txn, &key, &value)).unwrap();
     assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
     drop((rows, env));
-    let env = Env::open(path.join("env")).unwrap();
+    let env = Env::open_or_create(path.join("env")).unwrap();
     assert_eq!((fs::read_to_string(&file).ok().as_deref(), env.waiting_files().unwrap()), (Some("one"), Vec::new()));
 }
 
@@ -117,12 +117,12 @@ fn a_file_on_an_unmounted_disk_waits_for_the_disk() {
         if is_there {
             fs::create_dir(&disk).unwrap();
         }
-        let env = Env::open(path.join("env")).unwrap();
+        let env = Env::open_or_create(path.join("env")).unwrap();
         assert_eq!(env.waiting_files().unwrap().len(), 1, "there is another directory: {is_there}");
     }
     fs::remove_dir(&disk).unwrap();
     fs::rename(&away, &disk).unwrap();
-    let env = Env::open(path.join("env")).unwrap();
+    let env = Env::open_or_create(path.join("env")).unwrap();
     assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names_in(&disk)), ("three", vec!["passwd".to_owned()]));
     assert_eq!(env.waiting_files().unwrap(), []);
 }
@@ -138,11 +138,11 @@ fn a_copy_leaves_the_files_of_its_original_alone() {
     let waiting = replace_half(&env, &file, b"three");
     let copied = path.join("copy");
     copy(&path.join("env"), &copied);
-    drop(Env::open(&copied).unwrap());
+    drop(Env::open_or_create(&copied).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
     assert!(waiting.exists(), "it is the original's");
     // The original then finishes it.
     drop(env);
-    drop(Env::open(path.join("env")).unwrap());
+    drop(Env::open_or_create(path.join("env")).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "three");
 }

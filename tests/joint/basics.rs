@@ -11,7 +11,7 @@ fn read(env: &Env, segment: &libtp::Segment, bytes: usize) -> Vec<u8> {
 #[test]
 fn commit_keeps_both_and_abort_neither() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let (segment, records) = (env.segment("memory", 4096).unwrap(), env.btree("records").unwrap());
     let store = |txn: &libtp::Txn<'_>, text: &[u8; 4]| {
         txn.join(&segment)?.set_range(100, 4)?.copy_from_slice(text);
@@ -27,7 +27,7 @@ fn commit_keeps_both_and_abort_neither() {
     let seen = env.run(|txn| Ok((txn.join(&segment)?.bytes()[100..104].to_vec(), records.get(txn, b"key")?)));
     assert_eq!(seen.unwrap(), (b"kept".to_vec(), Some(b"kept".to_vec())));
     drop((segment, records, env));
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let segment = env.segment("memory", 0).unwrap();
     assert_eq!(read(&env, &segment, 104)[100..], *b"kept");
 }
@@ -62,7 +62,7 @@ fn a_forgotten_guard_has_stored_and_the_segment_comes_back() {
     drop(txn);
     read(&env, &segments[0], 1);
     drop((segments, env));
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let segment = env.segment("two", 0).unwrap();
     assert_eq!(read(&env, &segment, 1), [3]);
 }
@@ -70,7 +70,7 @@ fn a_forgotten_guard_has_stored_and_the_segment_comes_back() {
 #[test]
 fn memory_alone_needs_no_log() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();
     read(&env, &segment, 1);
     let before = env.managers().log.tail();
@@ -109,7 +109,7 @@ fn threads_take_turns() {
 fn another_environment_is_refused_the_segment() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = dir.path().join("memory.vista");
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();
     // The process dies in the middle of a transaction: only the environment knows the outcome.
     let txn = env.begin().unwrap();
@@ -119,7 +119,7 @@ fn another_environment_is_refused_the_segment() {
     drop((segment, env));
     let refused = vista::Segment::open(&path, 0).unwrap_err();
     assert!(matches!(refused, vista::Error::Belongs { .. } | vista::Error::Memory(_)), "{refused}");
-    let elsewhere = Env::open(other.path()).unwrap();
+    let elsewhere = Env::open_or_create(other.path()).unwrap();
     let moved = other.path().join("memory.vista");
     std::fs::copy(&path, &moved).unwrap();
     let refused = elsewhere.segment("memory", 0).unwrap_err().to_string();
@@ -133,7 +133,7 @@ fn another_environment_is_refused_the_segment() {
 #[test]
 fn a_segment_without_owner_is_not_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     drop(vista::Segment::open(dir.path().join("alone.vista"), 4096).unwrap());
     let refused = env.segment("alone", 4096).unwrap_err().to_string();
     assert!(refused.contains("was made without an environment"), "{refused}");
@@ -153,12 +153,12 @@ fn a_log_of_an_earlier_time_is_noticed() {
             records.put(txn, b"key", &[round])
         })
     };
-    change(&Env::open(&home).unwrap(), 1).unwrap();
+    change(&Env::open_or_create(&home).unwrap(), 1).unwrap();
     copy(&home, &backup);
-    change(&Env::open(&home).unwrap(), 2).unwrap();
+    change(&Env::open_or_create(&home).unwrap(), 2).unwrap();
     std::fs::remove_dir_all(&home).unwrap();
     copy(&backup, &home);
-    let refused = change(&Env::open(&home).unwrap(), 3).unwrap_err().to_string();
+    let refused = change(&Env::open_or_create(&home).unwrap(), 3).unwrap_err().to_string();
     assert!(refused.contains("The two are of different times"), "{refused}");
 }
 

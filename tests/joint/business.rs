@@ -32,7 +32,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 impl Business {
     pub fn open(directory: &Path) -> Result<Business> {
-        let env = Env::open(directory)?;
+        let env = Env::open_or_create(directory)?;
         // Mapped anywhere: other tests of this process have segments, too, at addresses that the child that makes
         // these does not know.
         let options = vista::Options::new(BYTES).anywhere();

@@ -221,7 +221,7 @@ fn checkpoints_carry_outcomes_that_no_session_has_applied() {
     victim.work(MANY);
     assert!(victim.end(), "it comes to {BEFORE}");
     let count = {
-        let env = libtp::Env::open(directory.path()).unwrap();
+        let env = libtp::Env::open_or_create(directory.path()).unwrap();
         let open = open_outcomes(&env);
         assert_eq!(open.len(), 2, "both segments are to be told: {open:?}");
         assert!(env.checkpoint().unwrap());

@@ -28,7 +28,7 @@ fn entry() {
 }
 
 fn serve(directory: &Path, role: &str) -> Result<()> {
-    let env = Env::open(directory)?;
+    let env = Env::open_or_create(directory)?;
     let (queue, sent, received) = (Queue::open(&env, "queue")?, env.btree("sent")?, env.btree("received")?);
     let mut random = Random::new(std::process::id().into());
     say("open");
@@ -107,7 +107,7 @@ fn each_message_is_delivered_once_under_kills() {
         }
     }
     drop(crew);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let (queue, sent, received) =
         (Queue::open(&env, "queue").unwrap(), env.btree("sent").unwrap(), env.btree("received").unwrap());
     let (count, left) = env

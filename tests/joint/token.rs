@@ -21,7 +21,7 @@ const STATIONS: u64 = 3;
 #[test]
 fn entry() {
     let (Some(directory), Ok(station)) = (std::env::var_os(DIRECTORY), std::env::var(STATION)) else { return };
-    let env = Env::open(Path::new(&directory)).unwrap();
+    let env = Env::open_or_create(Path::new(&directory)).unwrap();
     let (ring, station) = (Ring::open(&env, STATIONS).unwrap(), station.parse().unwrap());
     say("open");
     loop {
@@ -44,7 +44,7 @@ fn there_is_one_token_under_kills() {
         process
     };
     let mut stations: Vec<_> = (0..STATIONS).map(start).collect();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let ring = Ring::open(&env, STATIONS).unwrap();
     let (mut random, mut last) = (Random::new(sizes::first_seed()), 0);
     for kill in 0..kills {

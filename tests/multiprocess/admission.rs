@@ -61,7 +61,7 @@ fn a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_lib
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    let env = Env::open(directory.path()).unwrap_or_else(|error| panic!("{ended}: {error}"));
+    let env = Env::open_or_create(directory.path()).unwrap_or_else(|error| panic!("{ended}: {error}"));
     let stock = env.btree("stock").unwrap();
     let found = env.run(|txn| stock.count(txn, ..)).unwrap();
     assert_eq!(found, COMMITS, "{ended}");
@@ -73,7 +73,7 @@ fn work_without_standard_descriptors(directory: &str) {
     for standard in [1, 2] {
         nix::unistd::close(standard).unwrap();
     }
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let stock = env.btree("stock").unwrap();
     for number in 0..COMMITS {
         env.run_with(Durability::Sync, |txn| stock.put(txn, &number.to_be_bytes(), b"there")).unwrap();

@@ -40,7 +40,7 @@ fn killed_with_a_relaxed_commit(directory: &Path) -> String {
 }
 
 fn value(directory: &Path) -> Option<Vec<u8>> {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.get(txn, b"key")).unwrap()
 }
@@ -50,11 +50,11 @@ fn another_build_takes_over_answered_commits_that_were_not_synced() {
     let directory = tempfile::tempdir().unwrap();
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(!env.opened().lost, "all was taken out of the memory");
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }
 
 /// Overwrites a value with zeros wherever it stands in the shared memory.
@@ -76,7 +76,7 @@ fn a_relaxed_commit_missing_in_damaged_memory_is_reported_as_lost() {
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
     lose_value(region.as_ref(), b"value");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((env.opened().how, env.opened().lost), (How::Restarted, true));
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"old"[..]));
@@ -89,7 +89,7 @@ fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_explains() {
     let swap_both = || [LAYOUT, LOG_LAYOUT].iter().for_each(|place| swap(region.as_ref(), *place));
     swap_both();
     for _ in 0..2 {
-        let error = Env::open(directory.path()).unwrap_err().to_string();
+        let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
         for word in [region.as_str(), "another build", "Nothing was changed", "--keep-files"] {
             assert!(error.contains(word), "{word} is not in: {error}");
         }
@@ -114,11 +114,11 @@ fn another_build_is_refused_while_others_are_attached() {
     one.ask("put key value");
     let region = one.ask("region");
     swap_build(region.as_ref());
-    let error = Env::open(directory.path()).unwrap_err().to_string();
+    let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     assert!(error.contains("another build") && error.contains(&region), "{error}");
     assert_eq!(one.ask("get key"), "value");
     swap_build(region.as_ref());
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Joined);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Joined);
     one.leave();
 }
 
@@ -132,7 +132,7 @@ fn another_build_takes_over_when_it_is_first() {
     one.acknowledged();
     swap_build(region.as_ref());
     for wanted in [How::Restarted, How::Clean] {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.opened().how, wanted);
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));

@@ -93,7 +93,7 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
         // The first process of the namespace: /proc shows another process with that pid, which began long ago.
         assert_eq!(std::process::id(), 1);
         let directory = tempfile::tempdir().unwrap();
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         let txn = env.begin().unwrap();
         table.put(&txn, b"key", b"first").unwrap();
@@ -163,7 +163,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
         assert_eq!(crew[0].ask("put key value"), "put");
         assert_eq!(crew[1].ask("get key"), "value");
         crew.into_iter().for_each(Member::leave);
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_ne!(env.opened().how, How::Restarted);
         let journal = Bank::open(&env).unwrap().audit().unwrap();
         assert!(

@@ -43,8 +43,8 @@ fn a_copy_of_a_live_environment_is_another_one() {
     assert_eq!(one.ask("put key on"), "put");
     one.kill();
     two.kill();
-    let copy = Env::open(copied.path()).unwrap();
-    let original = Env::open(directory.path()).unwrap();
+    let copy = Env::open_or_create(copied.path()).unwrap();
+    let original = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((get(&copy, "key").as_deref(), get(&original, "key").as_deref()), (Some("copy"), Some("on")));
 }
 
@@ -126,7 +126,7 @@ fn a_backup_restored_under_surviving_memory_is_refused_with_the_choices() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         for _ in 0..2 {
-            let error = Env::open(directory.path()).unwrap_err().to_string();
+            let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
             assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{of:?} {how:?}: {error}");
             let numbers = error.split("LSN ").skip(1).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
             assert_eq!(numbers.count(), 2, "{of:?} {how:?}: both LSNs are named: {error}");
@@ -141,7 +141,7 @@ fn the_choice_of_the_files_keeps_the_backup() {
         let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
         assert_eq!(get(&env, "key").as_deref(), Some("backup"), "{of:?} {how:?}");
         drop(env);
-        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean, "{of:?} {how:?}");
+        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{of:?} {how:?}");
     }
 }
 
@@ -153,7 +153,7 @@ fn the_choice_of_the_memory_keeps_the_later_changes() {
         assert_eq!(env.opened().how, How::Restarted, "the data files are the backup's: everything since is replayed");
         assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
         drop(env);
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.opened().how, How::Clean, "{of:?} {how:?}");
         assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
         assert!(env.verify("table").unwrap().findings.is_empty());
@@ -188,7 +188,7 @@ fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
         assert_eq!(get(&env, "key").as_deref(), Some("later299"), "{of:?} {how:?}, after a death at {point:?}");
         assert!(env.verify("table").unwrap().findings.is_empty());
         drop(env);
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some("later299")), "{point:?}");
     }
 }
@@ -209,14 +209,14 @@ fn memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too(
         (directory, memory)
     };
     let (directory, _memory) = restored();
-    let error = Env::open(directory.path()).unwrap_err().to_string();
+    let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{error}");
     for (keep, value) in [(Keep::Files, "backup"), (Keep::Region, "later49")] {
         let (directory, _memory) = restored();
         let env = Env::builder().keep(keep).open(directory.path()).unwrap();
         assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some(value)));
         drop(env);
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some(value)));
         assert!(env.verify("table").unwrap().findings.is_empty());
     }
@@ -231,7 +231,7 @@ fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     one.wait();
     copy(directory.path(), backup.path());
     put_instead(&backup, &directory);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
     drop(env);
     assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "no process needs it any more");
@@ -246,7 +246,7 @@ fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
     one.ask("put key later");
     let region = one.ask("region");
     put_instead(&backup, &directory);
-    let error = Env::open(directory.path()).unwrap_err().to_string();
+    let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     assert!(error.contains(&region) && error.contains("--keep-files"), "{error}");
     let error = Env::builder().keep(Keep::Region).open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("end them first"), "{error}");
@@ -272,7 +272,7 @@ fn a_copied_region_file_is_not_trusted() {
     let other = region.with_file_name(format!("{}-aside", region.file_name().unwrap().to_string_lossy()));
     std::fs::rename(&region, &other).unwrap();
     std::fs::copy(&aside, &region).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
     drop(std::fs::remove_file(other));
 }
@@ -287,7 +287,7 @@ fn a_backup_is_not_restored_under_processes_at_work_unnoticed() {
     copy(backup.path(), directory.path());
     // A process that joins now either sees the state of the running processes, or gets an error; it never splits the
     // environment in two.
-    match Env::open(directory.path()) {
+    match Env::open_or_create(directory.path()) {
         Ok(env) => {
             assert_eq!(env.opened().how, How::Joined);
             assert_eq!(get(&env, "key").as_deref(), Some("after"));

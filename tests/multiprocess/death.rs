@@ -39,7 +39,7 @@ fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) ->
 
 /// Opens the environment and compares its journal with the acknowledged transfers.
 fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
     let journal = nothing_lost(&env, acknowledged, "after all processes died");
     // At most the transfer that each thread was making when it died.
@@ -65,7 +65,7 @@ fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
             directory = tempfile::tempdir().unwrap();
             sum += std::mem::take(&mut acknowledged).len();
         }
-        let region = is_memory_lost.then(|| Env::open(directory.path()).unwrap().stats().unwrap().region);
+        let region = is_memory_lost.then(|| Env::open_or_create(directory.path()).unwrap().stats().unwrap().region);
         // Relaxed commits are lost with the memory.
         let durability = if round % 2 == 0 || is_memory_lost { "sync" } else { "relaxed" };
         acknowledged.extend(work_and_die(directory.path(), round, durability, death));
@@ -122,7 +122,7 @@ fn of_an_unfinished_transaction_nothing_is_left_after_death() {
         if is_memory_lost {
             std::fs::remove_file(region).unwrap();
         }
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
         assert_eq!(env.opened().undone, 1, "{:?}", env.opened());
         let table = env.btree("table").unwrap();
@@ -143,7 +143,7 @@ fn a_process_that_dies_while_it_holds_nothing_does_not_hinder_the_last_one() {
     assert_eq!(two.ask("get key"), "value");
     assert_eq!(two.ask("put key other"), "put");
     two.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"other"[..]));
 }

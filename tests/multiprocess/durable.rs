@@ -22,7 +22,7 @@ fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     reader.kill();
     reader.wait();
     std::fs::remove_file(region).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Restarted);
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"key")).unwrap();

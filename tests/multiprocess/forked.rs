@@ -26,7 +26,7 @@ fn survivors_go_on(how: &str) {
     assert_eq!(other.ask("get key"), "after");
     assert!(orphan.lives(), "the child has ended: nothing was shown");
     other.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"after"[..]));
     assert!(orphan.lives(), "the child has ended: nothing was shown");
@@ -51,7 +51,7 @@ fn the_next_open_works(how: &str) {
     let orphan = orphan_of(&mut victim, how);
     victim.kill();
     for _ in 0..2 {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         assert_ne!(env.opened().how, How::Restarted, "the region was there");
         assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"before"[..]));
@@ -82,7 +82,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
     other.leave();
     curious.ask("begin");
     curious.ask("put key unfinished");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     let table = env.btree("table").unwrap();
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(200)).open(directory.path()).unwrap();
@@ -98,7 +98,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
 fn a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     victim.ask("begin");
     victim.ask("put key unfinished");
     assert_eq!(env.transactions().len(), 1);

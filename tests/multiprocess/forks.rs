@@ -101,7 +101,7 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
 /// Lets the child try every call on its inherited handles, drop them, and end; then the parent goes on as before.
 fn is_told(directory: &Path, how: Making) {
     // With background threads, where that is allowed.
-    let env = if how == Making::Fork { Env::open(directory).unwrap() } else { open(directory) };
+    let env = if how == Making::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
     let txn = env.begin().unwrap();
@@ -199,7 +199,7 @@ fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
         let mut parent = Forker::start(&format!("told {way}"), dir.path());
         assert_eq!(parent.answer(), "committed", "{way}");
         // The parent is still attached, and its commits are seen.
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(env.opened().how, How::Joined, "{way}");
         let table = env.btree("table").unwrap();
         let found = |key: &[u8]| env.run(|txn| table.get(txn, key)).unwrap().is_some();
@@ -240,7 +240,7 @@ fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
         let mut parent = Forker::start(&format!("outlived {way}"), dir.path());
         parent.meet_grandchild();
         parent.kill();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(env.opened().how, How::Repaired, "{way}");
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
@@ -248,7 +248,7 @@ fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
         // The region shows that the lock that the clone still has is not a living process's. Therefore the region
         // stays.
         let next = if way == "fork" { How::Clean } else { How::Repaired };
-        assert_eq!(Env::open(dir.path()).unwrap().opened().how, next, "{way}");
+        assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, next, "{way}");
     }
 }
 

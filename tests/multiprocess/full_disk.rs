@@ -88,7 +88,7 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
             assert!(house.env.verify("table").unwrap().findings.is_empty());
             let House { disk, _memory, env, table } = house;
             drop((table, env));
-            let env = Env::open(disk.path().join("env")).unwrap();
+            let env = Env::open_or_create(disk.path().join("env")).unwrap();
             let table = env.btree("table").unwrap();
             let has = |number: u64| env.run(|txn| table.get(txn, &number.to_be_bytes())).unwrap().is_some();
             assert!((0..count).all(|number| has(number) == (number < count / 2)));

@@ -30,7 +30,7 @@ fn key(number: u32) -> String {
 }
 
 fn fill(directory: &Path) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
 }
@@ -117,7 +117,7 @@ fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
         assert_eq!(get(number).as_deref(), Some(expected), "{}", key(number));
     }
     drop((table, env));
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 

@@ -68,7 +68,7 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
     {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
     }

@@ -55,7 +55,10 @@ fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
             assert_eq!(found.as_deref(), Some(&[7; 300][..]), "{names:?}: {number}");
         }
         drop((table, env));
-        assert!(Env::open(directory.path()).unwrap().verify("table").unwrap().findings.is_empty(), "{names:?}");
+        assert!(
+            Env::open_or_create(directory.path()).unwrap().verify("table").unwrap().findings.is_empty(),
+            "{names:?}"
+        );
     }
 }
 
@@ -201,7 +204,7 @@ fn an_opener_does_not_panic_at_any_hit_word() {
         env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
         words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
         // With background threads: this process keeps sessions for repairs.
-        let second = Env::open(directory.path());
+        let second = Env::open_or_create(directory.path());
         let found = second.and_then(|second| {
             let table = second.btree("table")?;
             second.run(|txn| table.get(txn, b"key"))
@@ -221,7 +224,7 @@ fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
     // For both processes: a background thread would give the memory up earlier, or could stop at a write, and a rebuild
     // waits for writes.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut member = Member::start(directory.path(), 1);
     member.ask("begin");

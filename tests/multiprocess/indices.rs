@@ -9,7 +9,7 @@ pub(crate) fn town(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
 
 fn with_people() -> (tempfile::TempDir, Env, Db) {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let people = env.btree("people").unwrap();
     let towns = ["Brno", "London", "Erlangen", "Ulm", "Warszawa", "Paris"];
     env.run(|txn| {
@@ -30,7 +30,7 @@ fn findings(env: &Env, index: &Index) -> usize {
 #[test]
 fn a_process_that_takes_over_a_transaction_keeps_the_indices_or_may_not_write() {
     let (directory, env, people) = with_people();
-    let other = Env::open(directory.path()).unwrap();
+    let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
     let index = people.index("by town", town).unwrap();
     let txn = env.begin().unwrap();
@@ -55,7 +55,7 @@ fn an_index_is_made_of_all_records() {
 fn an_index_that_differs_from_its_function_is_found() {
     let (directory, env, people) = with_people();
     people.index("by town", town).unwrap();
-    let other = Env::open(directory.path()).unwrap();
+    let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
     // The same name, with another function.
     let index = theirs.index("by town", |key, _, keys| keys.add(key)).unwrap();
@@ -82,7 +82,7 @@ fn a_failed_index_build_leaves_no_function() {
     env.run(|txn| people.put(txn, b"long", &long)).unwrap();
     assert!(people.index("by town", |_, value, keys| keys.add(value)).is_err());
     env.run(|txn| people.delete(txn, b"long").map(|_| ())).unwrap();
-    let other = Env::open(directory.path()).unwrap();
+    let other = Env::open_or_create(directory.path()).unwrap();
     let index = other.btree("people").unwrap().index("by town", town).unwrap();
     let refused = env.run(|txn| people.put(txn, b"kurt", b"Brno:logician")).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("by town")), "written by another function");
@@ -104,7 +104,7 @@ fn a_record_that_an_index_refuses_is_not_stored() {
     );
     env.run(|txn| people.delete(txn, b"nemo").map(|_| ())).unwrap();
     let index = people.index("by town", choosy).unwrap();
-    let other = Env::open(directory.path()).unwrap();
+    let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
     theirs.index("by town", choosy).unwrap();
     for (env, people) in [(&env, &people), (&other, &theirs)] {

@@ -62,7 +62,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         }
         assert!(env.managers().processes.dead_sessions().is_empty(), "{place}");
         drop((table, env));
-        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean, "{place}");
+        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{place}");
     }
     println!("figures: two leave beside one that is stopped: at most {} ms together", longest.as_millis());
 }
@@ -88,5 +88,5 @@ fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
     assert_eq!(holder.ask("get key"), "1");
     drop(look);
     holder.leave();
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }

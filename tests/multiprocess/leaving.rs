@@ -21,7 +21,7 @@ fn first_or_last_leaves_first(first_leaves_first: bool) {
     stayer.leave();
     third.ask("transfers 100");
     third.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 500);
 }
@@ -55,8 +55,8 @@ fn an_opening_after_all_have_left_finds_a_clean_close() {
 #[test]
 fn one_process_may_open_it_twice() {
     let directory = tempfile::tempdir().unwrap();
-    let one = Env::open(directory.path()).unwrap();
-    let two = Env::open(directory.path()).unwrap();
+    let one = Env::open_or_create(directory.path()).unwrap();
+    let two = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((one.opened().how, two.opened().how), (How::Created, How::Joined));
     let (table, same) = (one.btree("table").unwrap(), two.btree("table").unwrap());
     for round in 0..100u32 {
@@ -74,7 +74,7 @@ fn one_process_may_open_it_twice() {
     drop((table, one));
     assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&b"mine"[..]));
     drop((same, two, third, impatient));
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn of_many_that_open_a_new_environment_at_once_one_makes_it() {
     for member in &crew {
         assert_eq!(member.answer(), "left");
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 400);
 }
@@ -110,10 +110,10 @@ fn a_process_that_cannot_see_the_shared_memory_learns_the_setting() {
     let region = one.ask("region");
     let hidden = format!("{region}.hidden");
     std::fs::rename(&region, &hidden).unwrap();
-    let error = Env::open(directory.path()).unwrap_err().to_string();
+    let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     std::fs::rename(&hidden, &region).unwrap();
     assert!(error.contains("region_directory") && error.contains(&directory.path().display().to_string()), "{error}");
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Joined);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Joined);
     assert_eq!(one.ask("get key"), "value");
     one.leave();
 }
@@ -121,7 +121,7 @@ fn a_process_that_cannot_see_the_shared_memory_learns_the_setting() {
 #[test]
 fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     let slots = || env.managers().processes.sessions();
@@ -169,5 +169,5 @@ fn a_forgotten_transaction_ends_with_its_process() {
     let slots = env.managers().processes.sessions();
     assert!(slots.iter().all(|session| session.alive && session.pid == std::process::id()), "{slots:?}");
     drop((table, env));
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }

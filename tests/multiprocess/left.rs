@@ -35,7 +35,7 @@ impl Place {
 
     /// Opens a new environment, and returns the left memory of other environments that its opening did not remove.
     fn sweep(&self, name: &str) -> Vec<OrphanedMemory> {
-        Env::open(self.environment(name)).unwrap().sweep_memory()
+        Env::open_or_create(self.environment(name)).unwrap().sweep_memory()
     }
 
     /// Makes an environment whose only process is killed after these orders; returns its directory and its region.
@@ -62,7 +62,7 @@ fn of_a_gone_one(place: &Place, name: &str) -> PathBuf {
 }
 
 fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     (env.opened().how, env.run(|txn| table.get(txn, b"key")).unwrap())
 }
@@ -117,7 +117,7 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
 fn a_process_that_is_attached_for_long_removes_it_when_asked() {
     let place = Place::new();
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
-    let env = Env::open(place.environment("other")).unwrap();
+    let env = Env::open_or_create(place.environment("other")).unwrap();
     for name in ["one", "two"] {
         let region = of_a_gone_one(&place, name);
         assert_eq!(env.sweep_memory(), []);
@@ -264,7 +264,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_hinder_each_other() {
         for sweeper in &sweepers {
             let done = &done;
             scope.spawn(move || {
-                let env = Env::open(sweeper).unwrap();
+                let env = Env::open_or_create(sweeper).unwrap();
                 // Relaxed: only the flag is published.
                 while !done.load(Ordering::Relaxed) {
                     drop(env.sweep_memory());

@@ -28,7 +28,7 @@ fn a_process_that_may_map_less_memory_is_refused_and_the_others_go_on() {
     // The memory that the dead left is refused to this process as well, and stays for processes that can map it.
     let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, libtp::How::Repaired);
     assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
@@ -51,7 +51,7 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
     assert_eq!(small.ask("rebuilds"), "0");
     small.leave();
     other.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
 }
 
@@ -70,7 +70,7 @@ fn under_any_limit_of_address_space_some_memory_is_left_to_work_with() {
         assert_eq!(one.ask("put key value"), "put", "{mib} MiB");
         two.leave();
         one.leave();
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
     }
 }
@@ -96,7 +96,7 @@ fn rebuilt_memory_is_not_too_large_for_its_attached_processes() {
     let directory = tempfile::tempdir().unwrap();
     let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
     let mut large = Member::start(directory.path(), 2);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     for round in 1..=4 {
         env.managers().processes.declare_broken();
         // The first of the two makes the memory anew.
@@ -156,7 +156,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     limited.kill();
     limited.wait();
     other.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(!env.opened().lost);
     assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
 }
@@ -186,7 +186,7 @@ fn fill(env: &Env) -> u64 {
 fn a_dead_session_in_full_memory_is_repaired_without_a_new_session() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"before")).unwrap();
     victim.ask("begin");

@@ -20,14 +20,14 @@ fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on()
     fs::hard_link(&control, &aside).or_else(|_| fs::copy(&control, &aside).map(drop)).unwrap();
     fs::remove_file(&control).unwrap();
     for _ in 0..2 {
-        let error = Env::open(directory.path()).unwrap_err().to_string();
+        let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
         assert!(error.contains("control") && error.contains("backup"), "{error}");
     }
     assert_eq!(two.ask("put key other"), "put");
     assert_eq!(one.ask("get key"), "other");
     // After the file is put back, everything is as before.
     fs::rename(&aside, &control).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     one.leave();
     two.leave();
@@ -49,14 +49,14 @@ fn those_at_work_go_on_when_the_directory_is_renamed_and_others_join_by_its_new_
     let mut stranger = Member::start(&old, 3);
     assert_eq!(stranger.how, "Created");
     assert_eq!(stranger.ask("get key"), "none");
-    let env = Env::open(&new).unwrap();
+    let env = Env::open_or_create(&new).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     one.leave();
     two.leave();
     stranger.leave();
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
     drop(env);
-    let env = Env::open(&new).unwrap();
+    let env = Env::open_or_create(&new).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
 }
@@ -69,13 +69,13 @@ fn those_at_work_go_on_when_their_memory_loses_its_name_and_others_join_them() {
     fs::remove_file(one.ask("region")).unwrap();
     two.ask("transfers 100");
     // The processes have made the memory anew, or are about to.
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     drop(env);
     one.leave();
     two.ask("put key value");
     two.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
@@ -91,7 +91,7 @@ fn when_those_whose_memory_lost_its_name_are_killed_all_sync_commits_are_there()
         member.kill();
         member.wait();
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     // The processes may have made the memory anew by then.
     assert!(matches!(env.opened().how, How::Restarted | How::Repaired), "{:?}", env.opened());
     assert!(!env.opened().lost);

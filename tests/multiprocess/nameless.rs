@@ -35,7 +35,7 @@ fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     for mut member in [one, two, three] {
         member.kill();
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(!env.opened().lost);
     assert_eq!((get(&env, "key"), get(&env, "other")), (Some(b"one".to_vec()), Some(b"two".to_vec())));
 }
@@ -50,7 +50,7 @@ fn removed_and_killed(directory: &Path, order: &str) -> Env {
     one.stop();
     std::fs::remove_file(&region).unwrap();
     one.kill();
-    Env::open(directory).unwrap()
+    Env::open_or_create(directory).unwrap()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
     assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");
     drop(env);
     // Reported only once.
-    assert!(!Env::open(directory.path()).unwrap().opened().lost);
+    assert!(!Env::open_or_create(directory.path()).unwrap().opened().lost);
 
     let directory = tempfile::tempdir().unwrap();
     let env = removed_and_killed(directory.path(), "put key one");

@@ -25,7 +25,7 @@ fn passes_on_that(directory: &Path, number: u64, key: &str) -> (Member, String) 
 #[test]
 fn another_process_takes_a_transaction_over_and_the_first_may_die() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     let (mut first, word) = passes_on(directory.path(), 1);
@@ -48,7 +48,7 @@ fn another_process_takes_a_transaction_over_and_the_first_may_die() {
 #[test]
 fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     for is_taken in [false, true, false, true] {
@@ -83,7 +83,7 @@ fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
 #[test]
 fn a_passed_transaction_is_undone_by_the_next_process_after_all_died() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     let (mut first, word) = passes_on(directory.path(), 1);
     let mut second = Member::start(directory.path(), 2);
@@ -94,7 +94,7 @@ fn a_passed_transaction_is_undone_by_the_next_process_after_all_died() {
         member.kill();
         member.wait();
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
     assert_eq!(seen, (Some(b"old".to_vec()), None));
@@ -109,7 +109,7 @@ fn a_passed_transaction_is_undone_by_the_next_process_after_all_died() {
 #[test]
 fn a_process_stopped_during_a_takeover_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     for is_killed in [true, false] {
         let (mut first, word) = passes_on(directory.path(), 1);
@@ -143,7 +143,7 @@ fn a_process_stopped_during_a_takeover_is_waited_for() {
 #[test]
 fn a_transaction_that_was_taken_over_cannot_be_ended_by_another() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     let (first, word) = passes_on(directory.path(), 1);
     let number = word.parse::<libtp::Detached>().unwrap().txn();

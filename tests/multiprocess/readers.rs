@@ -21,7 +21,7 @@ fn a_waiter_for_a_page_of_a_dead_reader_gets_the_same_frame_as_all_others() {
     for place in PLACES {
         let directory = tempfile::tempdir().unwrap();
         fill(directory.path());
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         let get = |number: u32| env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
         get(KEYS - 1).expect("it is there");
@@ -96,7 +96,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
 
 /// Writes many keys on several pages; afterwards no process has the pages in memory.
 fn fill(directory: &std::path::Path) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     let value = vec![b'v'; 500];
     env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &value))).unwrap();

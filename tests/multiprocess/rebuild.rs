@@ -19,7 +19,7 @@ fn when_the_memory_is_found_broken_all_processes_go_on_with_the_same_handles() {
     let mut acknowledged = BTreeSet::new();
     let start = |number: u64| Member::working(directory.path(), number);
     let mut crew: Vec<Member> = (1..=3).map(start).collect();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     for round in 0..rebuilds {
         std::thread::sleep(Duration::from_millis(50 + random.below(150)));
         env.managers().processes.declare_broken();

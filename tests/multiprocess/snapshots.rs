@@ -20,7 +20,7 @@ fn key(number: u32) -> String {
 #[test]
 fn one_state_is_shown_while_others_write_and_are_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
     let start = |number: u64| {
         let mut member = Member::start(directory.path(), number);
@@ -52,7 +52,7 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
 #[test]
 fn the_pin_of_a_dead_session_is_released() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     let [mut victim, mut other] = [1, 2].map(|number| Member::start(directory.path(), number));
@@ -69,7 +69,7 @@ fn the_pin_of_a_dead_session_is_released() {
     other.kill();
     other.wait();
     drop((table, env));
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
     let table = env.btree("table").unwrap();
     assert_eq!(table.get(&env.snapshot().unwrap(), b"key").unwrap().as_deref(), Some(&b"new"[..]));
@@ -80,7 +80,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
     for (bound, is_kept) in [("1GiB", true), ("1MiB", false)] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         // More keys than have long shortcuts.
         let fill = |text: &str| {
@@ -133,7 +133,7 @@ fn sweep(env: &Env, table: &Db) {
 #[test]
 fn nothing_is_given_up_while_a_snapshot_is_taken() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &VALUE))).unwrap();
     let mut reader = Member::start(directory.path(), 1);

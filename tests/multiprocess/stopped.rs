@@ -37,7 +37,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
         // Whether a session waits for its locks is left to chance; this check looks in any case.
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process is taken for dead");
         drop(env);
         let more: Vec<_> = crew.iter().flat_map(Member::acknowledged_so_far).collect();
@@ -50,7 +50,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
     }
     // A process that was taken for dead would have got an error, or would have lost its transactions.
     crew.into_iter().for_each(Member::leave);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(
         Bank::open(&env).unwrap().audit().unwrap(),
         told,
@@ -68,7 +68,7 @@ fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
     assert_eq!(holder.ask("hold-pages table"), "holding");
     holder.stop();
     waiter.waits("get key");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let start = Instant::now();
     let (held, waits) = loop {
         let sessions = env.sessions();
@@ -103,7 +103,7 @@ fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
 fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     holder.ask("arm control: file held!stop");
     holder.order("checkpoint");
@@ -135,7 +135,7 @@ fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
 fn a_process_stopped_just_after_it_left_needs_no_repair() {
     let directory = tempfile::tempdir().unwrap();
     let mut leaver = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
     leaver.ask("arm leave: risen, door held!stop");
     leaver.order("leave");
@@ -221,7 +221,7 @@ fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     let look = Env::builder().look(directory.path()).unwrap().unwrap();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
     let path = directory.path().to_path_buf();
-    let refused = in_time("to come in", move || Env::open(path)).unwrap_err().to_string();
+    let refused = in_time("to come in", move || Env::open_or_create(path)).unwrap_err().to_string();
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
@@ -229,7 +229,7 @@ fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
 }
@@ -253,7 +253,8 @@ fn a_rebuild_waits_for_a_process_stopped_in_a_write() {
     assert_eq!(env.managers().log.incarnation(), incarnation);
     assert_eq!(stopped(directory.path(), |one| one.id == at_it.id).roles, ["writes the log"]);
     let path = directory.path().to_path_buf();
-    let refused = in_time("to come in", move || Env::open(path)).expect_err("it is still writing").to_string();
+    let refused =
+        in_time("to come in", move || Env::open_or_create(path)).expect_err("it is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");

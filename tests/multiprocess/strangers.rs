@@ -42,7 +42,7 @@ fn memory_that_belongs_to_another_user_is_not_trusted() {
     if !give_away(&region, "memory_that_belongs_to_another_user_is_not_trusted") {
         return;
     }
-    match Env::open(directory.path()) {
+    match Env::open_or_create(directory.path()) {
         Ok(env) => {
             assert_eq!(env.opened().how, How::Restarted, "what another user wrote was used");
             assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
@@ -65,7 +65,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
         std::fs::remove_file(&region).unwrap();
         std::fs::write(&region, &planted).unwrap();
         give_away(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
-        match Env::open(directory.path()) {
+        match Env::open_or_create(directory.path()) {
             Ok(env) => {
                 assert_eq!(env.opened().how, How::Restarted, "the planted file was used");
                 assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
@@ -86,7 +86,7 @@ fn a_link_planted_under_the_name_of_our_memory_is_not_followed() {
     std::fs::write(&precious, "do not touch").unwrap();
     std::fs::remove_file(&region).unwrap();
     std::os::unix::fs::symlink(&precious, &region).unwrap();
-    if let Ok(env) = Env::open(directory.path()) {
+    if let Ok(env) = Env::open_or_create(directory.path()) {
         assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
     }
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "do not touch");

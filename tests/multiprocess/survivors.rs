@@ -15,7 +15,7 @@ use crate::crew::Member;
 
 /// Opens the environment and checks that nothing is lost.
 pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
-    nothing_lost(&Env::open(directory).unwrap(), acknowledged, "after the kills");
+    nothing_lost(&Env::open_or_create(directory).unwrap(), acknowledged, "after the kills");
 }
 
 #[test]

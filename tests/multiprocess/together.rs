@@ -68,7 +68,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
     }
     let took = start.elapsed();
     // A third process audits while both are attached.
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
     let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|worker| (0..3000).map(move |one| (worker, one))).collect();
     assert_eq!(bank.audit().unwrap(), wanted);
@@ -80,7 +80,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
 #[test]
 fn four_processes_of_two_threads_each_are_acknowledged_and_audited() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
     let mut crew: Vec<Member> = (1..=4).map(|number| Member::start(directory.path(), number)).collect();
     for (at, member) in crew.iter_mut().enumerate() {

@@ -29,7 +29,7 @@ fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     // dies.
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Repaired);
     let table = env.btree("table").unwrap();
     for (key, expected) in [("one", Some("before")), ("two", Some("before")), ("three", None)] {

@@ -75,7 +75,7 @@ fn entry() {
         out.write_all(format!("\n> {text}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
     };
     let visit = || -> libtp::Result<(Env, String)> {
-        let env = Env::open(&directory)?;
+        let env = Env::open_or_create(&directory)?;
         let visits = env.btree("visits")?;
         let user = rustix::process::geteuid().as_raw().to_be_bytes();
         env.run(|txn| visits.put(txn, &user, b"was here"))?;
@@ -137,7 +137,7 @@ impl Place {
 
     /// Returns the users that have opened the environment.
     fn visitors(&self) -> Vec<u32> {
-        let env = Env::open(self.environment()).unwrap();
+        let env = Env::open_or_create(self.environment()).unwrap();
         let visits = env.btree("visits").unwrap();
         env.run(|txn| {
             let mut cursor = visits.cursor(txn);
@@ -278,6 +278,6 @@ fn a_file_of_another_user_in_the_shared_memorys_place_is_ignored_and_not_in_the_
         }
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), "not to be touched");
     }
-    let how = Env::open(place.environment()).unwrap().opened().how;
+    let how = Env::open_or_create(place.environment()).unwrap().opened().how;
     assert_eq!(how, How::Clean);
 }

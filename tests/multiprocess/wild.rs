@@ -262,7 +262,7 @@ fn listen_until(
 }
 
 fn judge(directory: &Path, told: &BTreeSet<TransferId>, outcome: &mut Outcome) {
-    let env = Env::open(directory).or_else(|error| {
+    let env = Env::open_or_create(directory).or_else(|error| {
         outcome.refused = Some(error.to_string());
         Env::builder().keep(Keep::Files).open(directory)
     });

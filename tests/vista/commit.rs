@@ -62,7 +62,7 @@ fn commit_many(path: &Path, durability: Durability) {
     let text = "region_survives = \"power\"\nrelaxed_millis = 3600000\nno_background = true\n";
     let memory = format!("region_directory = {:?}\n", directory.join("memory"));
     std::fs::write(directory.join("libtp.toml"), memory + text).unwrap();
-    let env = Env::open(&directory).unwrap();
+    let env = Env::open_or_create(&directory).unwrap();
     let stock = env.btree("stock").unwrap();
     let put = |nth: u64| {
         let txn = env.begin_with(durability).unwrap();

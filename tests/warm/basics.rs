@@ -40,7 +40,7 @@ fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
     let bytes = |name| left.iter().find(|it| it.file_name() == name).map_or(0, |it| it.metadata().unwrap().len());
     assert_eq!((left.len(), bytes("control")), (2, 0), "{left:?}");
     assert!(std::fs::read_dir(directory.path().join("memory")).unwrap().next().is_none());
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Created);
     let stock = env.btree("stock").unwrap();
     assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));
@@ -57,7 +57,7 @@ fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
 fn where_it_is_declared_it_is_taken() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"\ndurability = \"rio\"");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let syncs = env.stats().unwrap().log_syncs;
     for number in 0..100_u32 {
@@ -66,7 +66,7 @@ fn where_it_is_declared_it_is_taken() {
     let stats = env.stats().unwrap();
     assert_eq!((stats.survives, stats.durability), ("power", "rio"));
     assert_eq!(stats.log_syncs, syncs, "nothing was synced for them");
-    let second = Env::open(directory.path()).unwrap();
+    let second = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(second.stats().unwrap().survives, "power");
 }
 
@@ -74,7 +74,7 @@ fn where_it_is_declared_it_is_taken() {
 #[test]
 fn entry() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    let env = Env::open(Path::new(&directory)).unwrap();
+    let env = Env::open_or_create(Path::new(&directory)).unwrap();
     let stock = env.btree("stock").unwrap();
     assert!(env.checkpoint().unwrap());
     env.flush().unwrap();
@@ -90,7 +90,7 @@ fn entry() {
 #[test]
 fn opens() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        let env = Env::open(Path::new(&directory)).unwrap();
+        let env = Env::open_or_create(Path::new(&directory)).unwrap();
         say(if env.opened().lost { "lost" } else { "whole" });
     }
 }
@@ -135,7 +135,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 pub fn apples(directory: &Path) -> (How, bool, Option<Vec<u8>>) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let stock = env.btree("stock").unwrap();
     let value = env.run(|txn| stock.get(txn, b"apples")).unwrap();
     (env.opened().how, env.opened().lost, value)
@@ -179,7 +179,7 @@ pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
 }
 
 fn refused_without_memory(directory: &Path) {
-    let refused = Env::open(directory).expect_err("the answered commit is in missing memory");
+    let refused = Env::open_or_create(directory).expect_err("the answered commit is in missing memory");
     let text = refused.to_string();
     assert!(matches!(refused, Error::Environment { .. }), "{text}");
     for word in ["memory/libtp-", "region_directory", "--keep-files"] {
@@ -221,7 +221,7 @@ fn the_declaration_of_a_directory_does_not_apply_to_another() {
     found(directory.path(), "region_survives = \"power\"");
     // The memory's directory is not mounted, so the region lies with the files.
     std::fs::remove_dir(directory.path().join("memory")).unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(directory.path().join("region").exists());
     assert_eq!(env.stats().unwrap().survives, "process");
     assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));

@@ -164,7 +164,7 @@ fn gives_up(name: &str, heir: Successor) {
 fn takes_back(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path();
-    let origin = Env::open(place.join("origin")).unwrap();
+    let origin = Env::open_or_create(place.join("origin")).unwrap();
     put(&origin, "kv", "old");
     put(&origin, "other", "first");
     let txn = origin.begin().unwrap();
