@@ -6,8 +6,8 @@ use std::path::Path;
 
 use libtp::{Backup, Env, Error, RestorePoint};
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
-use libtp_tests::process::Process;
+use libtp_tests::failpoints::{self, Scene};
+use libtp_tests::process::dies_at;
 use tempfile::TempDir;
 
 use crate::load::{open, settings};
@@ -74,13 +74,8 @@ impl Scenery {
     }
 
     fn dies(&self, job: Job, name: &str) -> bool {
-        use std::os::unix::process::ExitStatusExt;
-        let variables = [
-            (JOB, format!("{job:?}")),
-            (PLACE, self.place.path().display().to_string()),
-            ("LIBTP_FAILPOINT", name.to_owned()),
-        ];
-        Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
+        let place = self.place.path().display().to_string();
+        dies_at(name, "deaths::entry", &[(JOB, format!("{job:?}")), (PLACE, place)])
     }
 
     /// Checks that the present log is given up once it is not needed: no dead process keeps it.
@@ -95,7 +90,7 @@ impl Scenery {
             // The process that repairs the dead one may not have run yet.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("{name}: the log is kept for who died");
+        panic!("{name}: the log is kept for a dead process");
     }
 }
 
@@ -117,7 +112,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         scenery.shop.env.backup(&backup, &mut |_| {}).unwrap();
         scenery.trade(20);
     }
-    assert!(scenery.dies(job, name), "nobody came to {name} in {job:?}");
+    assert!(scenery.dies(job, name), "no process reached {name} in {job:?}");
     if job != Job::Restore {
         scenery.gives_up_log(name);
     }
@@ -163,13 +158,13 @@ fn who_dies(name: &str, job: Job, seed: u64) {
 }
 
 #[test]
-fn who_dies_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
+fn a_death_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
     let mut deaths = 0;
-    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Backup) {
+    for point in failpoints::all().filter(|point| point.scene == Scene::Backup) {
         for job in jobs(point.name) {
             deaths += 1;
             who_dies(point.name, *job, deaths);
         }
     }
-    println!("figures: {deaths} deaths of who copies or restores, nothing broken, no log kept");
+    println!("figures: {deaths} deaths in backups and restores, nothing broken, no log kept");
 }

@@ -3,46 +3,16 @@
 //! version.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 
-use libtp::{Backup, Bytes, Durability, Env, Error, Memory, Platform, RestorePoint, Settings, SharedMemory};
+use libtp::{Backup, Env, Error, RestorePoint, SharedMemory};
 use libtp_io::{Directory, Operation};
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
+use libtp_tests::audit::verify_all;
 use libtp_tests::sizes;
+use libtp_tests::versions::{any_loss, cut_the_power, new_disk, open, platform_on, settings, Played};
 
 /// The names of one database in even and in odd versions.
 const SIDES: [&str; 2] = ["left side", "right"];
-
-pub fn platform_on(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
-    let directory = disk.subdirectory("env")?;
-    Ok(Platform {
-        path: PathBuf::from("sim:/env"),
-        log_directory: Arc::clone(&directory),
-        directory,
-        memory: Memory::Shared(memory.clone()),
-        log_types: Arc::default(),
-    })
-}
-
-fn settings() -> Settings {
-    Settings {
-        no_background: true,
-        memory: Some(Bytes::kib(192)),
-        log_segment_first: Some(Bytes::kib(16)),
-        log_segment_max: Some(Bytes::kib(64)),
-        checkpoint_log: Some(Bytes::kib(96)),
-        lock_timeout_millis: Some(0),
-        // A transaction that drops a database is synced all the same.
-        durability: Some(Durability::Relaxed),
-        relaxed_millis: Some(3_600_000),
-        ..Settings::default()
-    }
-}
-
-fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
-    Env::builder().settings(settings()).open_on(platform_on(disk, memory)?, &mut |_| {})
-}
 
 fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
     let db = env.btree(name)?;
@@ -68,49 +38,15 @@ fn step(env: &Env, version: u64) -> libtp::Result<()> {
     })
 }
 
-/// The disk after a run.
-struct Played {
-    disk: SimDisk,
-    begun: usize,
-    /// For each version, the calls at which it was requested and answered.
-    versions: Vec<(usize, usize)>,
-}
-
-fn play(seed: u64, versions: u64) -> Played {
-    let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
-    disk.subdirectory("env").unwrap();
-    disk.sync().unwrap();
-    let mut random = Random::new(seed);
+fn play(seed: u64) -> Played {
+    let (disk, memory) = (new_disk(seed, &["env"]), SharedMemory::new());
     let env = open(&disk, &memory).unwrap();
     for name in ["counter", "table", SIDES[0]] {
         put(&env, name, 0).unwrap();
     }
     env.flush().unwrap();
-    let begun = disk.io_index();
-    let mut played = Vec::new();
-    for version in 1..=versions {
-        if random.chance(1, 3) {
-            let txn = env.begin().unwrap();
-            txn.drop_database("table").unwrap();
-            if random.coin() {
-                txn.abort().unwrap();
-            } else {
-                // As a killed process leaves it.
-                txn.die();
-                env.managers().reap().unwrap();
-            }
-        }
-        let asked = disk.io_index();
-        step(&env, version).unwrap();
-        played.push((asked, disk.io_index()));
-        if random.chance(1, 3) {
-            env.background_step().unwrap();
-        }
-        if random.chance(1, 4) {
-            env.checkpoint().unwrap();
-        }
-    }
-    Played { disk, begun, versions: played }
+    let change = |txn: &libtp::Txn<'_>| txn.drop_database("table");
+    Played::new(disk, &env, 6, &mut Random::new(seed), change, |version| step(&env, version))
 }
 
 /// Returns the names of the databases' files.
@@ -142,56 +78,23 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     if found != [Some(version), Some(0)] {
         return Err(format!("in version {version} the table and the side are of {found:?}"));
     }
-    for name in names {
-        let findings = env.verify(&name).map_err(text)?.findings;
-        if !findings.is_empty() {
-            return Err(format!("{name}: {findings:?}"));
-        }
-    }
+    verify_all(&env)?;
     Ok(version)
 }
 
 #[test]
 fn records_databases_and_files_are_of_one_version_after_any_crash() {
-    let (seeds, states) = (sizes::number("LIBTP_TEST_SEEDS", 2), sizes::number("LIBTP_TEST_STATES", 100));
-    let first = sizes::first_seed();
-    for seed in first..first + seeds {
-        let played = play(seed, 6);
-        let mut random = Random::new(seed);
-        let end = played.disk.io_index();
-        for _ in 0..states {
-            let at = played.begun + random.index(end - played.begun + 1);
-            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
-            let image = played.disk.image_at(at, mode, random.next_u64());
-            let what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
-            let count = |is: &dyn Fn(&(usize, usize)) -> bool| {
-                played.versions.iter().filter(|version| is(version)).count() as u64
-            };
-            let allowed = count(&|(_, answered)| *answered <= at)..=count(&|(asked, _)| *asked < at);
-            let version = judge(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
-            if random.chance(1, 3) {
-                // The power is cut again during the opening.
-                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
-                let at = random.index(image.io_index() + 1);
-                let again = image.image_at(at, mode, random.next_u64());
-                let found = judge(&again).unwrap_or_else(|error| panic!("{what}, then call {at} {mode:?}: {error}"));
-                assert!(allowed.contains(&found), "{what}, then call {at} {mode:?}: version {found}");
-            }
-        }
-    }
+    cut_the_power((2, 100), play, judge);
 }
 
 #[test]
-fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
+fn when_any_call_fails_records_databases_and_files_are_of_one_version() {
     let mut random = Random::new(sizes::first_seed());
     let (mut failed, mut unknown) = (0, 0);
     for (fault, repeat) in [(Fault::Eio, Repeat::Once), (Fault::Eio, Repeat::Forever), (Fault::Enospc, Repeat::Forever)]
     {
         for call in 0.. {
-            let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
-            disk.subdirectory("env").unwrap();
-            disk.sync().unwrap();
+            let (disk, memory) = (new_disk(1, &["env"]), SharedMemory::new());
             let env = open(&disk, &memory).unwrap();
             for name in ["counter", "table", SIDES[0]] {
                 put(&env, name, 0).unwrap();
@@ -210,7 +113,7 @@ fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
                 Err(_) => 0..=0,
             };
             unknown += u64::from(matches!(answer, Err(Error::OutcomeUnknown { .. })));
-            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let mode = any_loss(&mut random);
             let image = disk.crash_image(mode, random.next_u64());
             let version = judge(&image).unwrap_or_else(|error| panic!("{what}, then {mode:?}: {error}"));
             assert!(allowed.contains(&version), "{what}, then {mode:?}: version {version}");
@@ -236,9 +139,7 @@ fn no_name_is_taken_for_durable_after_a_failed_sync() {
         (1..=2).flat_map(|seed| [(seed, false, directory()), (seed, true, directory()), (seed, true, register())])
     {
         for call in 0.. {
-            let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
-            disk.subdirectory("env").unwrap();
-            disk.sync().unwrap();
+            let (disk, memory) = (new_disk(seed, &["env"]), SharedMemory::new());
             let env = open(&disk, &memory).unwrap();
             for name in ["counter", "table", SIDES[0]] {
                 put(&env, name, 0).unwrap();
@@ -280,9 +181,7 @@ fn no_name_is_taken_for_durable_after_a_failed_sync() {
 #[test]
 #[cfg(feature = "failpoints")]
 fn a_renaming_is_not_carried_out_again_when_another_has_followed() {
-    let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
-    disk.subdirectory("env").unwrap();
-    disk.sync().unwrap();
+    let (disk, memory) = (new_disk(1, &["env"]), SharedMemory::new());
     let env = open(&disk, &memory).unwrap();
     put(&env, "a", 7).unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -364,7 +263,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
     let (mut whole, mut none, mut without_register) = (0, 0, 0);
     let end = disk.io_index();
     for at in 0..=end {
-        let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+        let mode = any_loss(&mut random);
         let mut image = disk.image_at(at, mode, random.next_u64());
         let mut what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
         let directory = image.subdirectory("env").unwrap();
@@ -384,7 +283,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
         }
         if random.chance(1, 2) {
             // The power is cut again during the opening.
-            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let mode = any_loss(&mut random);
             let again = random.index(image.io_index() + 1);
             image = image.image_at(again, mode, random.next_u64());
             what += &format!(", then call {again} {mode:?}");
@@ -398,9 +297,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
 #[test]
 fn a_limit_of_a_process_that_makes_a_database_stops_no_other() {
     for fault in [Fault::Limit(27), Fault::Enospc] {
-        let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
-        disk.subdirectory("env").unwrap();
-        disk.sync().unwrap();
+        let (disk, memory) = (new_disk(1, &["env"]), SharedMemory::new());
         let (one, two) = (open(&disk, &memory).unwrap(), open(&disk, &memory).unwrap());
         put(&two, "theirs", 1).unwrap();
         disk.fail_call(Calls::On(Operation::Write, "databases".into()), 0, fault, Repeat::Once);

@@ -66,7 +66,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
 }
 
 #[test]
-fn a_load_that_is_given_up_leaves_what_was_there_before() {
+fn an_abandoned_load_leaves_the_directory_unchanged() {
     let disk = SimDisk::new(1);
     let directory = inside(&disk, "filled");
     directory.open("libtp.toml", OpenMode::CreateNew).unwrap();
@@ -112,18 +112,15 @@ fn entry() {
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_death_in_a_load_leaves_no_environment_that_opens() {
-    use libtp_tests::failpoints::{Scene, FAILPOINTS};
-    use libtp_tests::process::Process;
-    use std::os::unix::process::ExitStatusExt;
-
-    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Load) {
+    use libtp_tests::failpoints::{self, Scene};
+    use libtp_tests::process::dies_at;
+    for point in failpoints::all().filter(|point| point.scene == Scene::Load) {
         let place = tempfile::tempdir().unwrap();
         if point.name == "load: nothing left but its mark" {
             std::fs::write(place.path().join("gives up"), "").unwrap();
         }
-        let variables = [(PLACE, place.path().display().to_string()), ("LIBTP_FAILPOINT", point.name.to_owned())];
-        let died = Process::start("filling::entry", &variables, |_| {}).wait().signal().is_some();
-        assert!(died, "nobody came to {:?}", point.name);
+        let died = dies_at(point.name, "filling::entry", &[(PLACE, place.path().display().to_string())]);
+        assert!(died, "no process reached {:?}", point.name);
         let open = |create| Env::builder().create(create).open(place.path().join("env")).map(drop);
         open(false).expect_err(point.name);
         let refused = open(true).expect_err(point.name).to_string();

@@ -124,7 +124,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_backup_of_this_environment_is_refused() {
+fn a_directory_that_is_no_backup_of_this_environment_is_refused() {
     let (one, two, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let ((first, _), (second, _)) = (traded(one.path(), 3), traded(two.path(), 3));

@@ -37,4 +37,4 @@ mod salvage;
 mod shop;
 mod simulated;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Backup);

@@ -42,7 +42,7 @@ fn assert_away(env: &Env, name: &str) {
     let told = env.btree(name).expect_err("the database cannot be opened");
     assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
-    assert!(env.verify(name).is_err(), "what is away is not found to be in order");
+    assert!(env.verify(name).is_err(), "a missing file is not found to be in order");
 }
 
 struct Place(tempfile::TempDir);
@@ -57,8 +57,8 @@ impl Place {
     }
 }
 
-#[test]
-fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+/// Returns a place with a crashed environment whose file of `kv` is away; the environment's path, and the file's.
+fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
     let place = Place::new();
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
@@ -67,6 +67,12 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     crash(&env, &path);
     let away = place.at("away.tp");
     fs::rename(path.join("kv.tp"), &away).unwrap();
+    (place, path, away)
+}
+
+#[test]
+fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+    let (_place, path, away) = crashed_without_kv();
 
     for round in 1..=2 {
         let env = open(&path);
@@ -89,14 +95,7 @@ const OPENINGS: u64 = 300;
 
 #[test]
 fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_changed() {
-    let place = Place::new();
-    let env = open(&place.at("env"));
-    fill(&env, "kv", 0);
-    fill(&env, "other", 0);
-    let path = place.at("crashed");
-    crash(&env, &path);
-    let away = place.at("away.tp");
-    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let (_place, path, away) = crashed_without_kv();
     let mut taken = 0;
     for opening in 0..OPENINGS {
         let env = open(&path);
@@ -135,7 +134,7 @@ fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
 }
 
 #[test]
-fn after_a_clean_close_a_missing_file_is_not_made_anew() {
+fn after_a_clean_close_a_missing_file_is_not_created_again() {
     let place = Place::new();
     let path = place.at("env");
     fill(&open(&path), "kv", 0);
@@ -150,7 +149,7 @@ fn after_a_clean_close_a_missing_file_is_not_made_anew() {
 }
 
 #[test]
-fn a_missing_file_whose_name_was_that_of_a_dropped_database_is_not_made_anew() {
+fn a_missing_file_with_the_name_of_a_dropped_database_is_not_created_again() {
     let place = Place::new();
     let path = place.at("env");
     let env = open(&path);
@@ -206,14 +205,7 @@ fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
 
 #[test]
 fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
-    let place = Place::new();
-    let env = open(&place.at("env"));
-    fill(&env, "kv", 0);
-    fill(&env, "other", 0);
-    let path = place.at("crashed");
-    crash(&env, &path);
-    let away = place.at("away.tp");
-    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let (_place, path, away) = crashed_without_kv();
     fs::create_dir(path.join("kv.tp")).unwrap();
     let env = open(&path);
     assert_away(&env, "kv");
@@ -397,7 +389,7 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
 }
 
 #[test]
-fn what_is_left_in_a_database_that_was_given_up_is_forgotten_with_its_log() {
+fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
     let place = Place::new();
     let settings = Settings {
         log_segment_first: Some(Bytes::kib(16)),
@@ -469,7 +461,7 @@ fn a_drop_is_in_the_log_where_the_register_is_damaged() {
 }
 
 #[test]
-fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
+fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     let place = Place::new();
     let path = place.at("env");
     let mut env = open(&path);

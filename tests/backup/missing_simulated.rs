@@ -8,8 +8,7 @@ use libtp::{Bytes, Env, Platform, Settings, SharedMemory};
 use libtp_io::{Directory, Operation};
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
-
-use crate::dropped_simulated::platform_on;
+use libtp_tests::versions::{any_loss, new_disk, platform_on};
 
 const KV: &str = "kv";
 const OTHER: &str = "other";
@@ -52,9 +51,7 @@ fn rename(disk: &SimDisk, from: &str, to: &str) {
 
 /// Returns a disk on which an unfinished transaction has changed both databases, and their records before it.
 fn play(seed: u64) -> (SimDisk, [Records; 2]) {
-    let disk = SimDisk::new(seed);
-    disk.subdirectory("env").unwrap();
-    disk.sync().unwrap();
+    let disk = new_disk(seed, &["env"]);
     let mut random = Random::new(seed);
     let env = open(&disk).unwrap();
     let dbs = [KV, OTHER].map(|name| env.btree(name).unwrap());
@@ -72,7 +69,7 @@ fn play(seed: u64) -> (SimDisk, [Records; 2]) {
         }
     }
     env.flush().unwrap();
-    let image = disk.crash_image(LossMode::ALL[random.index(LossMode::ALL.len())], seed);
+    let image = disk.crash_image(any_loss(&mut random), seed);
     (image, before)
 }
 
@@ -89,7 +86,7 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
         for _ in 0..states {
             let mut cut = |disk: &SimDisk, from: usize| {
                 let at = from + random.index(disk.io_index() - from + 1);
-                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+                let mode = any_loss(&mut random);
                 (disk.image_at(at, mode, random.next_u64()), format!("call {at} {mode:?}"))
             };
             let (mut image, at) = cut(&disk, begun);
@@ -117,9 +114,7 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
 /// Puts one value under each of some keys of both databases. Returns the disk before and after the pages' way home, as
 /// numbers of calls, and the records.
 fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
-    let disk = SimDisk::new(seed);
-    disk.subdirectory("env").unwrap();
-    disk.sync().unwrap();
+    let disk = new_disk(seed, &["env"]);
     let env = open(&disk).unwrap();
     let dbs = [KV, OTHER].map(|name| env.btree(name).unwrap());
     let fill = |byte: u8| {
@@ -159,7 +154,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
             // Returns a disk on which the power fails at any call from `begun` on.
             let mut cut = |disk: &SimDisk, begun: usize| {
                 let at = begun + random.index(disk.io_index() - begun + 1);
-                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+                let mode = any_loss(&mut random);
                 disk.image_at(at, mode, random.next_u64())
             };
             let what = format!("LIBTP_TEST_SEED={seed} call {at} {mode:?}, away: {is_away}");

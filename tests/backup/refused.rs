@@ -65,7 +65,7 @@ fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
                 Some(bytes) => file.set_len(bytes).unwrap(),
             }
             let before = contents(&image);
-            let error = open_anew(&image, "env").err().unwrap_or_else(|| panic!("{what}: it was opened"));
+            let error = open_anew(&image, "env").err().unwrap_or_else(|| panic!("{what}: the directory was opened"));
             assert!(error.to_string().contains(&name), "{what}: {error}");
             assert!(contents(&image) == before, "{what}: the refused opening has changed a file");
             directory.open(&name, OpenMode::Create).unwrap().write_at(&whole, 0).unwrap();

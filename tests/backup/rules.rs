@@ -9,7 +9,7 @@ use crate::load::{open, settings};
 use crate::shop::{judge, Shop, NAMES};
 
 #[test]
-fn what_is_made_meanwhile_is_in_it() {
+fn databases_made_during_a_backup_are_in_it() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let shop = open(directory.path());
     shop.stock().unwrap();
@@ -115,7 +115,7 @@ fn a_log_that_went_another_way_is_not_added() {
 }
 
 #[test]
-fn log_that_is_gone_is_not_added_and_says_what_to_set() {
+fn recycled_log_is_not_added_and_the_error_names_the_setting() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let none = libtp::Settings { keep_log: None, ..settings() };
@@ -180,7 +180,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
 }
 
 #[test]
-fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
+fn commits_answered_before_a_time_are_there_and_nothing_logged_after() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let shop = open(directory.path());

@@ -88,7 +88,7 @@ fn in_order(env: &Env) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
+fn readable_records_are_salvaged_and_lost_ones_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let env = made(directory.path());
     fill(&env);
@@ -181,7 +181,7 @@ fn check_lines(env: &Env, wanted: &[Vec<u8>], is_told: bool) {
 }
 
 #[test]
-fn an_index_is_not_salvaged_but_made_anew() {
+fn an_index_is_not_salvaged_but_built_again() {
     let directory = tempfile::tempdir().unwrap();
     let env = made(directory.path());
     let (tree, file) = (env.btree("tree").unwrap(), directory.path().join("by_value.tp"));

@@ -2,15 +2,15 @@
 //! torn. And the power fails at any call of a backup: the result is a whole backup or none, and the environment is
 //! unaffected.
 
-use std::fmt;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use libtp::{Backup, Bytes, Env, Error, Memory, Platform, RestorePoint, Settings, SharedMemory};
-use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
+use libtp::{Backup, Bytes, Env, Error, Platform, RestorePoint, Settings, SharedMemory};
+use libtp_io::{Directory, File, Result};
 use libtp_sim::{LossMode, Random, SimDisk};
 use libtp_tests::sizes;
+use libtp_tests::versions;
+use libtp_tests::wrapped::{Calls, WrappedDirectory};
 
 use crate::load::settings;
 use crate::shop::{judge, model_at, Commit, Shop};
@@ -20,122 +20,29 @@ const MOMENT_BYTES: usize = 1536;
 /// Shorter reads are of single pages, under latches.
 const LONG_BYTES: usize = 16 << 10;
 
-type Meanwhile = Arc<dyn Fn() + Send + Sync>;
+/// Reads slowly, while other work runs.
+struct Slow<F>(F);
 
-/// A directory whose database files are read slowly, while other work runs.
-struct Slow {
-    inner: Arc<dyn Directory>,
-    meanwhile: Meanwhile,
-}
-
-impl fmt::Debug for Slow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl Directory for Slow {
-    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let inner = self.inner.open(name, mode)?;
-        match name.ends_with(".tp") {
-            true => Ok(Arc::new(SlowFile { inner, meanwhile: Arc::clone(&self.meanwhile) })),
-            false => Ok(inner),
-        }
-    }
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.inner.subdirectory(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.inner.exists(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.inner.describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.inner.is_network()
-    }
-}
-
-struct SlowFile {
-    inner: Arc<dyn File>,
-    meanwhile: Meanwhile,
-}
-
-impl fmt::Debug for SlowFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl File for SlowFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+impl<F: Fn() + Send + Sync> Calls for Slow<F> {
+    fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
         if buf.len() < LONG_BYTES {
-            return self.inner.read_at(buf, offset);
+            return file.read_at(buf, offset);
         }
         let mut done = 0;
         for part in buf.chunks_mut(MOMENT_BYTES) {
-            let read = self.inner.read_at(part, offset + done as u64)?;
+            let read = file.read_at(part, offset + done as u64)?;
             done += read;
             if read < part.len() {
                 break;
             }
-            (self.meanwhile)();
+            (self.0)();
         }
         Ok(done)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, bytes: u64) -> Result<()> {
-        self.inner.set_len(bytes)
-    }
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.inner.allocate(range)
-    }
-    fn notes_first_writes(&self) -> bool {
-        self.inner.notes_first_writes()
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        self.inner.lock(byte, mode, wait)
-    }
-    fn unlock(&self, byte: u64) -> Result<()> {
-        self.inner.unlock(byte)
-    }
-    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
-        self.inner.locked_by_other(from, bytes)
-    }
-    fn identity(&self) -> Result<Identity> {
-        self.inner.identity()
     }
 }
 
 pub fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) -> Platform {
-    let log_directory = Arc::clone(&directory);
-    Platform {
-        path: PathBuf::from("sim:").join(name),
-        directory,
-        log_directory,
-        memory: Memory::Shared(memory.clone()),
-        log_types: std::sync::Arc::default(),
-    }
+    Platform { path: PathBuf::from("sim:").join(name), ..versions::platform(directory, memory) }
 }
 
 pub fn quiet() -> Settings {
@@ -207,7 +114,7 @@ pub fn play(seed: u64) -> libtp::Result<Played> {
             at_work.env.checkpoint().unwrap();
         }
     };
-    let slow = Slow { inner: inside(&disk, "env"), meanwhile: Arc::new(meanwhile) };
+    let slow = WrappedDirectory::new(inside(&disk, "env"), ".tp", Arc::new(Slow(meanwhile)));
     let copier = open(platform("env", Arc::new(slow), &memory))?;
     let begun = disk.io_index();
     let taken = copier.backup_on(&inside(&disk, "backup"), &mut |_| {})?;

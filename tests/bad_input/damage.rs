@@ -166,7 +166,7 @@ fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
 }
 
 #[test]
-fn a_bucket_whose_pages_lead_in_a_circle_stops_nobody() {
+fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
     // Few records fit a page, so some buckets have three pages before the file is split further.
     let value = |one| value_of(one, 1_900);
     for is_to_itself in [false, true] {
@@ -217,7 +217,7 @@ fn a_database_file_that_is_cut_is_an_error_that_names_it() {
 }
 
 #[test]
-fn verify_tells_of_a_damaged_page() {
+fn verify_reports_a_damaged_page() {
     let directory = closed();
     let page = a_leaf();
     let file = directory.path().join("table.tp");

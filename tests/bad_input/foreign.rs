@@ -102,7 +102,7 @@ fn files_of_other_kinds_beside_the_environment_do_not_matter() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     for name in ["notes.txt", "table.tp.bak", "log.old", "log.1", "tp", ".tp~"] {
-        fs::write(directory.path().join(name), "somebody's").unwrap();
+        fs::write(directory.path().join(name), "another program's").unwrap();
     }
     fs::create_dir(directory.path().join("directory.tp")).unwrap();
     check(directory.path());
@@ -147,7 +147,7 @@ fn the_log_of_another_environment_is_refused() {
 }
 
 #[test]
-fn a_database_of_another_environment_is_refused_with_what_to_do() {
+fn a_database_of_another_environment_is_refused_with_a_remedy() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     make(one.path());
     make(other.path());
@@ -183,7 +183,7 @@ fn a_control_file_of_another_environment_is_refused() {
 }
 
 #[test]
-fn without_its_control_file_an_environment_is_not_made_anew() {
+fn without_its_control_file_an_environment_is_not_created_again() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     let (control, away) = (directory.path().join("control"), directory.path().join("away"));

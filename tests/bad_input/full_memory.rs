@@ -94,8 +94,8 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
 }
 
 #[test]
-fn when_memory_and_disk_are_full_opening_says_so() {
-    alone("full_memory::when_memory_and_disk_are_full_opening_says_so", || {
+fn when_memory_and_disk_are_full_opening_reports_it() {
+    alone("full_memory::when_memory_and_disk_are_full_opening_reports_it", || {
         let (memory, disk) = (SmallDisk::mount(1 << 20), SmallDisk::mount(8 << 20));
         let directory = disk.path().join("env");
         drop(Env::builder().settings(settings(&memory)).open(&directory).unwrap());

@@ -156,7 +156,7 @@ fn a_record_length_that_fits_no_page_is_refused() {
 }
 
 #[test]
-fn a_database_is_what_it_was_made_as() {
+fn a_database_keeps_its_kind() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let env = Env::open_or_create(directory.path()).unwrap();
@@ -165,7 +165,7 @@ fn a_database_is_what_it_was_made_as() {
         says(&env.recno("tree", 16).map(|_| ()).unwrap_err(), &["tree", "btree", "recno"]);
         says(&env.btree("cells").map(|_| ()).unwrap_err(), &["cells", "recno", "btree"]);
         says(&env.recno("cells", 17).map(|_| ()).unwrap_err(), &["cells", "16", "17"]);
-        says(&env.database("nobody").map(|_| ()).unwrap_err(), &["nobody", &directory.path().display().to_string()]);
+        says(&env.database("missing").map(|_| ()).unwrap_err(), &["missing", &directory.path().display().to_string()]);
     }
 }
 

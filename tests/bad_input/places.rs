@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use libtp::{Env, Error, How, Memory, Platform, Settings, SharedMemory};
+use libtp::{Env, Error, How, Settings, SharedMemory};
 use libtp_io::Directory;
 use libtp_sim::SimDisk;
 
 use crate::saying::{refused, says};
 use libtp_tests::small_disk::{alone, as_nobody, SmallDisk};
+use libtp_tests::versions::platform;
 
 #[test]
 fn a_file_is_no_directory() {
@@ -110,13 +111,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
 /// Opens an environment on a simulated disk.
 fn open_simulated(process: &libtp_sim::SimProcess) -> libtp::Result<Env> {
     let directory: Arc<dyn Directory> = process.directory();
-    let platform = Platform {
-        path: PathBuf::from("sim:"),
-        log_directory: Arc::clone(&directory),
-        directory,
-        memory: Memory::Shared(SharedMemory::new()),
-        log_types: std::sync::Arc::default(),
-    };
+    let platform = platform(directory, &SharedMemory::new());
     let settings = Settings { no_background: true, ..Settings::default() };
     Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
@@ -138,7 +133,7 @@ fn a_disk_that_turns_read_only_is_refused_and_opens_when_it_is_writable_again() 
 }
 
 #[test]
-fn a_network_filesystem_is_refused_with_what_to_do() {
+fn a_network_filesystem_is_refused_with_a_remedy() {
     let disk = SimDisk::new(1);
     let process = disk.process_view();
     disk.set_network(true);

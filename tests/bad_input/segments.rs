@@ -104,7 +104,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         bytes.fill(value + 2);
         Err::<(), Error>(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 })
     });
-    assert!(matches!(told, Err(Error::NoRoom { .. })), "it is told its own");
+    assert!(matches!(told, Err(Error::NoRoom { .. })), "the error is its own");
     assert_eq!(segment.bytes()[5], value + 1);
     fill(segment, 100, value).unwrap();
     holds(segment, value);

@@ -7,7 +7,7 @@ use libtp::{Bytes, Durability, Env, Error, How, Settings};
 use crate::saying::{check_value, key_of, refused, says, value_of};
 
 #[test]
-fn a_settings_file_with_a_word_nobody_knows_is_refused_by_name() {
+fn a_settings_file_with_an_unknown_word_is_refused_by_name() {
     for (text, word) in [
         ("memry = 3", "memry"),
         ("memory = \"3 parsecs\"", "parsecs"),
@@ -63,7 +63,7 @@ fn segment_sizes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn budgets_of_nothing_are_raised_to_what_is_needed() {
+fn budgets_of_zero_are_raised_to_the_minimum() {
     let directory = tempfile::tempdir().unwrap();
     let settings = Settings {
         checkpoint_log: Some(Bytes(0)),
@@ -96,7 +96,7 @@ fn no_time_for_a_lock_is_an_error_at_once() {
 }
 
 #[test]
-fn what_the_settings_file_says_about_places_holds() {
+fn places_in_the_settings_file_are_used() {
     let directory = tempfile::tempdir().unwrap();
     let (log, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let text = format!("log_directory = {:?}\nregion_directory = {:?}\n", log.path(), memory.path());

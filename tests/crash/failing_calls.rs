@@ -12,7 +12,7 @@ use libtp_tests::threads::judge_all;
 use libtp_tests::watchdog::Watchdog;
 
 #[test]
-fn nothing_is_lost_whatever_call_fails() {
+fn nothing_is_lost_when_any_call_fails() {
     let watchdog = Watchdog::start(THREADS);
     let start = Instant::now();
     let (first, seeds) = (sizes::first_seed(), sizes::number("LIBTP_TEST_FAULT_SEEDS", 1));

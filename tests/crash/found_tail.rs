@@ -3,7 +3,7 @@
 use libtp_tests::found_tail::a_found_tail_is_written_again;
 
 #[test]
-fn what_a_restart_found_is_durable_before_others_build_on_it() {
+fn a_found_tail_is_durable_before_others_build_on_it() {
     for seed in 1..=5 {
         a_found_tail_is_written_again(seed).unwrap();
     }

@@ -3,11 +3,10 @@
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
-
-use libtp::{Db, Durability, Env, Memory, Platform, Settings, SharedMemory};
+use libtp::{Db, Durability, Env, Platform, Settings, SharedMemory};
 use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, Repeat, SimDisk, SimProcess};
+use libtp_tests::versions::platform;
 
 /// More log than stays in memory: older records are only on the disk.
 const LOG_BYTES: usize = 4 << 20;
@@ -16,14 +15,7 @@ const LOG_BYTES: usize = 4 << 20;
 fn open(view: &SimProcess) -> (Env, Db) {
     let directory = view.directory();
     let log_directory = directory.subdirectory("log").expect("a directory for the log");
-    let memory = Memory::Shared(SharedMemory::new());
-    let platform = Platform {
-        path: PathBuf::from("sim:"),
-        directory,
-        log_directory,
-        memory,
-        log_types: std::sync::Arc::default(),
-    };
+    let platform = Platform { log_directory, ..platform(directory, &SharedMemory::new()) };
     let settings = Settings { no_background: true, ..Settings::default() };
     let env = Env::builder().settings(settings).open_on(platform, &mut |_| {}).expect("an environment");
     let stock = env.btree("stock").expect("a database");
@@ -64,7 +56,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
 }
 
 #[test]
-fn an_error_in_one_repair_is_told_though_the_next_one_succeeds() {
+fn an_error_in_one_repair_is_reported_though_the_next_succeeds() {
     let disk = SimDisk::new(2);
     let view = disk.process_view();
     let (env, stock) = open(&view);

@@ -3,7 +3,7 @@
 use libtp_tests::stale_log::stale_records_stay_dead;
 
 #[test]
-fn what_a_torn_flush_left_behind_never_comes_back() {
+fn records_behind_a_torn_flush_never_come_back() {
     for seed in 1..=5 {
         stale_records_stay_dead(seed).unwrap();
     }

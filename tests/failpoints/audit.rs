@@ -1,13 +1,14 @@
 //! Checks after every process but the observer has left: the shared memory is at rest, with nothing of dead sessions
 //! in it; and the log is complete, in a copy of the files, which is the state after a crash at this moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libtp::{Database, Db, Env, How, IndexKeys, List, Recno, Result, Txn};
+use libtp::{Database, Db, Env, How, IndexKeys, Result, Txn};
 
-use crate::bank::Bank;
 use crate::{churn, several};
+use libtp_tests::audit::nothing_lost;
+use libtp_tests::transfers::TransferId;
 
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
@@ -20,30 +21,24 @@ pub fn at_rest(env: &Env, what: &str) {
     let dead = managers.processes.dead_sessions();
     assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
     let running = env.transactions();
-    assert!(running.is_empty(), "{what}: transactions of nobody: {running:?}");
+    assert!(running.is_empty(), "{what}: transactions without owner: {running:?}");
     let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
-    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks of nobody: {census:?}");
+    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
     let sessions = managers.processes.sessions().len() as u64;
-    assert!(census.lockers <= sessions, "{what}: lockers of nobody, beside {sessions} sessions: {census:?}");
+    assert!(census.lockers <= sessions, "{what}: lockers without owner, beside {sessions} sessions: {census:?}");
     // First the checkpoint: a session takes a dead session's task over when it next has that task.
-    assert!(env.checkpoint().unwrap(), "{what}: somebody else takes a checkpoint");
-    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that nobody can write");
+    assert!(env.checkpoint().unwrap(), "{what}: another session takes a checkpoint");
+    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that no session can write");
     managers.buffers.check_at_rest();
 }
 
 /// Opens the environment and checks that it is whole: the bank's journal holds the transfers in `acknowledged`,
 /// balances agree, every page fits its neighbours, and no aborted change is there.
 #[track_caller]
-pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u64)>, what: &str) -> (How, Contents) {
+pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) -> (How, Contents) {
     let env =
         Env::builder().log_type(churn::adding()).open(directory).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let journal = Bank::open(&env).unwrap().audit().unwrap_or_else(|why| panic!("{what}: {why}"));
-    let lost: Vec<_> = acknowledged.difference(&journal).collect();
-    assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-    for name in env.databases().unwrap() {
-        let verified = env.verify(&name).unwrap();
-        assert!(verified.findings.is_empty(), "{what}: {name}: {:?}", verified.findings);
-    }
+    nothing_lost(&env, acknowledged, what);
     let indexed = env.btree(churn::INDEXED).unwrap();
     type Function = fn(&[u8], &[u8], &mut IndexKeys);
     let indices: [(_, Function); 2] =
@@ -110,8 +105,20 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
             Database::Multi(_) if last.is_some() => Ok(Vec::new()),
             Database::Multi(several) => several::audit(several, txn),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
-            Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
-            Database::List(list) => list_after(list, txn, last.as_deref()),
+            Database::Recno(numbers) => {
+                let mut cursor = numbers.cursor(txn);
+                numbers_after(last.as_deref(), |to| match to {
+                    Some(to) => cursor.seek(to),
+                    None => cursor.next(),
+                })
+            }
+            Database::List(list) => {
+                let mut cursor = list.cursor(txn);
+                numbers_after(last.as_deref(), |to| match to {
+                    Some(to) => cursor.seek(to),
+                    None => cursor.next(),
+                })
+            }
         })?;
         if piece.is_empty() {
             return Ok(records);
@@ -144,13 +151,16 @@ fn everything(hash: &Db, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(all)
 }
 
-fn numbers_after(numbers: &Recno, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+/// Returns the numbered records behind `last`. `read` seeks to a number, or returns the next record.
+fn numbers_after(
+    last: Option<&[u8]>,
+    mut read: impl FnMut(Option<u64>) -> Result<Option<(u64, Vec<u8>)>>,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
-    let (mut cursor, mut piece) = (numbers.cursor(txn), Vec::new());
-    let mut record = cursor.seek(last + 1)?;
+    let (mut record, mut piece) = (read(Some(last + 1))?, Vec::new());
     while let Some((number, bytes)) = record.filter(|_| piece.len() < PIECE) {
         piece.push((number.to_be_bytes().to_vec(), bytes));
-        record = cursor.next()?;
+        record = read(None)?;
     }
     Ok(piece)
 }
@@ -163,15 +173,4 @@ pub fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
-}
-
-fn list_after(list: &List, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
-    let (mut cursor, mut piece) = (list.cursor(txn), Vec::new());
-    let mut record = cursor.seek(last + 1)?;
-    while let Some((number, bytes)) = record.filter(|_| piece.len() < PIECE) {
-        piece.push((number.to_be_bytes().to_vec(), bytes));
-        record = cursor.next()?;
-    }
-    Ok(piece)
 }

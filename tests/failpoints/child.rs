@@ -1,10 +1,8 @@
 //! A process that a test starts: the test program itself. It works from the start, and obeys orders on its standard
 //! input.
 //!
-//! It reports each transfer when its commit has returned. Its lines begin with `> `, because the test harness of the
-//! process writes to the same pipe.
+//! It reports each transfer when its commit has returned.
 
-use std::io::Write;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +10,10 @@ use std::time::Duration;
 
 use libtp::{Durability, Env, Settings};
 use libtp_sim::Random;
+use libtp_tests::process::{next_order, say};
 
-use crate::bank::Bank;
 use crate::churn::{MixedWork, FILL};
+use libtp_tests::transfers::Bank;
 
 /// The environment's directory. Without this variable, the process is not a child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
@@ -22,8 +21,8 @@ pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
 /// The child's role: see [`Role`].
 pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
-/// The prefix of the child's lines.
-pub const ANSWER: &str = "> ";
+/// The test that a child runs.
+pub const ENTRY: &str = "child::entry";
 
 /// The prefix of the report of a panic that the library let through to the child.
 pub const PANICKED: &str = "a panic: ";
@@ -62,7 +61,7 @@ impl Role {
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
-    let number = number.parse().expect("a child is told its number");
+    let number = number.parse().expect("a child gets its number");
     let role = Role::of(&std::env::var(ROLE).unwrap_or_default());
     tell_warnings();
     match serve(&PathBuf::from(directory), number, &role) {
@@ -71,21 +70,11 @@ fn entry() {
     }
 }
 
-/// Prints the library's warnings: why it gives the memory up, or what it cannot repair.
+/// Prints the library's warnings: why it gives the memory up, or the failed repair.
 pub fn tell_warnings() {
     let level = tracing_subscriber::filter::LevelFilter::WARN;
     // Another test of this process may have done it.
     let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).try_init();
-}
-
-/// Writes a line directly to the pipe: the harness would capture printed text.
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let line = format!("\n{ANSWER}{text}\n");
-    // If the test no longer listens, the test has ended.
-    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(1);
-    }
 }
 
 fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
@@ -154,16 +143,10 @@ fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
 
 /// Obeys the test's orders until the order to stop.
 fn obey(stop: &AtomicBool) {
-    let mut line = String::new();
-    while std::io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-        match line.trim().split_once(' ') {
-            Some(("arm", point)) => {
-                rio::failpoint::arm(point);
-                say("armed");
-            }
-            _ => break,
-        }
-        line.clear();
+    while let Some(order) = next_order() {
+        let Some(point) = order.strip_prefix("arm ") else { break };
+        rio::failpoint::arm(point);
+        say("armed");
     }
     // Relaxed: only the flag is published.
     stop.store(true, Ordering::Relaxed);

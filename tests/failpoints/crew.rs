@@ -1,16 +1,15 @@
 //! The test's end of the pipes to the processes it has started.
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use libtp_tests::process::{Heard, Process, FAILPOINT};
+use libtp_tests::transfers::{acknowledgement, TransferId};
+use rustix::process::{pidfd_open, pidfd_send_signal, PidfdFlags, Signal};
 
-use crate::bank::TransferId;
-use crate::child::{Role, ANSWER, DIRECTORY, NUMBER, ROLE};
+use crate::child::{Role, DIRECTORY, ENTRY, NUMBER, ROLE};
 use crate::watchdog;
 
 /// An answer counts as missing after this many times the watchdog's time.
@@ -21,14 +20,14 @@ const LOOK: Duration = Duration::from_micros(200);
 /// A process that has the environment open.
 pub struct Member {
     pub number: u64,
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: Receiver<String>,
+    process: Process,
     hits: PathBuf,
     /// The transfers that it has acknowledged.
     pub told: Vec<TransferId>,
     has_left: bool,
 }
+
+libtp_tests::is_a_process!(Member);
 
 /// The end of a process at a failpoint.
 #[derive(Clone, Debug)]
@@ -44,37 +43,19 @@ impl Member {
     /// when this returns.
     pub fn launch(directory: &Path, number: u64, role: &Role, armed: &str) -> Member {
         let hits = directory.with_extension(format!("hits{number}"));
-        let program = std::env::current_exe().expect("a program knows its path");
-        let mut child = Command::new(program)
-            .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
-            .env(DIRECTORY, directory)
-            .env(NUMBER, number.to_string())
-            .env(ROLE, role.text())
-            .env("LIBTP_FAILPOINT", armed)
-            .env("LIBTP_FAILPOINT_HITS", &hits)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
-        let orders = child.stdin.take();
-        let from = BufReader::new(child.stdout.take().expect("its output is a pipe"));
-        let (answer, answers) = channel();
-        std::thread::spawn(move || {
-            for line in from.lines().map_while(Result::ok) {
-                if let Some(text) = line.strip_prefix(ANSWER) {
-                    if answer.send(text.to_owned()).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Member { number, child, orders, answers, hits, told: Vec::new(), has_left: false }
+        let variables = [
+            (DIRECTORY, directory.display().to_string()),
+            (NUMBER, number.to_string()),
+            (ROLE, role.text()),
+            (FAILPOINT, armed.to_owned()),
+            ("LIBTP_FAILPOINT_HITS", hits.display().to_string()),
+        ];
+        Member { number, process: Process::start(ENTRY, &variables), hits, told: Vec::new(), has_left: false }
     }
 
     /// Wakes the process wherever it stops, until the guard is dropped.
     pub fn stays_awake(&self) -> Awake {
-        let pid = Pid::from_child(&self.child);
-        let process = pidfd_open(pid, PidfdFlags::empty()).expect("it is ours and not waited for");
+        let process = pidfd_open(self.kernel_pid(), PidfdFlags::empty()).expect("it is ours and not waited for");
         let (guard, ends) = channel();
         let wakes = move || {
             // A process that has ended needs no waking.
@@ -114,7 +95,7 @@ impl Member {
     pub fn fails_within(&mut self, limit: Duration) -> Option<String> {
         let start = Instant::now();
         while let Some(left) = limit.checked_sub(start.elapsed()) {
-            let answer = self.answers.recv_timeout(left).ok()?;
+            let Heard::Line(answer) = self.hear_within(left) else { return None };
             if let Some(what) = answer.strip_prefix("failed: ") {
                 return Some(what.to_owned());
             }
@@ -123,22 +104,17 @@ impl Member {
         None
     }
 
-    /// Returns the process's pid.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Receives the process's lines so far; none may be an error.
     #[track_caller]
     pub fn listen(&mut self) {
-        while let Ok(answer) = self.answers.try_recv() {
+        while let Heard::Line(answer) = self.hear_within(Duration::ZERO) {
             self.hear(&answer);
         }
     }
 
     #[track_caller]
     fn hear(&mut self, answer: &str) {
-        assert!(!answer.starts_with("failed"), "process {}: {answer}", self.number);
+        assert!(!answer.starts_with("failed"), "process {}: {answer}\n{}", self.number, self.errors());
         self.has_left |= answer == "left";
         self.told.extend(acknowledgement(answer));
     }
@@ -151,19 +127,12 @@ impl Member {
         self.listen();
         while self.told.len() <= count {
             let Some(left) = limit.checked_sub(start.elapsed()) else { return false };
-            match self.answers.recv_timeout(left) {
-                Ok(answer) => self.hear(&answer),
-                Err(_) => return false,
+            match self.hear_within(left) {
+                Heard::Line(answer) => self.hear(&answer),
+                Heard::Nothing | Heard::End => return false,
             }
         }
         true
-    }
-
-    /// Gives an order and does not wait. A dead process ignores it.
-    pub fn order(&mut self, order: &str) {
-        if let Some(orders) = &mut self.orders {
-            let _ = writeln!(orders, "{order}").and_then(|()| orders.flush());
-        }
     }
 
     /// Makes the process die at a failpoint from now on; returns when the process has confirmed it.
@@ -171,16 +140,12 @@ impl Member {
     pub fn arm(&mut self, point: &str) {
         self.order(&format!("arm {point}"));
         loop {
-            match self.answers.recv_timeout(HANG * watchdog()) {
-                Ok(answer) if answer == "armed" => return,
-                Ok(answer) => self.hear(&answer),
+            match self.hear_within(HANG * watchdog()) {
+                Heard::Line(answer) if answer == "armed" => return,
+                Heard::Line(answer) => self.hear(&answer),
                 // The process may have reached the failpoint at once.
-                Err(error) => {
-                    return assert!(
-                        self.ends_within(HANG * watchdog()),
-                        "process {} does not obey: {error}",
-                        self.number
-                    )
+                Heard::Nothing | Heard::End => {
+                    return assert!(self.ends_within(HANG * watchdog()), "process {} does not obey", self.number)
                 }
             }
         }
@@ -188,14 +153,14 @@ impl Member {
 
     /// Kills the process, as `kill -9` does, and waits for its end.
     pub fn kill(&mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it can be waited for");
-        self.hear_the_rest();
+        self.process.kill();
+        self.wait();
+        self.listen();
     }
 
     /// Returns whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("it can be waited for").is_some()
+        self.ended().is_some()
     }
 
     /// Returns whether the process has reached the place where it dies.
@@ -226,7 +191,7 @@ impl Member {
     pub fn leaves(&mut self, what: &str) {
         if !self.ends_within(watchdog()) {
             let number = self.number;
-            panic!("process {number} does not leave {what}; its threads:\n{}", whereabouts(self.child.id()));
+            panic!("process {number} does not leave {what}; its threads:\n{}", whereabouts(self.pid()));
         }
     }
 
@@ -236,8 +201,8 @@ impl Member {
     /// If the process ended in any other way.
     #[track_caller]
     pub fn death(&mut self) -> Option<Death> {
-        let status = self.child.wait().expect("it can be waited for");
-        self.hear_the_rest();
+        let status = self.wait();
+        self.listen();
         let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
         let died = lines.lines().find_map(|line| line.strip_prefix("died ")).and_then(|line| line.split_once(' '));
         match (died, status.signal()) {
@@ -245,14 +210,11 @@ impl Member {
                 Some(Death { point: point.into(), at: at.parse().expect("a time is a number") })
             }
             (None, None) if status.success() && self.has_left => None,
-            _ => panic!("process {} ended with {status}, and not at a failpoint: {died:?}", self.number),
-        }
-    }
-
-    /// Receives the lines that are still in the pipe, up to its end.
-    fn hear_the_rest(&mut self) {
-        while let Ok(answer) = self.answers.recv_timeout(HANG * watchdog()) {
-            self.hear(&answer);
+            _ => panic!(
+                "process {} ended with {status}, and not at a failpoint: {died:?}\n{}",
+                self.number,
+                self.errors()
+            ),
         }
     }
 
@@ -270,26 +232,19 @@ pub struct Awake(#[allow(dead_code)] Sender<()>);
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // A test that fails must leave no processes behind. A process that left has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.hits);
     }
 }
 
-fn acknowledgement(answer: &str) -> Option<TransferId> {
-    let (worker, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
-    Some((worker.parse().ok()?, number.parse().ok()?))
-}
-
-/// Describes what each thread of a process is doing, from /proc.
-fn whereabouts(process: u32) -> String {
+/// Describes what each thread of a process is doing, from /proc, as far as permitted.
+pub fn whereabouts(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lines = tasks.map(|task| {
-        let message = |what: &str| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
-        let stat = message("stat");
+        let read = |what: &str| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
+        let stat = read("stat");
         let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
-        format!("{}: {state}, {}, {}\n", message("comm").trim(), message("wchan").trim(), message("syscall").trim())
+        let stack: String = read("stack").lines().map(|line| format!(" {}", line.trim())).collect();
+        format!("{}: {state}, {}, {}{stack}\n", read("comm").trim(), read("wchan").trim(), read("syscall").trim())
     });
     lines.collect()
 }

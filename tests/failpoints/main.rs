@@ -22,8 +22,6 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-#[path = "../multiprocess/bank.rs"]
-mod bank;
 mod child;
 mod churn;
 mod crew;
@@ -38,14 +36,14 @@ mod yardstick;
 
 use std::time::{Duration, Instant};
 
-use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
 use scenes::Figures;
 
 /// A victim dies at each of today's failpoints, and each time the others go on.
 #[test]
-fn whoever_dies_wherever_the_others_go_on() {
+fn after_a_death_at_any_failpoint_the_others_go_on() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     // Other suites play the scenes between records and memory, and those of memory that outlives the system.
     let is_others = |scene| {
@@ -54,7 +52,7 @@ fn whoever_dies_wherever_the_others_go_on() {
             Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files | Scene::Load | Scene::Databases
         )
     };
-    let listed = FAILPOINTS.iter().filter(|it| !is_others(it.scene));
+    let listed = failpoints::all().filter(|it| !is_others(it.scene));
     let points: Vec<&Failpoint> = listed.filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)).collect();
     assert!(!points.is_empty(), "no failpoint has the name {chosen:?}");
     let points = if chosen.is_some() { points } else { sizes::todays(points) };
@@ -63,7 +61,7 @@ fn whoever_dies_wherever_the_others_go_on() {
     let mut figures = Figures::default();
     for seed in first..first + seeds {
         let never = scenes::play_all(seed, &points, &mut figures);
-        assert!(never.is_empty(), "seed {seed}: nobody came to {} failpoints: {never:#?}", never.len());
+        assert!(never.is_empty(), "seed {seed}: no process reached {} failpoints: {never:#?}", never.len());
     }
     println!(
         "figures: {} failpoints, {} deaths, 0 lost, 0 stuck, in {} s; {}",

@@ -4,7 +4,7 @@
 //! Repeated panics: `crates/libtp/src/region/panics.rs`.
 
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
 use crate::child::{Role, PANICKED};
@@ -50,7 +50,7 @@ pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) ->
 const PANICS_OF_ONE: usize = 40;
 
 #[test]
-fn whoever_panics_wherever_only_its_session_dies() {
+fn a_panic_at_any_failpoint_ends_only_its_session() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
     let seed = sizes::first_seed();
@@ -58,7 +58,7 @@ fn whoever_panics_wherever_only_its_session_dies() {
     // No process at work beside others reaches the other failpoints, even if one of them is chosen: other tests play
     // them.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
-    let mut points: Vec<&Failpoint> = FAILPOINTS.iter().filter(is_chosen).collect();
+    let mut points: Vec<&Failpoint> = failpoints::all().filter(is_chosen).collect();
     random.shuffle(&mut points);
     points.truncate(most);
     let (mut hit, mut town): (usize, Option<Scenario>) = (0, None);
@@ -81,7 +81,7 @@ fn whoever_panics_wherever_only_its_session_dies() {
 const OFTEN: &str = "commit: committing, nothing logged";
 
 #[test]
-fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know() {
+fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     let mut town = scenes::settled(sizes::first_seed());
     // Not a role that opens the environment a second time: each handle counts its own panics.
     let mut victim = town.launch(&Role::Survivor, "");
@@ -90,7 +90,7 @@ fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_kno
     for (count, is_end) in [(1, false), (2, true)] {
         let managers = town.observe().managers();
         victim.arm(&panics);
-        assert!(victim.panics_within(watchdog(), count), "nobody commits");
+        assert!(victim.panics_within(watchdog(), count), "no transaction commits");
         let what = format!("after panic {count} at {OFTEN:?}");
         let more = victim.told.len() + 3;
         assert!(victim.acknowledges_more_than(more, watchdog()), "the victim does not go on {what}");

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libtp::{Env, Error, How, Settings};
 
 use crate::audit;
-use crate::bank::{self, TransferId};
 use crate::child::Role;
-use crate::crew::{Death, Member};
+use crate::crew::{whereabouts, Death, Member};
 use crate::watchdog;
+use libtp_tests::transfers::{TransferId, MONEY};
 
 /// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken often.
 const SETTINGS: &str = r#"
@@ -191,13 +191,13 @@ impl Scenario {
                 done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
             }
         };
-        assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
+        assert_eq!(sum, MONEY, "money was made or lost {what}");
         let managers = env.managers();
         let txn = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
         let pages = managers.buffers.pinned_by_nobody(txn.session());
         managers.leave(txn);
-        assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
+        assert!(pages.is_empty() || !dead, "pinned without owner {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
         // No death leaves shared memory that cannot be repaired.
         assert!(
@@ -250,7 +250,7 @@ impl Scenario {
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
             if start.elapsed() >= GRAVE * watchdog() {
                 drop(managers);
-                self.fail_with_report(&format!("somebody is not buried {what}"));
+                self.fail_with_report(&format!("a dead session is not repaired {what}"));
             }
             std::thread::sleep(LOOK);
         }
@@ -265,9 +265,11 @@ impl Scenario {
             Buried::After(time) => Some(time),
             Buried::GivenUp if self.is_rebuild_meant => None,
             Buried::GivenUp => self.fail_with_report(&format!(
-                "seed {seed}: the shared memory was given up before who died at {point:?} was buried"
+                "seed {seed}: the shared memory was given up before the session that died at {point:?} was repaired"
             )),
-            Buried::Not => self.fail_with_report(&format!("seed {seed}: nobody buries who died at {point:?}")),
+            Buried::Not => {
+                self.fail_with_report(&format!("seed {seed}: no session repairs the session that died at {point:?}"))
+            }
         }
     }
 
@@ -301,7 +303,7 @@ impl Scenario {
             std::thread::sleep(Duration::from_secs(3600));
         }
         for member in &self.crew {
-            println!("process {}:{}", member.number, threads_of(member.pid()));
+            println!("process {}:\n{}", member.number, whereabouts(member.pid()));
         }
         let (message, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
@@ -313,17 +315,6 @@ impl Scenario {
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
-}
-
-/// Describes where in the kernel each of a process's threads is, as far as permitted.
-fn threads_of(pid: u32) -> String {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of_one = |thread: std::fs::DirEntry| {
-        let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
-        let stack = read("stack").lines().map(|line| format!(" {}", line.trim())).collect::<String>();
-        format!("\n  {}: {}{stack}", read("comm").trim(), read("wchan").trim())
-    };
-    threads.map(of_one).collect()
 }
 
 /// Describes the holders of locks and the sessions.

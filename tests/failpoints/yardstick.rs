@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene as Place};
-use libtp_tests::planted_deaths::{Judge, PlantedDeath, Scene, PLANTED_DEATHS};
+use libtp_tests::planted::{self, Scene, Suite};
 use libtp_tests::{sizes, trial};
 
 use crate::panics;
@@ -22,17 +22,9 @@ const ROUNDS: u64 = 4;
 /// The test that plays the scenes of one bug.
 const ENTRY: &str = "yardstick::one_bug_in_a_process_of_its_own";
 
-fn scenes_of(bug: &PlantedDeath) -> &'static [Scene] {
-    match bug.judge {
-        Judge::Scenes(scenes) => scenes,
-        Judge::Case(_) | Judge::OwnCase(_) => &[],
-    }
-}
-
 #[test]
-fn every_planted_bug_is_noticed_when_somebody_dies() {
-    let bugs: Vec<&PlantedDeath> = PLANTED_DEATHS.iter().filter(|bug| !matches!(bug.judge, Judge::Case(_))).collect();
-    trial::all_noticed(&bugs, ENTRY);
+fn every_planted_bug_is_noticed_at_a_death() {
+    trial::all_noticed(Suite::Failpoints, ENTRY);
 }
 
 /// A bug that `cargo xtask test` leaves out is listed in the document of the tests.
@@ -42,7 +34,7 @@ fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
     let document = std::fs::read_to_string(path).unwrap();
     let listed: BTreeSet<&str> =
         document.lines().filter_map(|line| line.strip_prefix("* `")?.strip_suffix('`')).collect();
-    let left_out: BTreeSet<&str> = PLANTED_DEATHS.iter().filter(|bug| bug.is_seldom).map(|bug| bug.name).collect();
+    let left_out: BTreeSet<&str> = planted::all().filter(|bug| bug.is_seldom).map(|bug| bug.name).collect();
     assert_eq!(listed, left_out);
 }
 
@@ -52,7 +44,7 @@ fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
 fn the_same_scenes_without_a_bug_pass() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     let is_chosen = |scene: &&Scene| chosen.as_deref().is_none_or(|name| scene.point() == name);
-    let scenes: BTreeSet<Scene> = PLANTED_DEATHS.iter().flat_map(scenes_of).filter(is_chosen).copied().collect();
+    let scenes: BTreeSet<Scene> = planted::all().flat_map(|bug| bug.scenes()).filter(is_chosen).copied().collect();
     let scenes =
         if chosen.is_some() { scenes.into_iter().collect() } else { sizes::todays(scenes.into_iter().collect()) };
     let (first, seeds) = (sizes::first_seed(), sizes::number("LIBTP_TEST_SEEDS", 1));
@@ -68,12 +60,12 @@ fn the_same_scenes_without_a_bug_pass() {
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some(planted) = trial::planted() else { return };
-    let bug = PLANTED_DEATHS.iter().find(|bug| bug.name == planted).expect("it is on the list");
+    let bug = planted::all().find(|bug| bug.name == planted).expect("it is on the list");
     let first = sizes::first_seed();
     for seed in first..first + SEEDS {
         trial::begin_seed(seed - first + 1);
         let mut random = Random::new(seed);
-        let scenes: Vec<Scene> = (0..ROUNDS).flat_map(|_| scenes_of(bug)).copied().collect();
+        let scenes: Vec<Scene> = (0..ROUNDS).flat_map(|_| bug.scenes()).copied().collect();
         play(seed, &scenes, &mut random);
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use libtp::{Env, Settings};
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
-use libtp_tests::process::Process;
+use libtp_tests::failpoints::{self, Scene};
+use libtp_tests::process::dies_at;
 
 use crate::business::{judge, names_in, Business};
 
@@ -46,10 +46,7 @@ fn entry() {
 }
 
 fn dies(place: &Path, job: &str, failpoint: &str) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    let variables =
-        [(JOB, job.to_owned()), (PLACE, place.display().to_string()), ("LIBTP_FAILPOINT", failpoint.to_owned())];
-    Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
+    dies_at(failpoint, "deaths::entry", &[(JOB, job.to_owned()), (PLACE, place.display().to_string())])
 }
 
 /// Returns the failpoint at which another process must die first, if any, and the victim's job.
@@ -84,9 +81,9 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
         kept = None;
     }
     if let Some(before) = before {
-        assert!(dies(&place, "step", before), "nobody came to {before}");
+        assert!(dies(&place, "step", before), "no process reached {before}");
     }
-    assert!(dies(&place, job, name), "nobody came to {name} ({job})");
+    assert!(dies(&place, job, name), "no process reached {name} ({job})");
     if heir == Successor::Restart {
         for region in names_in(&place.join("memory")) {
             std::fs::remove_file(place.join("memory").join(region)).unwrap();
@@ -114,9 +111,9 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
 }
 
 #[test]
-fn who_dies_over_files_leaves_all_of_it_or_nothing() {
+fn a_death_over_files_leaves_all_of_the_change_or_nothing() {
     let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
-    let points = FAILPOINTS.iter().filter(|point| point.scene == Scene::Files);
+    let points = failpoints::all().filter(|point| point.scene == Scene::Files);
     let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();
     let mut deaths = 0;
     for point in &points {

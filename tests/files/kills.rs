@@ -33,7 +33,7 @@ fn entry() {
 
 fn start(place: &Path, answered: &Arc<AtomicU64>) -> Process {
     let answered = Arc::clone(answered);
-    Process::start("kills::entry", &[(PLACE, place.display().to_string())], move |line| {
+    Process::start_heard_by("kills::entry", &[(PLACE, place.display().to_string())], move |line| {
         // Relaxed: the value is used after the process has ended and all its lines were read.
         answered.fetch_max(line.parse().unwrap(), Ordering::Relaxed);
     })
@@ -51,7 +51,7 @@ fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn whoever_is_killed_files_and_records_are_of_one_version() {
+fn under_kills_files_and_records_are_of_one_version() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     // The library's warnings are printed with a failure. Another test may have set this up before.
     let warnings = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN);

@@ -20,4 +20,4 @@ mod kills;
 mod rules;
 mod simulated;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Files);

@@ -23,7 +23,7 @@ fn idle(path: &Path) -> Env {
 }
 
 #[test]
-fn what_another_program_changed_is_not_replaced() {
+fn a_file_that_another_program_changed_is_not_replaced() {
     let (_dir, path, env) = place();
     let file = path.join("etc/passwd");
     fs::write(&file, "one").unwrap();
@@ -37,7 +37,7 @@ fn what_another_program_changed_is_not_replaced() {
 }
 
 #[test]
-fn what_was_removed_and_is_put_back_stays() {
+fn a_removed_file_that_is_put_back_stays() {
     let (_dir, path, env) = place();
     drop(env);
     let env = idle(&path);
@@ -58,7 +58,7 @@ fn what_was_removed_and_is_put_back_stays() {
 }
 
 #[test]
-fn who_opens_sweeps_nothing_of_the_living() {
+fn an_opener_sweeps_no_files_of_running_transactions() {
     let (_dir, path, env) = place();
     let living = env.begin().unwrap();
     living.create_file(path.join("etc/a"), b"1").unwrap();
@@ -102,7 +102,7 @@ fn replace_half(env: &Env, file: &Path, contents: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn what_is_on_a_disk_that_is_not_mounted_waits_for_it() {
+fn a_file_on_an_unmounted_disk_waits_for_the_disk() {
     let (_dir, path, env) = place();
     drop(env);
     let (disk, file) = (path.join("etc/d"), path.join("etc/d/passwd"));

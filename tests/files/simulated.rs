@@ -1,89 +1,26 @@
 //! A simulated disk: the power fails at any call, and unsynced contents and names are lost, torn or kept; then again
 //! while the environment is opened. The files and the record have one version, and no answered version is lost.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use libtp::{Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory};
+use libtp::{Error, SharedMemory};
 use libtp_io::{Directory, OpenMode};
-use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
+use libtp_sim::{Calls, Fault, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
+use libtp_tests::versions::{any_loss, cut_the_power, new_disk, open, Played};
 
 use crate::business::{version_of, Business};
 
 const PLACE: &str = "/etc";
 const TEMPORARY: &str = ".libtp-";
 
-fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
-    let directory = disk.subdirectory("env")?;
-    let platform = Platform {
-        path: PathBuf::from("sim:/env"),
-        log_directory: Arc::clone(&directory),
-        directory,
-        memory: Memory::Shared(memory.clone()),
-        log_types: Arc::default(),
-    };
-    let settings = Settings {
-        no_background: true,
-        memory: Some(Bytes::kib(192)),
-        log_segment_first: Some(Bytes::kib(16)),
-        log_segment_max: Some(Bytes::kib(64)),
-        checkpoint_log: Some(Bytes::kib(96)),
-        lock_timeout_millis: Some(0),
-        // A transaction with files is synced all the same.
-        durability: Some(Durability::Relaxed),
-        // Nothing may depend on the clock.
-        relaxed_millis: Some(3_600_000),
-        ..Settings::default()
-    };
-    Env::builder().settings(settings).open_on(platform, &mut |_| {})
-}
-
-/// The disk after a run of the business.
-struct Played {
-    disk: SimDisk,
-    /// The call from which on version 0 is there.
-    begun: usize,
-    /// For each version, the calls at which it was requested and answered.
-    versions: Vec<(usize, usize)>,
-}
-
-fn play(seed: u64, versions: u64) -> Played {
-    let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
-    for name in ["env", "etc"] {
-        disk.subdirectory(name).unwrap();
-    }
-    disk.sync().unwrap();
-    let mut random = Random::new(seed);
+fn play(seed: u64) -> Played {
+    let (disk, memory) = (new_disk(seed, &["env", "etc"]), SharedMemory::new());
     let env = open(&disk, &memory).unwrap();
     let business = Business::open(&env, Path::new(PLACE)).unwrap();
     business.begin(&env).unwrap();
-    let begun = disk.io_index();
-    let mut played = Vec::new();
-    for _ in 0..versions {
-        if random.chance(1, 3) {
-            // This transaction makes nothing else durable.
-            let txn = env.begin().unwrap();
-            business.change(&txn).unwrap();
-            if random.coin() {
-                txn.abort().unwrap();
-            } else {
-                // As a killed process leaves it.
-                txn.die();
-                env.managers().reap().unwrap();
-            }
-        }
-        let asked = disk.io_index();
-        business.step(&env).unwrap();
-        played.push((asked, disk.io_index()));
-        if random.chance(1, 3) {
-            env.background_step().unwrap();
-        }
-        if random.chance(1, 4) {
-            env.checkpoint().unwrap();
-        }
-    }
-    Played { disk, begun, versions: played }
+    let change = |txn: &libtp::Txn<'_>| business.change(txn).map(drop);
+    Played::new(disk, &env, 8, &mut Random::new(seed), change, |_| business.step(&env).map(drop))
 }
 
 /// Opens the state that a crash left, and checks it from inside and outside. Returns its version.
@@ -115,43 +52,9 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     }
 }
 
-impl Played {
-    /// Returns the versions that may be found after a crash at a call.
-    fn allowed(&self, at: usize) -> std::ops::RangeInclusive<u64> {
-        let count =
-            |is: &dyn Fn(&(usize, usize)) -> bool| self.versions.iter().filter(|version| is(version)).count() as u64;
-        count(&|(_, answered)| *answered <= at)..=count(&|(asked, _)| *asked < at)
-    }
-}
-
 #[test]
 fn files_and_records_are_of_one_version_after_any_crash() {
-    let (seeds, states) = (sizes::number("LIBTP_TEST_SEEDS", 3), sizes::number("LIBTP_TEST_STATES", 150));
-    let (first, mut deeper, mut judged) = (sizes::first_seed(), 0, 0);
-    for seed in first..first + seeds {
-        let played = play(seed, 8);
-        let mut random = Random::new(seed);
-        let end = played.disk.io_index();
-        for _ in 0..states {
-            let at = played.begun + random.index(end - played.begun + 1);
-            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
-            let image = played.disk.image_at(at, mode, random.next_u64());
-            let what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
-            let version = judge(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
-            judged += 1;
-            let allowed = played.allowed(at);
-            assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
-            if random.chance(1, 3) {
-                // The power fails again during the opening.
-                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
-                let at = random.index(image.io_index() + 1);
-                let again = image.image_at(at, mode, random.next_u64());
-                let found = judge(&again).unwrap_or_else(|error| panic!("{what}, then call {at} {mode:?}: {error}"));
-                assert!(allowed.contains(&found), "{what}, then call {at} {mode:?}: version {found}");
-                deeper += 1;
-            }
-        }
-    }
+    let (judged, deeper) = cut_the_power((3, 150), play, judge);
     println!("figures: {judged} crashes and {deeper} of the openings after them, 0 in part, 0 lost");
 }
 
@@ -165,18 +68,14 @@ fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn whatever_call_fails_files_and_records_are_of_one_version() {
+fn when_any_call_fails_files_and_records_are_of_one_version() {
     let kinds =
         [Fault::Eio, Fault::Enospc].into_iter().flat_map(|fault| [(fault, Repeat::Once), (fault, Repeat::Forever)]);
     let mut random = Random::new(sizes::first_seed());
     let (mut failed, mut refused, mut waiting) = (0, 0, 0);
     for (fault, repeat) in kinds {
         for call in 0.. {
-            let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
-            for name in ["env", "etc"] {
-                disk.subdirectory(name).unwrap();
-            }
-            disk.sync().unwrap();
+            let (disk, memory) = (new_disk(1, &["env", "etc"]), SharedMemory::new());
             let env = open(&disk, &memory).unwrap();
             let business = Business::open(&env, Path::new(PLACE)).unwrap();
             business.begin(&env).unwrap();
@@ -193,7 +92,7 @@ fn whatever_call_fails_files_and_records_are_of_one_version() {
             if let Ok(version) = business.read(&env) {
                 assert!(allowed.contains(&version), "{what}: version {version} is seen");
             }
-            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let mode = any_loss(&mut random);
             let image = disk.crash_image(mode, random.next_u64());
             let version = judge(&image).unwrap_or_else(|error| panic!("{what}, then {mode:?}: {error}"));
             assert!(allowed.contains(&version), "{what}, then {mode:?}: version {version}");

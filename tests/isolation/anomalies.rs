@@ -83,8 +83,8 @@ fn circular_information_flow_one_of_the_two_is_a_victim() {
         two.begins(Do::Get("x"));
         let (first, second) = (one.ended(), two.ended());
         match (first, second) {
-            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "two reads what was before the victim"),
-            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "one reads what was before the victim"),
+            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "two reads the state before the victim"),
+            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "one reads the state before the victim"),
             both => panic!("one should have been chosen: {both:?}"),
         }
     });
@@ -141,7 +141,7 @@ fn lost_update_reading_for_update_lets_the_second_wait_instead() {
 }
 
 #[test]
-fn read_skew_what_was_read_stays_as_it_was_read() {
+fn read_skew_a_read_record_stays_unchanged() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));

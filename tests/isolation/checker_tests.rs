@@ -136,7 +136,7 @@ fn an_absence_that_two_moments_explain_is_not_judged() {
 }
 
 #[test]
-fn time_tells_which_absence_it_was() {
+fn the_time_decides_between_two_absences() {
     let mut later = history(&[&[Step::Insert { row: row(5) }], &[Step::Delete { row: row(5) }], &[scan(&[])]]);
     (later[2].begin, later[2].end) = (100, 101);
     let verdict = check(&later);
@@ -155,7 +155,7 @@ fn an_old_state_read_late_is_not_strict() {
 }
 
 #[test]
-fn what_is_gone_at_the_end_is_found() {
+fn an_element_missing_at_the_end_is_found() {
     let history = history(&[
         &[append(1, &[], 10), Step::Insert { row: row(5) }],
         &[Step::Insert { row: row(6) }, Step::Delete { row: row(6) }],

@@ -11,7 +11,7 @@ use crate::session::{value, with_both, Do, Ended, Scene};
 const XY: &[(&str, &str)] = &[("x", "10"), ("y", "20")];
 
 #[test]
-fn of_two_that_wait_for_each_other_one_is_told_at_once() {
+fn one_of_two_that_wait_for_each_other_gets_an_error_at_once() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));

@@ -150,11 +150,14 @@ fn g2_two_edges() -> Vec<Step> {
 }
 
 fn check(granularity: Granularity, how: Readers, schedule: &[Step]) {
-    assert!(how == Readers::Lock || !readers(schedule).is_empty(), "nobody only reads, so it shows nothing");
+    assert!(
+        how == Readers::Lock || !readers(schedule).is_empty(),
+        "no transaction only reads, and the test shows nothing"
+    );
     let naive = interleaved(XY, schedule);
     assert!(!is_serial(XY, &naive), "without isolation nothing is wrong with it, so it shows nothing: {naive:?}");
     let outcome = played(granularity, how, XY, schedule);
-    assert!(!outcome.committed().is_empty(), "nobody could commit: {outcome:?}");
+    assert!(!outcome.committed().is_empty(), "no transaction could commit: {outcome:?}");
     assert!(is_serial(XY, &outcome), "no serial order gives this: {outcome:?}");
 }
 

@@ -91,7 +91,7 @@ impl<'d> Round<'d> {
         self.next += 1;
         let told = Arc::clone(&self.told);
         let orders = orders(self.directory, self.plan, number, self.epoch);
-        (number, Process::start(ENTRY, &orders, move |line| lock(&told).hear(number, line)))
+        (number, Process::start_heard_by(ENTRY, &orders, move |line| lock(&told).hear(number, line)))
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -155,7 +155,7 @@ impl<'d> Round<'d> {
         let start = Instant::now();
         while self.living.iter_mut().any(|(_, process)| process.ended().is_none()) {
             if start.elapsed() > 6 * STUCK {
-                return Err("STUCK: somebody does not leave".into());
+                return Err("STUCK: a process does not leave".into());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -250,5 +250,5 @@ fn random_transactions_of_eight_processes_that_are_killed_are_strictly_serializa
         start.elapsed().as_secs_f64()
     );
     assert!(committed as u64 > wanted / 3, "so few committed that nothing is shown");
-    assert!(kills > 0 || wanted < 2_000, "nobody was killed: nothing was shown");
+    assert!(kills > 0 || wanted < 2_000, "no process was killed: the test shows nothing");
 }

@@ -39,4 +39,4 @@ mod unheard;
 mod waits;
 mod workload;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Isolation);

@@ -11,7 +11,6 @@
 //! the number that an earlier read found is not yet on disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
 use libtp::{Db, Duplicates, Durability, Env, Index, Multi, Reader, Segment, Settings, Survives};
@@ -195,13 +194,10 @@ fn entry() {
 
 const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Relaxed, Durability::Rio];
 
-fn start(task: &str, directory: &Path) -> (Process, Receiver<String>) {
-    let (tell, told) = channel();
-    let orders = format!("{task} {}", directory.display());
-    // A failed send is ignored: the receiver has ended.
-    let process = Process::start(ENTRY, &[(ORDERS, orders)], move |line| drop(tell.send(line.to_owned())));
-    assert_eq!(told.recv().unwrap(), "ready");
-    (process, told)
+fn start(task: &str, directory: &Path) -> Process {
+    let process = Process::start(ENTRY, &[(ORDERS, format!("{task} {}", directory.display()))]);
+    process.says("ready");
+    process
 }
 
 /// Reads in turns in two processes beside one that counts up, with durabilities of these indices.
@@ -209,9 +205,9 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
     let directory = tempfile::tempdir().unwrap();
     let counted = Counted::open(directory.path(), DURABILITIES[looking]).unwrap();
     let rounds = sizes::number("LIBTP_TEST_SESSION_ORDER_ROUNDS", 400);
-    let (mut other, answers) = start(&format!("look{looking}"), directory.path());
+    let mut other = start(&format!("look{looking}"), directory.path());
     let count = format!("count{counting}");
-    let mut counter = start(&count, directory.path()).0;
+    let mut counter = start(&count, directory.path());
     let mut random = sizes::first_seed().wrapping_mul(2).wrapping_add(1);
     let mut draw = move || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -226,7 +222,7 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
             // Ordered over a pipe, and answered over a pipe.
             1 | 2 => {
                 other.order(&way.to_string());
-                answers.recv().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()
+                other.line().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()
             }
             _ => counted.look(WAYS[way]).unwrap(),
         };
@@ -236,7 +232,7 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
         }
         if round % (rounds / 4).max(1) == rounds / 8 {
             counter.kill();
-            counter = start(&count, directory.path()).0;
+            counter = start(&count, directory.path());
         }
         round += 1;
     }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn a_reported_step_is_understood() {
         let one = Row { range: 2, place: 5, element: 60 };
         let two = Row { range: 2, place: 9, element: 61 };
         let steps = vec![

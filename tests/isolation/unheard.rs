@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_somebody_saw_must_stay() {
+    fn a_transaction_that_another_saw_must_stay() {
         let reader = record(2, vec![Step::ReadList { list: 1, elements: vec![10] }]);
         let (settled, is_right) =
             settled_and_right(vec![reader, end(&[(1, &[])], &[])], vec![record(1, vec![append(1, 10)])]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_gone_was_deleted_by_who_was_at_it() {
+    fn a_missing_row_was_deleted_by_its_last_writer() {
         let row = Row { range: 0, place: 3, element: 30 };
         let inserter = || record(1, vec![Step::Insert { row }]);
         let deleter = || vec![record(2, vec![Step::Delete { row }])];

@@ -26,7 +26,7 @@ fn until_waiting(env: &Env, count: usize) {
 }
 
 #[test]
-fn a_lock_that_is_not_granted_in_time_is_an_error_that_says_who_is_in_the_way() {
+fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
     let holder = env.begin().unwrap();
     table.put(&holder, b"x", b"2").unwrap();

@@ -211,7 +211,7 @@ fn scan(rows: &Db, txn: &Txn<'_>, range: u32, from: u32, to: u32, is_upwards: bo
         }
     };
     while let Some((key, _)) = at.filter(|(key, _)| (&first..&beyond).contains(&key)) {
-        let row = row_of(&key).unwrap_or_else(|| panic!("a key nobody wrote: {}", String::from_utf8_lossy(&key)));
+        let row = row_of(&key).unwrap_or_else(|| panic!("an unknown key: {}", String::from_utf8_lossy(&key)));
         assert!(found.insert(row), "a scan met {row:?} twice");
         at = if is_upwards { cursor.next()? } else { cursor.prev()? };
     }

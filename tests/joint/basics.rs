@@ -33,7 +33,7 @@ fn commit_keeps_both_and_abort_neither() {
 }
 
 #[test]
-fn who_forgets_to_let_go_has_stored_all_the_same_and_the_segment_comes_back() {
+fn a_forgotten_guard_has_stored_and_the_segment_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::from_secs(1)).open(dir.path()).unwrap();
     let segments = ["one", "two", "three"].map(|name| env.segment(name, 4096).unwrap());
@@ -106,7 +106,7 @@ fn threads_take_turns() {
 }
 
 #[test]
-fn whom_it_does_not_belong_to_is_refused() {
+fn another_environment_is_refused_the_segment() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = dir.path().join("memory.vista");
     let env = Env::open_or_create(dir.path()).unwrap();
@@ -131,7 +131,7 @@ fn whom_it_does_not_belong_to_is_refused() {
 }
 
 #[test]
-fn one_that_nobody_owns_is_not_taken() {
+fn a_segment_without_owner_is_not_taken() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     drop(vista::Segment::open(dir.path().join("alone.vista"), 4096).unwrap());

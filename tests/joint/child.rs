@@ -1,19 +1,17 @@
 //! A process that a test starts: it runs transactions until it is stopped or dies, and reports each acknowledged
 //! number.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
 use libtp_sim::Random;
-use libtp_tests::process::{next_order, say, Process};
+use libtp_tests::process::{next_order, say, Heard, Process, FAILPOINT};
 
 use crate::business::Business;
 
 const DIRECTORY: &str = "LIBTP_TEST_JOINT_DIRECTORY";
 const SEED: &str = "LIBTP_TEST_JOINT_SEED";
-/// Longest wait for a line from a process.
-pub const LONG: Duration = Duration::from_secs(20);
 
 /// The entry of a child. In the run of all tests it does nothing.
 #[test]
@@ -75,28 +73,20 @@ fn fill(region: &rio::Region) {
     }
 }
 
-/// A child and its output.
+/// A child and the last number that it acknowledged.
 pub struct Child {
-    pub process: Process,
-    message: Receiver<String>,
-    /// The last number that it acknowledged.
+    process: Process,
     pub told: u64,
 }
+
+libtp_tests::is_a_process!(Child);
 
 impl Child {
     /// Starts a child that dies at `failpoint`, if that is not empty.
     pub fn start(directory: &Path, seed: u64, failpoint: &str) -> Child {
-        let (tell, message) = channel();
-        let variables = [
-            (DIRECTORY, directory.display().to_string()),
-            (SEED, seed.to_string()),
-            ("LIBTP_FAILPOINT", failpoint.to_owned()),
-        ];
-        let process = Process::start("child::entry", &variables, move |line| {
-            // The test may have stopped listening.
-            let _ = tell.send(line.to_owned());
-        });
-        Child { process, message, told: 0 }
+        let variables =
+            [(DIRECTORY, directory.display().to_string()), (SEED, seed.to_string()), (FAILPOINT, failpoint.to_owned())];
+        Child { process: Process::start("child::entry", &variables), told: 0 }
     }
 
     /// Reads lines until the child says `word`; false if it died before.
@@ -110,34 +100,10 @@ impl Child {
         }
     }
 
-    /// Returns the child's next line, or `None` if it has died.
-    pub fn line(&mut self) -> Option<String> {
-        match self.message.recv_timeout(LONG) {
-            Ok(line) => Some(line),
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(_) => panic!("a process says nothing for {LONG:?}; its errors: {}", self.process.errors()),
-        }
-    }
-
     /// Sends an order and waits until it is done.
     pub fn does(&mut self, order: &str) {
         self.process.order(order);
         assert!(self.says("done"), "it has died of {order}: {}", self.process.errors());
-    }
-
-    /// Waits until the child is stopped.
-    pub fn stops(&self) {
-        let begun = std::time::Instant::now();
-        while !self.is_stopped() {
-            assert!(begun.elapsed() < LONG, "it does not stop: {}", self.process.errors());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", self.process.pid())).unwrap_or_default();
-        // The state is behind the program's name, which is in parentheses.
-        status.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
     fn heard(&mut self, line: &str) {
@@ -153,9 +119,8 @@ impl Child {
 
     /// Waits until the child has ended. Returns whether a signal killed it.
     pub fn end(&mut self) -> bool {
-        use std::os::unix::process::ExitStatusExt;
-        let status = self.process.wait();
-        while let Ok(line) = self.message.try_recv() {
+        let status = self.wait();
+        while let Heard::Line(line) = self.hear_within(Duration::ZERO) {
             self.heard(&line);
         }
         status.signal().is_some()

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use libtp_sim::Random;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
+use libtp_tests::failpoints::{self, Scene};
 use libtp_tests::sizes;
 
 use crate::business::Business;
@@ -129,17 +129,17 @@ fn dies_once(name: &'static str, hit: u64, finder: Finder) -> bool {
 }
 
 #[test]
-fn survivors_find_what_was_committed() {
+fn survivors_find_the_commit() {
     assert!([1, 3, 5].map(|hit| dies_once(BEFORE, hit, Finder::Survivor)).contains(&true));
 }
 
 #[test]
-fn who_opens_next_finds_what_was_committed() {
+fn the_next_opener_finds_the_commit() {
     assert!([1, 3, 5].map(|hit| dies_once(BEFORE, hit, Finder::Next)).contains(&true));
 }
 
 #[test]
-fn a_restart_finds_what_was_committed() {
+fn a_restart_finds_the_commit() {
     // Once the first of two segments was told, the commit record is on the disk.
     for name in [BEFORE, "joined: one segment told"] {
         assert!([1, 3, 5].map(|hit| dies_once(name, hit, Finder::Restart)).contains(&true));
@@ -147,7 +147,7 @@ fn a_restart_finds_what_was_committed() {
 }
 
 #[test]
-fn what_is_not_committed_is_taken_back() {
+fn an_uncommitted_change_is_undone() {
     for finder in FINDERS {
         assert!(dies_once("joined: committing, nothing logged", 2, finder));
     }
@@ -155,7 +155,7 @@ fn what_is_not_committed_is_taken_back() {
 
 /// The process dies while a part of its transaction is being rolled back: the next process finds the whole undo log.
 #[test]
-fn what_dies_while_a_part_is_taken_back_is_taken_back_whole() {
+fn a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction() {
     let places = [
         "undo: between two before-images of a part",
         "undo: a part put back, not cut off",
@@ -164,7 +164,7 @@ fn what_dies_while_a_part_is_taken_back_is_taken_back_whole() {
     ];
     for name in places {
         for finder in FINDERS {
-            assert!([1, 2, 5, 9].map(|hit| dies_once(name, hit, finder)).contains(&true), "nobody died at {name}");
+            assert!([1, 2, 5, 9].map(|hit| dies_once(name, hit, finder)).contains(&true), "no process died at {name}");
         }
     }
 }
@@ -183,14 +183,14 @@ fn a_restart_notices_memory_whose_records_are_lost() {
     ];
     for name in places {
         let death = |hit| Death { name, hit, after: None, durability: RELAXED, finder: Finder::Restart };
-        assert!([1, 2, 3, 4, 5].map(|hit| death(hit).happens()).contains(&true), "nobody died at {name}");
+        assert!([1, 2, 3, 4, 5].map(|hit| death(hit).happens()).contains(&true), "no process died at {name}");
     }
 }
 
 /// The process that rolls back memory whose decision was lost dies, too: the next process finds the memory as it was,
 /// and is not blocked.
 #[test]
-fn what_was_rolled_back_is_not_what_was_followed() {
+fn a_rollback_is_not_taken_for_a_followed_decision() {
     for nth in 0..3 {
         let directory = tempfile::tempdir().unwrap();
         let (directory, seed) = (directory.path(), sizes::first_seed() + nth);
@@ -213,7 +213,7 @@ fn what_was_rolled_back_is_not_what_was_followed() {
 
 /// No transaction joins the segments for a while; meanwhile the log goes on and is closed cleanly.
 #[test]
-fn checkpoints_carry_what_nobody_has_told() {
+fn checkpoints_carry_outcomes_that_no_session_has_applied() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), SYNC);
     let mut victim = Child::start(directory.path(), sizes::first_seed(), &format!("{BEFORE}@3"));
@@ -238,10 +238,10 @@ fn checkpoints_carry_what_nobody_has_told() {
 }
 
 #[test]
-fn both_or_neither_wherever_somebody_dies() {
+fn both_or_neither_after_a_death_at_any_place() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     let (mut deaths, mut never) = (0, Vec::new());
-    for point in FAILPOINTS.iter().filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)) {
+    for point in failpoints::all().filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)) {
         let Scene::Memory { after } = point.scene else { continue };
         let ways = [SYNC, RELAXED].into_iter().flat_map(|durability| FINDERS.map(|finder| (durability, finder)));
         let scenes = ways.flat_map(|(durability, finder)| hits().map(move |hit| (durability, finder, hit)));
@@ -253,5 +253,5 @@ fn both_or_neither_wherever_somebody_dies() {
         deaths += died;
     }
     println!("figures: {deaths} deaths between records and memory, 0 torn, 0 lost");
-    assert!(never.is_empty(), "nobody died at {never:?}");
+    assert!(never.is_empty(), "no process died at {never:?}");
 }

@@ -41,7 +41,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
 }
 
 #[test]
-fn who_died_of_a_panic_keeps_memory_until_it_lets_go() {
+fn a_session_dead_of_a_panic_keeps_the_segment_until_its_guard_ends() {
     keeps_memory_until_it_lets_go(|env, txn| {
         let records = env.btree("records").unwrap();
         let panicked =
@@ -51,13 +51,13 @@ fn who_died_of_a_panic_keeps_memory_until_it_lets_go() {
 }
 
 #[test]
-fn whose_shared_memory_was_made_anew_keeps_memory_until_it_lets_go() {
+fn a_session_of_rebuilt_memory_keeps_the_segment_until_its_guard_ends() {
     keeps_memory_until_it_lets_go(|env, _| env.managers().processes.declare_broken());
 }
 
 /// The shared memory is given up while the commit record is written, and the next life keeps the commit.
 #[test]
-fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
+fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     let dir = tempfile::tempdir().unwrap();
     let settings = libtp::Settings { no_background: true, ..libtp::Settings::default() };
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -78,7 +78,7 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
 /// A `Relaxed` commit does not need the disk, so it completes although its shared memory was given up: it belongs to
 /// no life.
 #[test]
-fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {
+fn a_commit_in_abandoned_memory_reaches_no_segment() {
     for has_records in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));

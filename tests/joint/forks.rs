@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use libtp::{Builder, Env, Segment, Settings};
-use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, How, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
+use libtp_tests::process::is_alone;
 use libtp_tests::process::{next_order, say};
 use rustix::process::{waitpid, Pid, WaitOptions};
 
@@ -21,7 +22,7 @@ fn entry() {
     let (env, segment) = open(Path::new(&directory));
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(7);
-    leave_a_child(if way == "fork" { How::Fork } else { How::RawClone });
+    say(&leave_a_child(if way == "fork" { How::Fork } else { How::RawClone }).to_string());
     if next_order().as_deref() == Some("leave") {
         txn.commit().unwrap();
         rio::failpoint::arm("rio: kept region left alone, not sealed");
@@ -75,8 +76,8 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
 }
 
 #[test]
-fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
-    if !is_alone("forks::a_child_is_refused_in_what_its_parent_has_joined_and_that_commits") {
+fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
+    if !is_alone("forks::a_child_is_refused_in_a_joined_segment_and_the_parent_commits") {
         return;
     }
     for how in [How::Fork, How::RawClone] {
@@ -102,7 +103,7 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
             };
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
             // Only `free` failed otherwise, because nothing is allocated there.
-            assert_eq!(status.exit_status(), Some(1), "{how:?}: so many calls were not refused");
+            assert_eq!(status.exit_status(), Some(1), "{how:?}: calls that were not refused");
             memory.set_range(16, 1).unwrap().fill(7);
             drop(memory);
             match is_committed {
@@ -119,7 +120,7 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
 
 /// The last process that leaves a segment holds it exclusively for a moment.
 #[test]
-fn a_child_of_who_was_killed_while_leaving_keeps_nobody_out() {
+fn a_child_of_a_process_killed_while_leaving_keeps_no_other_out() {
     let directory = tempfile::tempdir().unwrap();
     let _orphan = orphan(directory.path(), "fork", Some("leave"));
     let (env, segment) = open(directory.path());

@@ -25,7 +25,7 @@ fn killed_at_any_moment_among_others() {
     for kill in 0..kills {
         std::thread::sleep(Duration::from_micros(random.below(30_000)));
         let chosen = usize::try_from(random.below(3)).unwrap();
-        crew[chosen].process.kill();
+        crew[chosen].kill();
         crew[chosen].end();
         told = told.max(crew[chosen].told);
         let count = business.judge().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
@@ -34,7 +34,7 @@ fn killed_at_any_moment_among_others() {
         crew[chosen] = start(100 + kill);
     }
     for mut child in crew {
-        child.process.kill();
+        child.kill();
         child.end();
     }
     let count = business.judge().unwrap();

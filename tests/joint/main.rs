@@ -7,7 +7,7 @@
 //! | `basics` | one process: commit, abort, and refused calls |
 //! | `parts` | parts of transactions are rolled back, one after the other |
 //! | `deaths` | a process dies at each failpoint; survivors, the next opener, and restart find both or neither |
-//! | `moments` | a checkpoint is stopped while memory is told; the disk fails, and there is no room |
+//! | `moments` | a checkpoint is stopped while segments commit; the disk fails, and there is no room |
 //! | `forks` | a process that has forked is killed: its child, which never calls the library, blocks no segment |
 //! | `doubt` | a transaction whose session panicked, or whose shared memory was rebuilt, in a living process |
 //! | `queue` | the example of a message queue: killed producers and consumers, each message delivered once |
@@ -30,4 +30,4 @@ mod parts;
 mod queue;
 mod token;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Joint);

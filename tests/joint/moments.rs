@@ -8,7 +8,9 @@ use libtp_sim::Random;
 use libtp_tests::sizes;
 
 use crate::business::Business;
-use crate::child::{Child, LONG};
+use libtp_tests::process::hang;
+
+use crate::child::Child;
 use crate::deaths::{found, lose_memory, BEFORE, SYNC};
 
 fn start(directory: &Path, seed: u64) -> Child {
@@ -38,36 +40,36 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     found(directory, SYNC);
     // It dies with the others at the end; until then it repairs the dead sessions.
     let mut beside = start(directory, seed);
-    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
     let unresolved = |before: u64| {
         let unresolved = looks.joined_segments().into_iter().filter_map(|segment| segment.unresolved_txn);
         unresolved.filter(|&txn| txn > before).max()
     };
     let dies = |victim: &mut Child| {
         victim.does(&format!("arm {BEFORE}"));
-        victim.process.order("try");
+        victim.order("try");
     };
     let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
     dies(&mut first);
     assert!(first.end(), "the first one comes to {BEFORE}");
-    assert!(new_name(LONG, || unresolved(0).is_some()), "who died is repaired");
+    assert!(new_name(hang(), || unresolved(0).is_some()), "the dead session is repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
     checkpointer.does("arm unresolved: row read in part!stop");
-    checkpointer.process.order("checkpoint");
+    checkpointer.order("checkpoint");
     checkpointer.stops();
     // The second process goes as far as it can while the checkpointer is stopped.
     dies(&mut second);
     new_name(Duration::from_secs(2), || unresolved(one).is_some());
-    checkpointer.process.resume();
+    checkpointer.resume();
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
-    assert!(new_name(LONG, || unresolved(one).is_some()), "who died is repaired");
+    assert!(new_name(hang(), || unresolved(one).is_some()), "the dead session is repaired");
     // Puts their commits on the disk.
     beside.does("note");
     drop(looks);
     for child in [&mut beside, &mut checkpointer] {
-        child.process.kill();
+        child.kill();
         child.end();
     }
     lose_memory(directory);
@@ -86,21 +88,17 @@ fn a_commit_on_a_failed_disk_needs_no_room() {
     child.does("work 20");
     child.does("fill");
     child.does(&format!("arm {BEFORE}!stop"));
-    child.process.order("try");
+    child.order("try");
     child.stops();
-    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
     looks.managers().log.poison();
-    child.process.resume();
+    child.resume();
     let answer = child.line().unwrap();
-    assert!(
-        answer.starts_with("OutcomeUnknown"),
-        "it is not known to be aborted: {answer}; {}",
-        child.process.errors()
-    );
+    assert!(answer.starts_with("OutcomeUnknown"), "it is not known to be aborted: {answer}; {}", child.errors());
     assert!(!answer.contains("full"), "for that there is always room: {answer}");
     let unresolved = looks.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some());
     assert_eq!(unresolved.count(), 2, "both segments are unresolved");
-    child.process.kill();
+    child.kill();
     child.end();
     drop(looks);
     let business = Business::open(directory).unwrap();

@@ -7,7 +7,7 @@ use crate::business::Business;
 use crate::deaths::{found, SYNC};
 
 #[test]
-fn what_a_part_did_to_memory_is_taken_back() {
+fn a_rollback_to_a_savepoint_restores_memory() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), SYNC);
     let business = Business::open(directory.path()).unwrap();

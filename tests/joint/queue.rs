@@ -77,15 +77,14 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn each_message_is_delivered_once_whoever_is_killed() {
+fn each_message_is_delivered_once_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let start = |role: &str| {
         let variables = [(DIRECTORY, directory.path().display().to_string()), (ROLE, role.to_owned())];
-        let (tell, answer) = std::sync::mpsc::channel();
-        let process = Process::start("queue::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-        assert_eq!(answer.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
-        (process, answer)
+        let process = Process::start("queue::entry", &variables);
+        process.says("open");
+        process
     };
     let roles = ["sender", "sender", "receiver", "receiver"];
     let mut crew: Vec<_> = roles.iter().map(|role| start(role)).collect();
@@ -96,11 +95,11 @@ fn each_message_is_delivered_once_whoever_is_killed() {
         // Sometimes all are killed at once, so that no survivor repairs them.
         let all = random.below(5) == 0;
         for nth in (0..4).filter(|&nth| all || nth == chosen) {
-            crew[nth].0.kill();
+            crew[nth].kill();
         }
         for nth in (0..4).filter(|&nth| all || nth == chosen) {
-            crew[nth].0.wait();
-            let failed: Vec<String> = crew[nth].1.try_iter().collect();
+            crew[nth].wait();
+            let failed: Vec<String> = crew[nth].lines_so_far().collect();
             assert_eq!(failed, Vec::<String>::new(), "a {} failed", roles[nth]);
         }
         for nth in (0..4).filter(|&nth| all || nth == chosen) {

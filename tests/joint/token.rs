@@ -34,15 +34,14 @@ fn entry() {
 }
 
 #[test]
-fn there_is_one_token_whoever_is_killed() {
+fn there_is_one_token_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let start = |station: u64| {
         let variables = [(DIRECTORY, directory.path().display().to_string()), (STATION, station.to_string())];
-        let (tell, message) = std::sync::mpsc::channel();
-        let process = Process::start("token::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-        assert_eq!(message.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
-        (process, message)
+        let process = Process::start("token::entry", &variables);
+        process.says("open");
+        process
     };
     let mut stations: Vec<_> = (0..STATIONS).map(start).collect();
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -52,9 +51,9 @@ fn there_is_one_token_whoever_is_killed() {
         std::thread::sleep(Duration::from_micros(random.below(30_000)));
         let chosen = random.below(STATIONS);
         let station = &mut stations[usize::try_from(chosen).unwrap()];
-        station.0.kill();
-        station.0.wait();
-        assert_eq!(station.1.try_iter().collect::<Vec<_>>(), Vec::<String>::new(), "station {chosen} failed");
+        station.kill();
+        station.wait();
+        assert_eq!(station.lines_so_far().collect::<Vec<_>>(), Vec::<String>::new(), "station {chosen} failed");
         let count = ring.check().unwrap().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
         assert!(count >= last, "{last} turns became {count}");
         last = count;

@@ -59,7 +59,7 @@ impl Worker {
         let mut variables =
             vec![(DIRECTORY, directory), (NUMBER, number.to_string()), (SEED, (seed << 20 | number).to_string())];
         variables.extend(durability.map(|durability| (DURABILITY, format!("{durability:?}"))));
-        let process = Process::start(ENTRY, &variables, move |line| {
+        let process = Process::start_heard_by(ENTRY, &variables, move |line| {
             theirs.lock().unwrap_or_else(PoisonError::into_inner).hear(line, now());
         });
         Worker { number, process, started: now(), told }
@@ -81,7 +81,7 @@ mod tests {
     use super::Told;
 
     #[test]
-    fn what_a_worker_tells_is_taken_in_and_nonsense_is_noticed() {
+    fn lines_of_a_worker_are_understood_and_nonsense_is_noticed() {
         let mut told = Told::default();
         for (line, at) in [("opened Joined 7", 1), ("ack 0 50", 2), ("ack 1 60", 3)] {
             told.hear(line, at);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant as Time};
 
 use libtp::{Durability, Env, How};
 use libtp_sim::Random;
+use libtp_tests::audit::verify_all;
 use libtp_tests::bank::{settings, Bank};
 use libtp_tests::process::now;
 use libtp_tests::sizes;
@@ -259,7 +260,7 @@ impl<'d> Run<'d> {
         let nobody = all > if all > NOBODY && self.waits_for_disk() { NOBODY_WITH_DISK } else { NOBODY };
         if nobody || one > ONE && !self.waits_for_disk() {
             let (worker, time) =
-                if nobody { ("nobody".into(), all) } else { (format!("worker {}", quietest.number), one) };
+                if nobody { ("no worker".into(), all) } else { (format!("worker {}", quietest.number), one) };
             let list: Vec<String> = self.workers.iter().map(|one| describe(one, now)).collect();
             let stacks: Vec<String> = self.workers.iter().map(stack).collect();
             return Err(format!(
@@ -307,7 +308,7 @@ impl<'d> Run<'d> {
             while self.workers.iter_mut().any(|worker| worker.process.ended().is_none()) {
                 if start.elapsed() > LEAVING {
                     let stacks: Vec<String> = self.workers.iter().map(stack).collect();
-                    return Err(format!("STUCK: somebody does not leave\n{}", stacks.join("\n")));
+                    return Err(format!("STUCK: a process does not leave\n{}", stacks.join("\n")));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -351,12 +352,7 @@ impl<'d> Run<'d> {
                 openers.join(", ")
             ));
         }
-        for name in env.databases().map_err(|error| error.to_string())? {
-            let verified = env.verify(&name).map_err(|error| format!("{name} cannot be verified: {error}"))?;
-            if !verified.findings.is_empty() {
-                return Err(format!("{name}: {:?}", verified.findings));
-            }
-        }
+        verify_all(&env)?;
         let bank = Bank::open(&env).map_err(|error| error.to_string())?;
         compare(&bank.audit()?, &all)?;
         // The work can go on.
@@ -448,11 +444,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_transfer_is_noticed_and_so_is_one_of_nobody() {
+    fn a_lost_transfer_and_an_unknown_one_are_noticed() {
         let found: BTreeMap<u64, u64> = [(1, 3), (2, 5)].into();
         assert_eq!(compare(&found, &[told(1, 3), told(2, 4)]), Ok(()));
         assert!(compare(&found, &[told(1, 4), told(2, 5)]).unwrap_err().starts_with("LOST: worker 1"));
-        assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two that nobody was told of");
+        assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two that no worker acknowledged");
         assert!(compare(&found, &[told(1, 3)]).is_err(), "a worker that never was");
     }
 }

@@ -48,7 +48,7 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
     let control = rounds(Plan { kills: Kills::None, ..plan }, seconds.min(ROUND));
     println!(
         "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of menders), 0 lost, \
-         0 rebuilt, 0 stuck, {} times nobody was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
+         0 rebuilt, 0 stuck, {} times no worker was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
         killed.acknowledged,
         killed.kills,
         killed.newcomers,
@@ -61,7 +61,7 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
     );
     assert!(killed.kills as u64 >= seconds, "so few were killed that nothing is shown");
     let is_long = kills == Kills::Two && killed.kills >= 300;
-    assert!(killed.menders > 0 || !is_long, "nobody was killed at a repair");
+    assert!(killed.menders > 0 || !is_long, "no worker was killed at a repair");
     assert!(killed.acknowledged > killed.kills as u64, "so little was done that nothing is shown");
 }
 
@@ -76,7 +76,7 @@ fn sixteen_processes_go_on_when_one_after_the_other_is_killed() {
 }
 
 #[test]
-fn four_processes_go_on_when_who_mends_is_killed_too() {
+fn four_processes_go_on_when_the_repairer_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 

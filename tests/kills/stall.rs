@@ -91,7 +91,7 @@ impl fmt::Display for Stalls {
         write!(f, "any {} ms, every {} ms", row(&self.any), row(&self.every))?;
         match self.waited.len() {
             0 => Ok(()),
-            count => write!(f, ", {count} who waited for the victim {} ms", row(&self.waited)),
+            count => write!(f, ", {count} waiters for the victim {} ms", row(&self.waited)),
         }
     }
 }

@@ -140,7 +140,7 @@ impl Books {
                 return Err(format!("transfer {this} is behind {}, and does not go with it", self.last.number));
             }
             if value[TRANSFER..].iter().any(|&byte| byte != fill(this)) {
-                return Err(format!("transfer {this} is not what was put there"));
+                return Err(format!("transfer {this} differs from the stored value"));
             }
             for (account, balance) in [(from, word(3)), (to, word(4))] {
                 let account = usize::try_from(account).ok().and_then(|account| balances.get_mut(account));

@@ -78,7 +78,7 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
         port.committed('l', lost.step(&mut other));
         if ended > before + 50 {
             if let Some(begun) = begun.take() {
-                assert!(tears.try_wait().unwrap().is_none(), "who tears has ended");
+                assert!(tears.try_wait().unwrap().is_none(), "the process that tears has ended");
                 begun();
             }
         }

@@ -175,7 +175,7 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     judge("the region's memory", HUGE_PIECE, &|sample| sample.region);
     judge("the process's memory", HUGE_PIECE, &|sample| sample.resident);
     let memory: [(&str, u64, u64, Measure<'_>); 2] = [
-        ("what is handed out of the region", REGION_PIECE, REGION_PIECE, &|sample| sample.region_used),
+        ("bytes allocated in the region", REGION_PIECE, REGION_PIECE, &|sample| sample.region_used),
         ("the process's own memory", PIECE, PIECE_LATE, &|sample| sample.own),
     ];
     for (what, piece, _, of) in memory {

@@ -117,6 +117,6 @@ pub fn pages(house: &House) -> BTreeMap<String, Pages> {
 /// Returns the bytes that the kernel reports under `word`.
 fn of_process(word: &str) -> u64 {
     let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(word)).expect("the kernel counts what is resident");
+    let line = status.lines().find_map(|line| line.strip_prefix(word)).expect("the kernel counts resident pages");
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }

@@ -1,7 +1,6 @@
 //! The yardstick: the growth that each planted bug causes is noticed, in a house so small that it takes seconds.
 
-use libtp_tests::planted_deaths::PlantedDeath;
-use libtp_tests::planted_lived::PLANTED_LIVED;
+use libtp_tests::planted::Suite;
 use libtp_tests::trial;
 
 use crate::house::Extent;
@@ -17,7 +16,5 @@ fn a_small_house_does_not_grow_either() {
 
 #[test]
 fn every_planted_bug_by_which_something_grows_is_noticed() {
-    let bugs: Vec<&PlantedDeath> = PLANTED_LIVED.iter().collect();
-    // Each bug names its own case.
-    trial::all_noticed(&bugs, "yardstick::none");
+    trial::all_noticed(Suite::Lived, "");
 }

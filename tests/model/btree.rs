@@ -1,16 +1,13 @@
 //! B-trees against `BTreeMap`, with keys of every length up to the limit and values of up to three pages.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use libtp::{Bytes, Cursor, Db, Env, Error, Keys, Load, Pair, Txn};
-use libtp_tests::sizes;
+use libtp::{Bytes, Cursor, Env, Error, Keys, Load, Pair, Txn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
-
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+use crate::life::{acts, agree, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
+use crate::pairs::{Map, Pairs};
 
 /// A value: its length, as a part of the longest, and its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +143,7 @@ pub fn value(filling: Filling, page_bytes: usize) -> Vec<u8> {
 }
 
 struct Tree {
-    db: Db,
-    page_bytes: usize,
+    pairs: Pairs,
 }
 
 /// The position of the model's cursor.
@@ -211,13 +207,6 @@ fn brief(pair: Option<&Pair>) -> String {
     }
 }
 
-fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Outcome<()> {
-    match found == wanted {
-        true => Ok(()),
-        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
-    }
-}
-
 impl Tree {
     fn keys(&self, part: Part) -> Keys {
         match part {
@@ -246,7 +235,7 @@ impl Tree {
     }
 
     fn key(&self, number: u8) -> Vec<u8> {
-        key(number, self.db.key_bytes_max())
+        key(number, self.pairs.db.key_bytes_max())
     }
 
     fn step(&self, txn: &Txn<'_>, step: &Step, model: &mut Map, cursors: &mut Cursors<'_>) -> Outcome<()> {
@@ -256,24 +245,26 @@ impl Tree {
                 let at = if *is_downwards { count - at } else { at };
                 self.put(txn, first.wrapping_add(at), *filling, model)
             }),
-            Step::PutNew(number, filling) => self.put_new(txn, *number, *filling, model),
-            Step::Update(number, byte) => self.update(txn, *number, *byte, model),
-            Step::Delete(number) => self.delete(txn, *number, model),
+            Step::PutNew(number, filling) => {
+                self.pairs.put_new(txn, self.key(*number), value(*filling, self.pairs.page_bytes), model)
+            }
+            Step::Update(number, byte) => self.pairs.update(txn, &self.key(*number), *byte, model),
+            Step::Delete(number) => self.pairs.delete(txn, &self.key(*number), model),
             Step::DeleteMany { first, count } => {
-                (0..*count).try_for_each(|at| self.delete(txn, first.wrapping_add(at), model))
+                (0..*count).try_for_each(|at| self.pairs.delete(txn, &self.key(first.wrapping_add(at)), model))
             }
             Step::DeleteRange(part) => {
                 let gone = self.of_part(*part, model);
                 gone.iter().for_each(|(key, _)| drop(model.remove(key)));
-                let count = self.db.delete_range(txn, self.keys(*part)).map_err(failed("delete_range"))?;
+                let count = self.pairs.db.delete_range(txn, self.keys(*part)).map_err(failed("delete_range"))?;
                 agree(step, count, gone.len() as u64)
             }
             Step::Count(part) => {
-                let count = self.db.count(txn, self.keys(*part)).map_err(failed("count"))?;
+                let count = self.pairs.db.count(txn, self.keys(*part)).map_err(failed("count"))?;
                 agree(step, count, self.of_part(*part, model).len() as u64)
             }
             Step::WalkRange(part) => {
-                let mut cursor = self.db.range(txn, self.keys(*part)).map_err(failed("range"))?;
+                let mut cursor = self.pairs.db.range(txn, self.keys(*part)).map_err(failed("range"))?;
                 let (mut up, mut down) = (Vec::new(), Vec::new());
                 while let Some(pair) = cursor.next().map_err(failed("next within"))? {
                     up.push(pair);
@@ -286,20 +277,8 @@ impl Tree {
                 agree(step, up == wanted, down.iter().rev().eq(&wanted))?;
                 agree(step, up == wanted, true)
             }
-            Step::Get(number) | Step::GetForUpdate(number) => {
-                let key = self.key(*number);
-                let found = match step {
-                    Step::Get(_) => self.db.get(txn, &key),
-                    _ => self.db.get_for_update(txn, &key),
-                };
-                let found = found.map_err(failed("get"))?;
-                match found.as_ref() == model.get(&key) {
-                    true => Ok(()),
-                    false => {
-                        Err(TestCaseError::fail(format!("{step:?} found {:?} bytes", found.map(|value| value.len()))))
-                    }
-                }
-            }
+            Step::Get(number) => self.pairs.get(txn, &self.key(*number), false, model),
+            Step::GetForUpdate(number) => self.pairs.get(txn, &self.key(*number), true, model),
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;
                 cursors.arrive(step, found, model.iter().next().map(owned), cursors.standing.clone())
@@ -323,48 +302,7 @@ impl Tree {
     }
 
     fn put(&self, txn: &Txn<'_>, number: u8, filling: Filling, model: &mut Map) -> Outcome<()> {
-        let (key, value) = (self.key(number), value(filling, self.page_bytes));
-        self.db.put(txn, &key, &value).map_err(failed("put"))?;
-        model.insert(key, value);
-        Ok(())
-    }
-
-    fn put_new(&self, txn: &Txn<'_>, number: u8, filling: Filling, model: &mut Map) -> Outcome<()> {
-        let (key, value) = (self.key(number), value(filling, self.page_bytes));
-        let is_there = model.contains_key(&key);
-        match (self.db.put_new(txn, &key, &value), is_there) {
-            (Ok(()), false) => {
-                model.insert(key, value);
-                Ok(())
-            }
-            (Err(Error::Exists), true) => Ok(()),
-            (ended, _) => Err(TestCaseError::fail(format!("put_new of {number}: {ended:?}, there before: {is_there}"))),
-        }
-    }
-
-    fn update(&self, txn: &Txn<'_>, number: u8, byte: u8, model: &mut Map) -> Outcome<()> {
-        let key = self.key(number);
-        let change = |value: &mut [u8]| {
-            if let Some(first) = value.first_mut() {
-                *first ^= byte;
-            }
-            value.len()
-        };
-        let found = self.db.update_with(txn, &key, change).map_err(failed("update"))?;
-        let wanted = model.get_mut(&key).map(|value| change(value));
-        match found == wanted {
-            true => Ok(()),
-            false => Err(TestCaseError::fail(format!("update of {number} found {found:?}, not {wanted:?} bytes"))),
-        }
-    }
-
-    fn delete(&self, txn: &Txn<'_>, number: u8, model: &mut Map) -> Outcome<()> {
-        let key = self.key(number);
-        let was_there = self.db.delete(txn, &key).map_err(failed("delete"))?;
-        match was_there == model.remove(&key).is_some() {
-            true => Ok(()),
-            false => Err(TestCaseError::fail(format!("delete of {number} said {was_there}"))),
-        }
+        self.pairs.put(txn, self.key(number), value(filling, self.pairs.page_bytes), model)
     }
 }
 
@@ -373,16 +311,16 @@ impl Subject for Tree {
     type Model = Map;
 
     fn open(env: &Env, shape: Shape) -> libtp::Result<Tree> {
-        Ok(Tree { db: env.btree(NAME)?, page_bytes: shape.page_bytes })
+        Ok(Tree { pairs: Pairs { db: env.btree(NAME)?, page_bytes: shape.page_bytes } })
     }
 
     fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
-        let mut cursors = Cursors { real: self.db.cursor(txn), standing: Standing::Nowhere };
+        let mut cursors = Cursors { real: self.pairs.db.cursor(txn), standing: Standing::Nowhere };
         steps.iter().try_for_each(|step| self.step(txn, step, model, &mut cursors))
     }
 
     fn compact(&self) -> Outcome<()> {
-        match self.db.compact(90) {
+        match self.pairs.db.compact(90) {
             // An open transaction has locked the whole database.
             Ok(_) | Err(Error::LockTimeout(_)) => Ok(()),
             Err(error) => Err(failed("compact")(error)),
@@ -390,7 +328,7 @@ impl Subject for Tree {
     }
 
     fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
-        let mut cursor = self.db.cursor(txn);
+        let mut cursor = self.pairs.db.cursor(txn);
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let mut at = cursor.first().map_err(failed("reading upwards"))?;
         while let Some(pair) = at {
@@ -417,11 +355,7 @@ impl Subject for Tree {
     }
 
     fn difference(wanted: &Map, found: &Map) -> String {
-        let lost: Vec<_> = wanted.iter().filter(|(key, _)| !found.contains_key(*key)).collect();
-        let added: Vec<_> = found.iter().filter(|(key, _)| !wanted.contains_key(*key)).collect();
-        let other = wanted.iter().filter(|(key, value)| found.get(*key).is_some_and(|found| found != *value)).count();
-        let first = lost.first().or(added.first()).map(|&(key, value)| (key.clone(), value.clone()));
-        format!("{} lost, {} added, {other} other values; {}", lost.len(), added.len(), brief(first.as_ref()))
+        differing(wanted, found)
     }
 }
 
@@ -447,10 +381,10 @@ impl Subject for Loaded {
         };
         let pairs = (0..=u8::MAX).filter(|number| number % 3 != 1);
         let pairs: Vec<Pair> =
-            pairs.map(|number| (self.0.key(number), value(filling(number), self.0.page_bytes))).collect();
+            pairs.map(|number| (self.0.key(number), value(filling(number), self.0.pairs.page_bytes))).collect();
         let how = Load::unsorted().memory(Bytes::kib(32)).fill_percent(80);
         let model: Map = pairs.iter().cloned().collect();
-        let loaded = self.0.db.load(&how, pairs).map_err(failed("load"))?;
+        let loaded = self.0.pairs.db.load(&how, pairs).map_err(failed("load"))?;
         match loaded == model.len() as u64 {
             true => Ok(model),
             false => Err(TestCaseError::fail(format!("{loaded} records were loaded, not {}", model.len()))),
@@ -477,10 +411,6 @@ impl Subject for Loaded {
 #[test]
 fn a_btree_that_was_loaded_is_as_a_map() {
     run::<Loaded>("btree loaded", Shape { page_bytes: 4096, record_bytes: 0 }, cases() / 2, acts(step(), 16));
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! Hash files against `BTreeMap`: as for B-trees, and scans during which the same transaction puts records.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use libtp::{Db, Env, Error, Txn};
-use libtp_tests::sizes;
+use libtp::{Env, Txn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::btree::{filling, key, value, Filling};
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
-
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+use crate::life::{acts, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
+use crate::pairs::{Map, Pairs};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -55,14 +53,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct File {
-    db: Db,
-    page_bytes: usize,
+    pairs: Pairs,
 }
 
 impl File {
     fn key(&self, number: u16) -> Vec<u8> {
         let [low, high] = number.to_le_bytes();
-        let mut key = key(low, self.db.key_bytes_max().min(300));
+        let mut key = key(low, self.pairs.db.key_bytes_max().min(300));
         key.push(high);
         key
     }
@@ -73,24 +70,15 @@ impl File {
             Step::PutMany { first, count, filling } => {
                 (0..u16::from(*count)).try_for_each(|at| self.put(txn, first.wrapping_add(at), *filling, model))
             }
-            Step::PutNew(number, filling) => self.put_new(txn, *number, *filling, model),
-            Step::Update(number, byte) => self.update(txn, *number, *byte, model),
-            Step::Delete(number) => self.delete(txn, *number, model),
-            Step::DeleteMany { first, count } => {
-                (0..u16::from(*count)).try_for_each(|at| self.delete(txn, first.wrapping_add(at), model))
+            Step::PutNew(number, filling) => {
+                self.pairs.put_new(txn, self.key(*number), value(*filling, self.pairs.page_bytes), model)
             }
-            Step::Get(number) | Step::GetForUpdate(number) => {
-                let key = self.key(*number);
-                let found = match step {
-                    Step::Get(_) => self.db.get(txn, &key),
-                    _ => self.db.get_for_update(txn, &key),
-                };
-                let found = found.map_err(failed("get"))?;
-                match found.as_ref() == model.get(&key) {
-                    true => Ok(()),
-                    false => Err(TestCaseError::fail(format!("{step:?} found {:?} bytes", found.map(|it| it.len())))),
-                }
-            }
+            Step::Update(number, byte) => self.pairs.update(txn, &self.key(*number), *byte, model),
+            Step::Delete(number) => self.pairs.delete(txn, &self.key(*number), model),
+            Step::DeleteMany { first, count } => (0..u16::from(*count))
+                .try_for_each(|at| self.pairs.delete(txn, &self.key(first.wrapping_add(at)), model)),
+            Step::Get(number) => self.pairs.get(txn, &self.key(*number), false, model),
+            Step::GetForUpdate(number) => self.pairs.get(txn, &self.key(*number), true, model),
             Step::Scan { met, put, filling } => self.scan(txn, (*met, *put, *filling), model),
         }
     }
@@ -100,7 +88,7 @@ impl File {
     fn scan(&self, txn: &Txn<'_>, (met, put, filling): (u8, u8, Filling), model: &mut Map) -> Outcome<()> {
         let mut missing: BTreeSet<Vec<u8>> = model.keys().cloned().collect();
         let mut found = BTreeSet::new();
-        let mut cursor = self.db.cursor(txn);
+        let mut cursor = self.pairs.db.cursor(txn);
         let mut at = cursor.first().map_err(failed("first"))?;
         while let Some((key, value)) = at {
             if !found.insert(key.clone()) {
@@ -123,48 +111,7 @@ impl File {
     }
 
     fn put(&self, txn: &Txn<'_>, number: u16, filling: Filling, model: &mut Map) -> Outcome<()> {
-        let (key, value) = (self.key(number), value(filling, self.page_bytes));
-        self.db.put(txn, &key, &value).map_err(failed("put"))?;
-        model.insert(key, value);
-        Ok(())
-    }
-
-    fn put_new(&self, txn: &Txn<'_>, number: u16, filling: Filling, model: &mut Map) -> Outcome<()> {
-        let (key, value) = (self.key(number), value(filling, self.page_bytes));
-        let is_there = model.contains_key(&key);
-        match (self.db.put_new(txn, &key, &value), is_there) {
-            (Ok(()), false) => {
-                model.insert(key, value);
-                Ok(())
-            }
-            (Err(Error::Exists), true) => Ok(()),
-            (ended, _) => Err(TestCaseError::fail(format!("put_new of {number}: {ended:?}, there before: {is_there}"))),
-        }
-    }
-
-    fn update(&self, txn: &Txn<'_>, number: u16, byte: u8, model: &mut Map) -> Outcome<()> {
-        let key = self.key(number);
-        let change = |value: &mut [u8]| {
-            if let Some(first) = value.first_mut() {
-                *first ^= byte;
-            }
-            value.len()
-        };
-        let found = self.db.update_with(txn, &key, change).map_err(failed("update"))?;
-        let wanted = model.get_mut(&key).map(|value| change(value));
-        match found == wanted {
-            true => Ok(()),
-            false => Err(TestCaseError::fail(format!("update of {number} found {found:?}, not {wanted:?} bytes"))),
-        }
-    }
-
-    fn delete(&self, txn: &Txn<'_>, number: u16, model: &mut Map) -> Outcome<()> {
-        let key = self.key(number);
-        let was_there = self.db.delete(txn, &key).map_err(failed("delete"))?;
-        match was_there == model.remove(&key).is_some() {
-            true => Ok(()),
-            false => Err(TestCaseError::fail(format!("delete of {number} said {was_there}"))),
-        }
+        self.pairs.put(txn, self.key(number), value(filling, self.pairs.page_bytes), model)
     }
 }
 
@@ -173,7 +120,7 @@ impl Subject for File {
     type Model = Map;
 
     fn open(env: &Env, shape: Shape) -> libtp::Result<File> {
-        Ok(File { db: env.hash(NAME)?, page_bytes: shape.page_bytes })
+        Ok(File { pairs: Pairs { db: env.hash(NAME)?, page_bytes: shape.page_bytes } })
     }
 
     fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
@@ -181,11 +128,11 @@ impl Subject for File {
     }
 
     fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
-        let mut cursor = self.db.cursor(txn);
+        let mut cursor = self.pairs.db.cursor(txn);
         let mut found = Map::new();
         let mut at = cursor.first().map_err(failed("reading"))?;
         while let Some((key, value)) = at {
-            if self.db.get(txn, &key).map_err(failed("reading"))?.as_ref() != Some(&value) {
+            if self.pairs.db.get(txn, &key).map_err(failed("reading"))?.as_ref() != Some(&value) {
                 return Err(TestCaseError::fail(format!("{key:?} has one value for a cursor, another by its key")));
             }
             if let Some(before) = found.insert(key, value) {
@@ -197,16 +144,8 @@ impl Subject for File {
     }
 
     fn difference(wanted: &Map, found: &Map) -> String {
-        let lost: Vec<_> = wanted.keys().filter(|key| !found.contains_key(*key)).collect();
-        let added: Vec<_> = found.keys().filter(|key| !wanted.contains_key(*key)).collect();
-        let other = wanted.iter().filter(|(key, value)| found.get(*key).is_some_and(|found| found != *value)).count();
-        let first = lost.first().or(added.first()).map(|key| String::from_utf8_lossy(key));
-        format!("{} lost, {} added, {other} other values; {first:?}", lost.len(), added.len())
+        differing(wanted, found)
     }
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

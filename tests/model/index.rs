@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use libtp::{Db, Env, Index, IndexKeys, Txn};
-use libtp_tests::sizes;
 use proptest::prelude::*;
-use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+use crate::life::{acts, agree, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -72,13 +70,6 @@ fn whole_key(key: &[u8], _value: &[u8], keys: &mut IndexKeys) {
 struct Indexed<const HASH: bool> {
     db: Db,
     by_parts: Index,
-}
-
-fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Outcome<()> {
-    match found == wanted {
-        true => Ok(()),
-        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
-    }
 }
 
 /// Returns index key and key of every entry of the model.
@@ -188,23 +179,13 @@ impl<const HASH: bool> Subject for Indexed<HASH> {
         while let Some(entry) = cursor.next().map_err(failed("reading the index"))? {
             found.push((entry.index_key, entry.key));
         }
-        agree(&Step::Find(0), found, entries(&model))?;
+        agree(Step::Find(0), found, entries(&model))?;
         Ok(model)
     }
 
     fn difference(wanted: &Map, found: &Map) -> String {
-        let first = wanted.iter().find(|(key, value)| found.get(*key) != Some(*value)).or(found.iter().next());
-        format!(
-            "{} records wanted, {} found; {:?}",
-            wanted.len(),
-            found.len(),
-            first.map(|pair| (pair.0, pair.1.len()))
-        )
+        differing(wanted, found)
     }
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

@@ -3,14 +3,15 @@
 //! A commit that was answered as durable stays. A relaxed commit may be lost in a power cut, but only with all later
 //! ones. No change of an unfinished or aborted transaction stays. The death of all processes loses no commit.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::AddAssign;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
-use libtp::{Bytes, CommitLsn, DatabaseSettings, Durability, Env, How, Memory, Platform, Settings, SharedMemory, Txn};
+use libtp::{Bytes, CommitLsn, DatabaseSettings, Durability, Env, How, Settings, SharedMemory, Txn};
 use libtp_sim::{LossMode, SimDisk, SimProcess};
 use libtp_tests::sizes;
+use libtp_tests::versions::platform;
 use libtp_tests::watchdog::caught;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -251,14 +252,9 @@ impl<T: Subject> Life<T> {
 
     fn open(&mut self, wanted: How) -> Outcome<()> {
         let directory = self.process.directory();
-        let platform = Platform {
-            path: PathBuf::from("sim:"),
-            log_directory: std::sync::Arc::clone(&directory),
-            directory,
-            memory: Memory::Shared(self.memory.clone()),
-            log_types: std::sync::Arc::default(),
-        };
-        let env = Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
+        let platform = platform(directory, &self.memory);
+        let env =
+            Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
         if env.opened().how != wanted {
             return Err(TestCaseError::fail(format!("opened as {:?}, not {wanted:?}", env.opened())));
         }
@@ -409,7 +405,7 @@ impl<T: Subject> Life<T> {
     fn look(&self) -> Outcome<()> {
         let (found, wanted) = (self.state()?, self.states.last().expect("there is always a state"));
         if found != *wanted {
-            return Err(TestCaseError::fail(format!("not what was committed: {}", T::difference(wanted, &found))));
+            return Err(TestCaseError::fail(format!("not the committed state: {}", T::difference(wanted, &found))));
         }
         Ok(())
     }
@@ -432,4 +428,27 @@ enum Next {
     Reopen,
     Death,
     PowerCut(SimDisk),
+}
+
+/// Returns the number of cases with the smallest pages.
+pub fn cases() -> u64 {
+    sizes::number("LIBTP_TEST_CASES", 120)
+}
+
+/// Fails unless the database and its model agree on the result of a step.
+pub fn agree<T: PartialEq + Debug>(step: impl Debug, found: T, wanted: T) -> Outcome<()> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
+    }
+}
+
+/// Describes the difference of two maps.
+pub fn differing<K: Ord + Debug, V: PartialEq>(wanted: &BTreeMap<K, V>, found: &BTreeMap<K, V>) -> String {
+    let lost: Vec<_> = wanted.keys().filter(|key| !found.contains_key(*key)).collect();
+    let added: Vec<_> = found.keys().filter(|key| !wanted.contains_key(*key)).collect();
+    let is_other = |(key, value): &(&K, &V)| found.get(*key).is_some_and(|found| found != *value);
+    let other: Vec<_> = wanted.iter().filter(is_other).map(|(key, _)| key).collect();
+    let first = lost.first().or(added.first()).or(other.first());
+    format!("{} lost, {} added, {} with other values; the first is {first:?}", lost.len(), added.len(), other.len())
 }

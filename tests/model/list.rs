@@ -1,11 +1,10 @@
 //! Lists, whose records are renumbered, against std's `Vec`.
 
 use libtp::{Env, List, ListCursor, Txn};
-use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+use crate::life::{acts, cases, failed, run, Outcome, Shape, Subject, NAME};
 
 type Lines = Vec<Vec<u8>>;
 
@@ -354,7 +353,7 @@ impl Subject for Listed {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         while let Some((at, record)) = cursor.next().map_err(failed("reading upwards"))? {
             if at != number(up.len()) {
-                return wrong(format!("record {} is said to have number {at}", up.len() + 1));
+                return wrong(format!("record {} has number {at}", up.len() + 1));
             }
             up.push(record);
         }
@@ -372,10 +371,6 @@ impl Subject for Listed {
         let first = wanted.iter().zip(found).position(|(one, other)| one != other);
         format!("{} records, not {}; the first other one has index {first:?}", found.len(), wanted.len())
     }
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
+//! | `pairs` | changes of key-value pairs in a database and in its model |
 //! | `hash` | hash files, with the same keys and values, and scans among changes |
 //! | `multi` | keys with several values, sorted or in the order of insertion |
 //! | `list` | records by number that are renumbered, through cursors too |
@@ -23,6 +24,7 @@ mod index;
 mod life;
 mod list;
 mod multi;
+mod pairs;
 mod recno;
 #[cfg(feature = "planted")]
-mod yardstick;
+libtp_tests::yardstick!(Model);

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use libtp::{Duplicates, Env, Keys, Multi, Pair, Txn};
-use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+use crate::life::{acts, agree, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
 
 type Map = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
@@ -69,13 +68,6 @@ fn between(one: u8, other: u8, with_high: bool) -> Chosen {
 
 struct Kind<const SORTED: bool> {
     db: Multi,
-}
-
-fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Outcome<()> {
-    match found == wanted {
-        true => Ok(()),
-        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
-    }
 }
 
 impl<const SORTED: bool> Kind<SORTED> {
@@ -276,13 +268,8 @@ impl<const SORTED: bool> Subject for Kind<SORTED> {
     }
 
     fn difference(wanted: &Map, found: &Map) -> String {
-        let first = wanted.iter().find(|(key, values)| found.get(*key) != Some(*values)).or(found.iter().next());
-        format!("{} keys wanted, {} found; {:?}", wanted.len(), found.len(), first.map(|pair| (pair.0, pair.1.len())))
+        differing(wanted, found)
     }
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

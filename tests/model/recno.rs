@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use libtp::{Env, Recno, RecnoCursor, Txn};
-use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+use crate::life::{acts, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
 
 type Map = BTreeMap<u64, Vec<u8>>;
 
@@ -187,17 +186,8 @@ impl Subject for Numbers {
     }
 
     fn difference(wanted: &Map, found: &Map) -> String {
-        let lost: Vec<_> = wanted.keys().filter(|number| !found.contains_key(*number)).collect();
-        let added: Vec<_> = found.keys().filter(|number| !wanted.contains_key(*number)).collect();
-        let other: Vec<_> =
-            wanted.iter().filter(|(number, record)| found.get(*number).is_some_and(|found| found != *record)).collect();
-        let first = lost.first().or(added.first()).copied().or(other.first().map(|pair| pair.0));
-        format!("{} lost, {} added, {} other records; the first is {first:?}", lost.len(), added.len(), other.len())
+        differing(wanted, found)
     }
-}
-
-fn cases() -> u64 {
-    sizes::number("LIBTP_TEST_CASES", 120)
 }
 
 #[test]

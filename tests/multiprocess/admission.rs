@@ -30,7 +30,7 @@ fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_o
 }
 
 #[test]
-fn a_log_that_was_moved_while_nobody_used_it_is_used_where_it_is() {
+fn a_log_that_was_moved_while_unused_is_used_at_its_new_place() {
     let dir = tempfile::tempdir().unwrap();
     let (home, old, new) = (dir.path().join("env"), dir.path().join("old"), dir.path().join("new"));
     let env = Env::builder().log_directory(&old).open(&home).unwrap();

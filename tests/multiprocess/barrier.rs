@@ -29,7 +29,7 @@ fn wait_until(ready: impl Fn() -> bool) {
 }
 
 #[test]
-fn of_who_declares_memory_broken_and_who_commits_one_sees_the_other() {
+fn a_declaration_of_broken_memory_and_a_commit_see_each_other() {
     let region = Region::anonymous(1 << 20).unwrap();
     ProcessManager::init(&region).unwrap();
     let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();

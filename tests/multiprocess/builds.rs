@@ -46,7 +46,7 @@ fn value(directory: &Path) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn another_build_takes_over_what_was_answered_and_not_yet_synced() {
+fn another_build_takes_over_answered_commits_that_were_not_synced() {
     let directory = tempfile::tempdir().unwrap();
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
@@ -71,7 +71,7 @@ fn lose_value(region: &Path, value: &[u8]) {
 }
 
 #[test]
-fn a_relaxed_commit_that_damaged_memory_has_no_more_is_told_as_lost() {
+fn a_relaxed_commit_missing_in_damaged_memory_is_reported_as_lost() {
     let directory = tempfile::tempdir().unwrap();
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
@@ -83,7 +83,7 @@ fn a_relaxed_commit_that_damaged_memory_has_no_more_is_told_as_lost() {
 }
 
 #[test]
-fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_says_what_to_do() {
+fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_explains() {
     let directory = tempfile::tempdir().unwrap();
     let region = killed_with_a_relaxed_commit(directory.path());
     let swap_both = || [LAYOUT, LOG_LAYOUT].iter().for_each(|place| swap(region.as_ref(), *place));

@@ -10,9 +10,11 @@ use libtp::{Db, Durability, Env, Error, Granularity, Keep, Txn};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
 use libtp_sim::Random;
+use libtp_tests::forking::How;
+use libtp_tests::orphan::leave_a_child;
 use libtp_tests::process::{next_order, say};
 
-use crate::bank::Bank;
+use libtp_tests::transfers::Bank;
 
 /// The environment's directory. Without this variable, the process is not a child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
@@ -31,7 +33,7 @@ pub const CIRCLE_MAX: usize = 8;
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
-    let number = number.parse().expect("a child is told its number");
+    let number = number.parse().expect("a child gets its number");
     if let Err(error) = serve(&PathBuf::from(directory), number) {
         say(&format!("failed: {error}"));
     }
@@ -155,7 +157,7 @@ fn obey<'e>(
             let error = std::process::Command::new("sleep").arg("60").exec();
             format!("failed: {error}")
         }
-        (["fork", how], _) => format!("forked {}", crate::fork::leave_a_child(*how == "raw")),
+        (["fork", how], _) => leave_a_child(if *how == "raw" { How::RawClone } else { How::Fork }).to_string(),
         (["read-own-files", count], _) => {
             for _ in 0..count.parse().unwrap_or(0) {
                 read_own_files(env.path());

@@ -6,6 +6,9 @@ use std::process::Command;
 use libtp::{Env, Error, How, Keep};
 use tempfile::TempDir;
 
+#[cfg(feature = "failpoints")]
+use libtp_tests::process::Heard;
+
 use crate::crew::Member;
 
 /// Copies as `cp -a` does: into existing files, so that they keep their inodes.
@@ -119,7 +122,7 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
 }
 
 #[test]
-fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
+fn a_backup_restored_under_surviving_memory_is_refused_with_the_choices() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         for _ in 0..2 {
@@ -132,7 +135,7 @@ fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
 }
 
 #[test]
-fn who_decides_for_the_files_has_the_backup() {
+fn the_choice_of_the_files_keeps_the_backup() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
@@ -143,7 +146,7 @@ fn who_decides_for_the_files_has_the_backup() {
 }
 
 #[test]
-fn who_decides_for_the_memory_has_what_was_done_since() {
+fn the_choice_of_the_memory_keeps_the_later_changes() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
@@ -172,14 +175,14 @@ const DEATHS: [&str; 7] = [
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_decides_for_the_memory_and_dies_over_it_may_decide_again() {
+fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
     for (at, point) in DEATHS.into_iter().enumerate() {
         let (of, how) = ALL[at % ALL.len()];
         let (directory, _memory) = restored_after(300, of, how);
         let (keep, death) = (format!("{}=region", crate::child::KEEP), format!("LIBTP_FAILPOINT={point}"));
         let member = Member::launch_under(&["env", &keep, &death], directory.path(), 3, "record");
-        let heard = member.hear(std::time::Duration::from_secs(60));
-        assert_eq!(heard, Err(()), "{of:?} {how:?}: it does not come to {point:?}");
+        let heard = member.hear_within(std::time::Duration::from_secs(60));
+        assert_eq!(heard, Heard::End, "{of:?} {how:?}: it does not come to {point:?}");
         drop(member);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
         assert_eq!(get(&env, "key").as_deref(), Some("later299"), "{of:?} {how:?}, after a death at {point:?}");
@@ -231,7 +234,7 @@ fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
     drop(env);
-    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "nobody can want it any more");
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "no process needs it any more");
 }
 
 #[test]

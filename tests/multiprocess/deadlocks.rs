@@ -120,7 +120,7 @@ fn circle_with_one_stopped(stopped: usize) {
             .any(|&at| crew[at].answer_within(Duration::from_millis(5)).is_some_and(|answer| answer == "deadlock"))
     };
     while !told() {
-        assert!(closed.elapsed() < HANG / 3, "process {stopped} is stopped, and nobody else was chosen");
+        assert!(closed.elapsed() < HANG / 3, "process {stopped} is stopped, and no other was chosen");
     }
     println!(
         "figures: process {stopped} of a circle stopped: another told after {:.1} ms",
@@ -130,7 +130,7 @@ fn circle_with_one_stopped(stopped: usize) {
 }
 
 #[test]
-fn a_stopped_process_that_would_not_be_chosen_hinders_nobody() {
+fn a_stopped_process_that_is_no_victim_hinders_no_other() {
     // The victim is the youngest transaction, which began last.
     circle_with_one_stopped(0);
     circle_with_one_stopped(1);

@@ -6,15 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use libtp::{Env, How};
+use libtp_tests::audit::nothing_lost;
 use libtp_tests::sizes;
+use libtp_tests::transfers::TransferId;
 
-use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
 
 /// How the processes die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Each process calls `abort()` when it is told to.
+    /// Each process calls `abort()` when it gets the order.
     Abort,
     /// The processes are killed from outside.
     Kill,
@@ -40,16 +41,10 @@ fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) ->
 fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
     let env = Env::open_or_create(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
-    let journal = Bank::open(&env).unwrap().audit().unwrap();
-    let lost: Vec<_> = acknowledged.difference(&journal).collect();
-    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    let journal = nothing_lost(&env, acknowledged, "after all processes died");
     // At most the transfer that each thread was making when it died.
     let unheard = journal.difference(acknowledged).count();
-    assert!(unheard <= 4, "{unheard} transfers of which nobody was told");
-    for name in env.databases().unwrap() {
-        let verified = env.verify(&name).unwrap();
-        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
-    }
+    assert!(unheard <= 4, "{unheard} transfers that no process acknowledged");
     acknowledged.extend(journal);
     env.opened().millis
 }
@@ -61,25 +56,35 @@ fn rounds() -> u64 {
 /// Rounds with one environment: then its journal is long, and a new environment begins.
 const ROUNDS_OF_ONE: u64 = 20;
 
-fn repaired(death: Death) {
+/// Lets all processes die several times, with the memory lost or not; returns the number of transfers.
+fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
     let mut directory = tempfile::tempdir().unwrap();
-    let (mut acknowledged, mut sum) = (BTreeSet::new(), 0);
-    let mut longest = 0;
+    let (mut acknowledged, mut sum, mut longest) = (BTreeSet::new(), 0, 0);
     for round in 0..rounds() {
         if round % ROUNDS_OF_ONE == 0 {
             directory = tempfile::tempdir().unwrap();
             sum += std::mem::take(&mut acknowledged).len();
         }
-        let durability = if round % 2 == 0 { "sync" } else { "relaxed" };
+        let region = is_memory_lost.then(|| Env::open_or_create(directory.path()).unwrap().stats().unwrap().region);
+        // Relaxed commits are lost with the memory.
+        let durability = if round % 2 == 0 || is_memory_lost { "sync" } else { "relaxed" };
         acknowledged.extend(work_and_die(directory.path(), round, durability, death));
-        longest = longest.max(judge(directory.path(), How::Repaired, &mut acknowledged));
+        region.iter().for_each(|region| std::fs::remove_file(region).unwrap());
+        let wanted = if is_memory_lost { How::Restarted } else { How::Repaired };
+        longest = longest.max(judge(directory.path(), wanted, &mut acknowledged));
     }
     sum += acknowledged.len();
+    let memory = if is_memory_lost { ", with the memory lost," } else { "" };
     println!(
-        "figures: {death:?} of all processes {} times: {sum} transfers, 0 lost, opening took at most {longest} ms",
+        "figures: {death:?} of all processes{memory} {} times: {sum} transfers, 0 lost, opening took at most {longest} ms",
         rounds()
     );
-    assert!(sum as u64 > rounds() * 10, "so little was done that nothing is shown");
+    sum
+}
+
+fn repaired(death: Death) {
+    let sum = die_again_and_again(death, false);
+    assert!(sum as u64 > rounds() * 10, "{sum} transfers are too few to show anything");
 }
 
 #[test]
@@ -94,27 +99,7 @@ fn after_all_processes_were_killed_their_memory_is_repaired() {
 
 #[test]
 fn when_the_shared_memory_is_lost_too_the_log_is_replayed() {
-    let mut directory = tempfile::tempdir().unwrap();
-    let (mut acknowledged, mut sum) = (BTreeSet::new(), 0);
-    let mut longest = 0;
-    for round in 0..rounds() {
-        if round % ROUNDS_OF_ONE == 0 {
-            directory = tempfile::tempdir().unwrap();
-            sum += std::mem::take(&mut acknowledged).len();
-        }
-        let region = {
-            let env = Env::open_or_create(directory.path()).unwrap();
-            env.stats().unwrap().region
-        };
-        acknowledged.extend(work_and_die(directory.path(), round, "sync", Death::Abort));
-        std::fs::remove_file(&region).unwrap();
-        longest = longest.max(judge(directory.path(), How::Restarted, &mut acknowledged));
-    }
-    sum += acknowledged.len();
-    println!(
-        "figures: death with the memory lost {} times: {sum} transfers, 0 lost, opening took at most {longest} ms",
-        rounds()
-    );
+    die_again_and_again(Death::Abort, true);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::crew::Member;
 const SETTINGS: &str = "relaxed_millis = 600000\n";
 
 #[test]
-fn what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer() {
+fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
     let (mut victim, mut reader) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));

@@ -4,41 +4,14 @@
 use std::time::{Duration, Instant};
 
 use libtp::{Env, How};
+use libtp_tests::orphan::Orphan;
 use libtp_tests::sizes;
-use rustix::process::{kill_process, Pid, Signal};
 
 use crate::crew::Member;
 
-/// A process that is not a child of this one. Killed when dropped.
-pub struct Orphan(Pid);
-
-impl Orphan {
-    /// Lets a process fork a child: `libc` or `raw`.
-    pub fn of(member: &mut Member, how: &str) -> Orphan {
-        let answer = member.ask(&format!("fork {how}"));
-        let pid = answer.strip_prefix("forked ").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-        Orphan(pid.unwrap_or_else(|| panic!("{answer}")))
-    }
-
-    /// Returns whether the process lives.
-    pub fn lives(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
-        stat.is_ok_and(|stat| !stat.contains(") Z "))
-    }
-
-    /// Kills the process, and waits until it has ended.
-    pub fn end(self) {
-        let _ = kill_process(self.0, Signal::KILL);
-        while self.lives() {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Orphan {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::KILL);
-    }
+/// Lets a process fork a child: `libc` or `raw`.
+pub fn orphan_of(member: &mut Member, how: &str) -> Orphan {
+    Orphan::named(&member.ask(&format!("fork {how}")))
 }
 
 fn survivors_go_on(how: &str) {
@@ -47,7 +20,7 @@ fn survivors_go_on(how: &str) {
     other.ask("put key before");
     victim.ask("begin");
     victim.ask("put key unfinished");
-    let orphan = Orphan::of(&mut victim, how);
+    let orphan = orphan_of(&mut victim, how);
     victim.kill();
     assert_eq!(other.ask("put key after"), "put", "the dead parent's lock must fall");
     assert_eq!(other.ask("get key"), "after");
@@ -75,7 +48,7 @@ fn the_next_open_works(how: &str) {
     victim.ask("put key before");
     victim.ask("begin");
     victim.ask("put key unfinished");
-    let orphan = Orphan::of(&mut victim, how);
+    let orphan = orphan_of(&mut victim, how);
     victim.kill();
     for _ in 0..2 {
         let env = Env::open_or_create(directory.path()).unwrap();
@@ -97,7 +70,7 @@ fn a_raw_clone_of_the_last_one_does_not_hinder_the_next_to_open() {
 }
 
 #[test]
-fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
+fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
     let directory = tempfile::tempdir().unwrap();
     let (mut curious, mut other) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     for round in 0..5 {
@@ -122,7 +95,7 @@ fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
 }
 
 #[test]
-fn who_becomes_another_program_is_dead_though_nobody_needs_what_it_held() {
+fn a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();

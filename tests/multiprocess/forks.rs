@@ -1,12 +1,11 @@
 //! Children of a fork, and of a clone that the C library does not know of. An inherited handle reports that it is
 //! inherited, its use does not affect the parent's handle, and the children keep no dead process alive (PROTOCOLS D9).
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use libtp::{Builder, Env, Error, How, Settings};
 use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
+use libtp_tests::process::{next_order, say, Process};
 use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
 
 /// The part of a started process. Without this variable, the process is not a part of these tests.
@@ -15,34 +14,20 @@ const DIRECTORY: &str = "LIBTP_TEST_FORK_DIRECTORY";
 
 /// A process that forks: this program, started again.
 struct Forker {
-    child: Child,
-    /// Kept apart, because waiting for a child closes the child's own input, and the grandchild still listens.
-    input: ChildStdin,
-    output: std::io::Lines<BufReader<ChildStdout>>,
+    process: Process,
     /// The child of this child, which may outlive it.
     grandchild: Option<Pid>,
 }
 
 impl Forker {
     fn start(part: &str, directory: &Path) -> Forker {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "forks::entry", "--nocapture", "--test-threads", "1"])
-            .env(PART, part)
-            .env(DIRECTORY, directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        Forker { child, input, output, grandchild: None }
+        let variables = [(PART, part.to_owned()), (DIRECTORY, directory.display().to_string())];
+        Forker { process: Process::start("forks::entry", &variables), grandchild: None }
     }
 
-    /// Waits for the next line that is meant for us.
     #[track_caller]
-    fn answer(&mut self) -> String {
-        let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
-        self.output.find_map(ours).expect("it says something before it ends")
+    fn answer(&self) -> String {
+        self.process.line().expect("a line comes before the end")
     }
 
     /// Waits until the process has made a child that does nothing.
@@ -51,39 +36,30 @@ impl Forker {
     }
 
     fn go_on(&mut self) {
-        self.input.write_all(b"\n").unwrap();
+        self.process.order("");
     }
 
     /// Kills the process and waits until it is gone.
     fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.process.kill();
+        // The grandchild holds the pipes open, so the end of the output does not come.
+        while self.process.ended().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 }
 
 impl Drop for Forker {
     fn drop(&mut self) {
-        // Both may be gone already. The grandchild is not our child: only its pid is known, and it sleeps until it is
-        // killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // The grandchild is not our child: only its pid is known, and it sleeps until it is killed.
         if let Some(pid) = self.grandchild {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
-}
-
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    out.write_all(format!("\n> {text}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
-}
-
-fn hear() {
-    std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
 fn wait_for(pid: i32) -> i32 {
@@ -109,7 +85,7 @@ fn entry() {
         "told" => is_told(directory, how),
         "outlived" => is_outlived(directory, how),
         "again" => opens_again(directory, how),
-        other => panic!("what is {other}"),
+        other => panic!("unknown part {other}"),
     }
 }
 
@@ -161,7 +137,7 @@ fn is_told(directory: &Path, how: Making) {
             table.put(&txn, b"after", b"1").unwrap();
             txn.commit().unwrap();
             say("committed");
-            hear();
+            next_order();
             env.run(|txn| table.put(txn, b"last", b"1")).unwrap();
             drop((table, env));
             say("left");
@@ -183,7 +159,7 @@ fn is_outlived(directory: &Path, how: Making) {
         }
         Side::Parent(child) => {
             say(&child.to_string());
-            hear();
+            next_order();
         }
     }
 }
@@ -203,7 +179,7 @@ fn opens_again(directory: &Path, how: Making) {
             drop((table, env));
             own.run(|txn| its.put(txn, b"child again", b"1")).unwrap();
             say(&std::process::id().to_string());
-            hear();
+            next_order();
             drop((its, own));
             say("the child has left");
             exit_now(0);
@@ -217,7 +193,7 @@ fn opens_again(directory: &Path, how: Making) {
 const WAYS: [&str; 2] = ["fork", "clone"];
 
 #[test]
-fn a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was() {
+fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("told {way}"), dir.path());
@@ -250,7 +226,7 @@ fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
         parent.kill();
         let of_parent = env.managers().processes.sessions();
         let after: Vec<_> = of_parent.iter().filter(|session| session.pid == parent.pid()).collect();
-        assert_eq!(after.len(), before.len(), "{way}: nobody has repaired it");
+        assert_eq!(after.len(), before.len(), "{way}: the sessions are not repaired");
         assert!(after.iter().all(|session| !session.alive), "{way}: {after:?}");
         assert!(kill_process(parent.grandchild.unwrap(), Signal::CONT).is_ok(), "{way}: the child is still there");
         drop(env);

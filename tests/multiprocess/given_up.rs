@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use libtp::{Env, ProcessState, SessionState};
 use libtp_log::Lsn;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
@@ -67,7 +68,7 @@ fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: O
         });
         let has_another = |one: &SessionState| one.roles.iter().any(|&other| Some(other) != role);
         if !is_stopped(directory, has_another) {
-            return caught.expect("it goes round and round");
+            return caught.expect("the puts go round without end");
         }
         member.resume();
         assert_eq!(member.answer(), "put");
@@ -86,7 +87,7 @@ fn page_lsns(file: &Path) -> Vec<Lsn> {
 }
 
 #[test]
-fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up() {
+fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
     let directory = new_environment(SMALL_POOL);
     fill(directory.path());
     let env = idle().open(directory.path()).unwrap();
@@ -100,7 +101,7 @@ fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up
     let has_committed = get(caught.number).as_deref() == Some(caught.value.as_bytes());
     env.run(|txn| (0..KEYS).step_by(STEP).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'n'; 500])))
         .unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
     assert!(env.checkpoint().unwrap());
     let file = directory.path().join("table.tp");
     let before = page_lsns(&file);
@@ -132,7 +133,7 @@ fn segments(directory: &Path) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
+fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
     let directory = new_environment(SMALL_SEGMENTS);
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -140,7 +141,7 @@ fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
     put_until_stopped(&mut one, directory.path(), "log: about to be the one who prepares", None);
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
     // A process of the next life, in the middle of the same segment.
     let mut two = Member::start(directory.path(), 2);
     let before = segments(directory.path());
@@ -150,13 +151,9 @@ fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
     // It leaves the old memory for the new one, or makes a segment for the old one, which it must not.
     let pid_of_one =
         |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
-    let begun = Instant::now();
-    while !pid_of_one(&env) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come into the new memory");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the process comes into the new memory", || pid_of_one(&env));
     let now = segments(directory.path());
-    assert_eq!(now, before, "while one who is stopped is about to make a segment, somebody has made one");
+    assert_eq!(now, before, "a segment was made while a stopped process is about to make one");
     two.resume();
     assert_eq!([two.answer(), one.answer()], ["put", "put"]);
     let life = env.managers().log.incarnation();
@@ -168,7 +165,7 @@ fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
 }
 
 #[test]
-fn who_is_stopped_at_a_write_of_pages_or_a_new_segment_is_waited_for_and_named() {
+fn a_process_stopped_at_a_page_write_or_a_new_segment_is_waited_for_and_named() {
     let cases =
         [(SMALL_POOL, "buffer: became the writer", WRITES), (SMALL_SEGMENTS, "log: prepares a segment", PREPARES)];
     for (settings, point, role) in cases {
@@ -198,7 +195,7 @@ fn who_is_stopped_at_a_write_of_pages_or_a_new_segment_is_waited_for_and_named()
 /// The session reports that it is in a system call, but its process is not seen in one: after a while a rebuild no
 /// longer waits for it.
 #[test]
-fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over() {
+fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     let directory = new_environment(SMALL_POOL);
     fill(directory.path());
     let env = idle().open(directory.path()).unwrap();

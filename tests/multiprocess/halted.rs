@@ -2,26 +2,12 @@
 //! session can take it from the process; the others do without it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtp::{Env, ProcessState, Settings};
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
-
-/// Returns the time after which an expected event counts as missed.
-fn hang() -> Duration {
-    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 2)
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < hang(), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Opens the environment without background threads: this process only looks on.
 fn observer(directory: &std::path::Path) -> Env {
@@ -44,14 +30,14 @@ fn wait_for_each_other(crew: &mut [Member], one: usize, two: usize) {
 }
 
 fn one_gives_way(crew: &mut [Member], pair: [usize; 2]) {
-    until("one of two that wait for each other is told", || {
+    until("one of two that wait for each other gets an error", || {
         let answers = pair.map(|at| crew[at].answer_within(Duration::from_millis(1)));
         answers.iter().flatten().any(|answer| answer == "deadlock")
     });
 }
 
 #[test]
-fn who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found() {
+fn a_stopped_deadlock_search_hides_no_deadlock() {
     let directory = tempfile::tempdir().unwrap();
     let mut crew: Vec<Member> = (0..4).map(|number| Member::start(directory.path(), number)).collect();
     for number in 0..4 {
@@ -65,7 +51,7 @@ fn who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found() {
     until("one of them stands still", || stands_still(&env));
     wait_for_each_other(&mut crew, 2, 3);
     one_gives_way(&mut crew, [2, 3]);
-    crew[..2].iter().for_each(Member::resume);
+    crew[..2].iter().for_each(|member| member.resume());
     one_gives_way(&mut crew, [0, 1]);
 }
 
@@ -78,7 +64,7 @@ fn key(number: u32) -> String {
 }
 
 #[test]
-fn who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are() {
+fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
     {
@@ -111,7 +97,7 @@ fn who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are() {
 }
 
 #[test]
-fn who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end() {
+fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     // A thread of the process may not be at writing pages when the process is stopped: others wait for that.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
@@ -127,7 +113,7 @@ fn who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end()
     let own = env.clone();
     let checkpoint = std::thread::spawn(move || own.checkpoint().unwrap());
     until("the checkpoint ends", || checkpoint.is_finished());
-    assert!(checkpoint.join().unwrap(), "nobody else takes one");
+    assert!(checkpoint.join().unwrap(), "no other session takes one");
     assert_eq!(env.managers().buffers.dirty_count(), 1, "all other pages are written");
     holder.resume();
     assert_eq!(holder.answer(), "put");
@@ -137,7 +123,7 @@ fn who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end()
 }
 
 #[test]
-fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_that_place() {
+fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant() {
     let directory = tempfile::tempdir().unwrap();
     let env = observer(directory.path());
     let processes = &env.managers().processes;
@@ -149,16 +135,16 @@ fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_t
     let before = places();
     first.kill();
     first.wait();
-    until("who repairs stands still", || stands_still(&env));
+    until("the repairer is stopped", || stands_still(&env));
     let buried: BTreeSet<u32> = before.difference(&places()).copied().collect();
     assert_eq!(buried.len(), 1, "it stands still at the first");
     let mut next = Member::start(directory.path(), 3);
     next.ask("begin");
     next.ask("put key unfinished");
-    assert!(places().is_superset(&buried), "the place of who was buried has no new tenant: nothing is shown");
+    assert!(places().is_superset(&buried), "the slot of the dead session has no new tenant: the test shows nothing");
     next.kill();
     next.wait();
-    until("all who died are repaired", || {
+    until("all dead sessions are repaired", || {
         env.managers().reap().unwrap();
         processes.sessions().iter().all(|one| one.alive)
     });
@@ -169,7 +155,7 @@ fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_t
 }
 
 #[test]
-fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
+fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
     let directory = tempfile::tempdir().unwrap();
     let env = observer(directory.path());
     let table = env.btree("table").unwrap();
@@ -182,13 +168,13 @@ fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
     let txn = env.managers().join().unwrap();
     let checkpoint = || {
         put("new");
-        env.managers().checkpoint(&txn).unwrap().expect("nobody else takes one").keep_from
+        env.managers().checkpoint(&txn).unwrap().expect("no other session takes one").keep_from
     };
     for _ in 0..3 {
         checkpoint();
     }
     let oldest = env.managers().log.oldest();
-    assert!(oldest.raw() > needed, "nobody needs it any more");
+    assert!(oldest.raw() > needed, "no session needs it any more");
     reader.ask("arm snapshot: pinned, not taken!stop");
     reader.order("hold-snapshot");
     until("it stands still", || stands_still(&env));
@@ -207,7 +193,7 @@ const FIRST_SLOTS: usize = 32;
 const SLOT_BYTES: usize = 448;
 
 #[test]
-fn who_dies_as_it_adds_places_for_transactions_leaves_them_to_the_next() {
+fn a_death_while_adding_transaction_slots_leaves_the_slots_to_the_next_session() {
     let directory = tempfile::tempdir().unwrap();
     let env = observer(directory.path());
     let slots = || {
@@ -218,7 +204,7 @@ fn who_dies_as_it_adds_places_for_transactions_leaves_them_to_the_next() {
     };
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"value")).unwrap();
     let running: Vec<_> = (0..FIRST_SLOTS).map(|_| env.begin().unwrap()).collect();
-    assert_eq!(slots(), FIRST_SLOTS, "each has one, and nobody else");
+    assert_eq!(slots(), FIRST_SLOTS, "each has one, and no other session");
     for number in 1..=4 {
         let mut victim = Member::launch_armed(directory.path(), number, "txn: slots added, none used");
         // The victim dies only if there is no free slot.

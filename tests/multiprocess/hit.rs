@@ -72,7 +72,7 @@ fn beside_a_member() -> (tempfile::TempDir, Env, Db, Member) {
 }
 
 #[test]
-fn who_is_said_to_be_another_process_is_not_taken_for_dead() {
+fn a_process_with_a_damaged_identity_is_not_taken_for_dead() {
     let (_directory, env, table, mut member) = beside_a_member();
     member.ask("begin");
     member.ask("put key 1");
@@ -95,7 +95,7 @@ fn who_is_said_to_be_another_process_is_not_taken_for_dead() {
 }
 
 #[test]
-fn a_lock_that_says_it_is_another_is_not_granted_to_a_second() {
+fn a_lock_with_a_damaged_name_is_not_granted_to_a_second_session() {
     let (_directory, env, table, mut member) = beside_a_member();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     member.ask("begin");
@@ -122,7 +122,7 @@ const LEADER: usize = 17;
 const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 
 #[test]
-fn who_is_at_a_write_is_waited_for_though_the_word_for_another_writer_was_hit() {
+fn a_writer_is_waited_for_though_the_word_for_another_writer_was_hit() {
     let (directory, env, table, mut member) = beside_a_member();
     member.ask("put key 1");
     member.ask("arm buffer: became the writer!stop");
@@ -143,7 +143,7 @@ fn who_is_at_a_write_is_waited_for_though_the_word_for_another_writer_was_hit() 
 }
 
 #[test]
-fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
+fn a_reader_of_the_log_learns_that_its_words_were_hit() {
     let directory = tempfile::tempdir().unwrap();
     let env = no_background().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -167,7 +167,7 @@ fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
 const MANY: usize = 4096;
 
 #[test]
-fn who_looks_does_not_panic_whatever_was_hit() {
+fn an_onlooker_does_not_panic_at_any_hit_word() {
     let names = |env: &Env| -> Vec<&'static str> {
         let mut names: Vec<_> = env.managers().extents().into_iter().map(|extent| extent.name).collect();
         names.sort_unstable();
@@ -196,7 +196,7 @@ fn who_looks_does_not_panic_whatever_was_hit() {
 }
 
 #[test]
-fn who_opens_it_does_not_panic_whatever_was_hit() {
+fn an_opener_does_not_panic_at_any_hit_word() {
     for name in ["session slab", "session slots", "process slab", "process slots", "undo log headers", "log header"] {
         let directory = tempfile::tempdir().unwrap();
         let env = no_background().open(directory.path()).unwrap();
@@ -218,10 +218,11 @@ fn who_opens_it_does_not_panic_whatever_was_hit() {
     }
 }
 
-#[test]
-fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
+/// Returns an environment, its table, and a process that is stopped as it publishes its commit record.
+fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
-    // For both processes: a background thread would give the memory up earlier.
+    // For both processes: a background thread would give the memory up earlier, or could stop at a write, and a rebuild
+    // waits for writes.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -231,10 +232,16 @@ fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
     member.ask("arm log: tail published, latch held!stop");
     member.order("commit");
     stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
+    (directory, env, table, member)
+}
+
+#[test]
+fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild() {
+    let (_directory, env, table, member) = stopped_at_its_commit();
     // The latch that the member is about to release, and the word by which it would find its record.
     let header = words(&env, "log header");
     [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
-    // As if a sync had failed: then no session repairs what it leaves, and notices the damage.
+    // As if a sync had failed: then no session repairs its remains, and notices the damage.
     store(&env, header[POISON].0, POISONED);
     member.resume();
     let answer = member.answer();
@@ -244,18 +251,8 @@ fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
 }
 
 #[test]
-fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    // The whole member stops. A background thread could stop at a write, and a rebuild waits for writes.
-    std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
-    let env = Env::open_or_create(directory.path()).unwrap();
-    let table = env.btree("table").unwrap();
-    let mut member = Member::start(directory.path(), 1);
-    member.ask("begin");
-    member.ask("put key 1");
-    member.ask("arm log: tail published, latch held!stop");
-    member.order("commit");
-    stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
+fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
+    let (_directory, env, table, member) = stopped_at_its_commit();
     // The latch that the member is about to release: the nonsense there ends its call, but not its transaction.
     let (latch, _) = words(&env, "log header")[LATCH];
     store(&env, latch, NONSENSE);

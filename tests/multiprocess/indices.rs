@@ -28,7 +28,7 @@ fn findings(env: &Env, index: &Index) -> usize {
 }
 
 #[test]
-fn who_goes_on_with_a_transaction_keeps_the_indices_or_may_not_write() {
+fn a_process_that_takes_over_a_transaction_keeps_the_indices_or_may_not_write() {
     let (directory, env, people) = with_people();
     let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
@@ -52,7 +52,7 @@ fn an_index_is_made_of_all_records() {
 }
 
 #[test]
-fn an_index_that_is_not_as_its_function_says_is_found() {
+fn an_index_that_differs_from_its_function_is_found() {
     let (directory, env, people) = with_people();
     people.index("by town", town).unwrap();
     let other = Env::open_or_create(directory.path()).unwrap();
@@ -64,7 +64,7 @@ fn an_index_that_is_not_as_its_function_says_is_found() {
 }
 
 #[test]
-fn what_was_dropped_or_made_later_is_not_taken_for_an_index_of_nothing() {
+fn an_index_dropped_or_made_later_does_not_read_as_empty() {
     let (_directory, env, people) = with_people();
     let before = env.snapshot().unwrap();
     let index = people.index("by town", town).unwrap();
@@ -76,7 +76,7 @@ fn what_was_dropped_or_made_later_is_not_taken_for_an_index_of_nothing() {
 }
 
 #[test]
-fn who_failed_to_make_an_index_has_not_its_function() {
+fn a_failed_index_build_leaves_no_function() {
     let (directory, env, people) = with_people();
     let long = vec![b'x'; 5000];
     env.run(|txn| people.put(txn, b"long", &long)).unwrap();
@@ -90,7 +90,7 @@ fn who_failed_to_make_an_index_has_not_its_function() {
 }
 
 #[test]
-fn what_an_index_refuses_is_not_stored() {
+fn a_record_that_an_index_refuses_is_not_stored() {
     let (directory, env, people) = with_people();
     let choosy = |_: &[u8], value: &[u8], keys: &mut IndexKeys| match value.iter().position(|&byte| byte == b':') {
         Some(end) => keys.add(&value[..end]),
@@ -127,7 +127,7 @@ fn what_an_index_refuses_is_not_stored() {
 }
 
 #[test]
-fn who_opens_an_index_by_its_name_may_look_and_not_write() {
+fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     let (_directory, env, people) = with_people();
     let index = people.index("by town", town).unwrap();
     let Database::Index(entries) = env.database("by town").unwrap() else { panic!("it is an index") };
@@ -156,7 +156,7 @@ fn who_opens_an_index_by_its_name_may_look_and_not_write() {
 /// of that snapshot waits for the disk.
 #[cfg(feature = "failpoints")]
 #[test]
-fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
+fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
     let directory = tempfile::tempdir().unwrap();
     let env = crate::stopped::idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -180,7 +180,7 @@ fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
 
 /// A function's panic that the program has caught has no later effect.
 #[test]
-fn after_a_function_has_panicked_broken_memory_is_told_as_ever() {
+fn after_a_panic_of_a_function_broken_memory_is_reported_as_before() {
     let (_directory, env, people) = with_people();
     let calls = std::sync::atomic::AtomicU32::new(0);
     let index = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -203,7 +203,7 @@ fn after_a_function_has_panicked_broken_memory_is_told_as_ever() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(put))
     });
     let told = libtp::Error::Rebuilt.to_string();
-    assert!(matches!(&answer, Ok(Err(why)) if *why == told), "it is told by an error, and not by a panic: {answer:?}");
+    assert!(matches!(&answer, Ok(Err(why)) if *why == told), "the report is an error, and not a panic: {answer:?}");
     drop((txn, holder));
     let index = people.index("by town", town).unwrap();
     assert_eq!(findings(&env, &index), 0);

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use libtp::{Durability, Env, How, ProcessState};
 
+use libtp_tests::process::until;
+
 use crate::crew::{in_time, Member};
 use crate::stopped::{idle, stopped};
 
@@ -23,7 +25,7 @@ const PLACES: [(&str, &str); 8] = [
 const SOON: Duration = Duration::from_secs(15);
 
 #[test]
-fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
+fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
     let mut longest = Duration::ZERO;
     for (place, order) in PLACES {
         let directory = tempfile::tempdir().unwrap();
@@ -66,7 +68,7 @@ fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
 }
 
 #[test]
-fn who_was_stopped_goes_on_and_repairs_what_the_others_have_left() {
+fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
     leaver.ask("put-relaxed key 1");
@@ -81,11 +83,7 @@ fn who_was_stopped_goes_on_and_repairs_what_the_others_have_left() {
     assert!(is_left(), "it cannot have given back what the other keeps it from");
     holder.resume();
     assert_eq!(holder.answer(), "taken");
-    let begun = Instant::now();
-    while is_left() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody repairs it: {:#?}", look.sessions());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("the session is repaired", || !is_left());
     assert_eq!(holder.ask("commit"), "committed");
     assert_eq!(holder.ask("get key"), "1");
     drop(look);

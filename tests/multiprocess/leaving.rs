@@ -2,8 +2,8 @@
 
 use libtp::{Env, How};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 fn first_or_last_leaves_first(first_leaves_first: bool) {
     let directory = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn the_second_leaves_first_and_the_other_goes_on() {
 }
 
 #[test]
-fn who_opens_after_all_have_left_finds_it_closed_in_good_order() {
+fn an_opening_after_all_have_left_finds_a_clean_close() {
     let directory = tempfile::tempdir().unwrap();
     for round in 0..5 {
         let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
@@ -103,7 +103,7 @@ fn of_many_that_open_a_new_environment_at_once_one_makes_it() {
 }
 
 #[test]
-fn who_cannot_see_the_shared_memory_of_the_others_is_told_what_to_set() {
+fn a_process_that_cannot_see_the_shared_memory_learns_the_setting() {
     let directory = tempfile::tempdir().unwrap();
     let mut one = Member::start(directory.path(), 1);
     one.ask("put key value");
@@ -147,7 +147,7 @@ fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
 /// A transaction belongs to no thread, and may be used from another one. Therefore the library learns of this
 /// transaction's end only with the process's end.
 #[test]
-fn what_a_thread_has_forgotten_is_given_back_when_its_process_ends() {
+fn a_forgotten_transaction_ends_with_its_process() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("put key old");

@@ -10,7 +10,7 @@ use libtp::{Env, How, OrphanedMemory};
 use tempfile::TempDir;
 
 use crate::crew::Member;
-use crate::forked::Orphan;
+use crate::forked::orphan_of;
 
 /// A place for environments whose memory has its own directory: other tests look for left memory, too.
 struct Place {
@@ -85,7 +85,7 @@ fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
 }
 
 #[test]
-fn whoever_opens_another_removes_it_without_being_asked() {
+fn an_opening_of_another_environment_removes_orphaned_memory() {
     let place = Place::new();
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let other = place.environment("other");
@@ -114,7 +114,7 @@ fn whoever_opens_another_removes_it_without_being_asked() {
 }
 
 #[test]
-fn who_has_been_at_work_for_long_removes_it_when_asked() {
+fn a_process_that_is_attached_for_long_removes_it_when_asked() {
     let place = Place::new();
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let env = Env::open_or_create(place.environment("other")).unwrap();
@@ -128,7 +128,7 @@ fn who_has_been_at_work_for_long_removes_it_when_asked() {
 }
 
 #[test]
-fn what_another_user_left_is_that_users() {
+fn memory_that_another_user_left_stays() {
     if !rustix::process::geteuid().is_root() {
         let text = "SKIPPED left: not root: what belongs to another user cannot be made here";
         assert!(std::env::var_os("CI").is_none(), "{text}");
@@ -182,7 +182,7 @@ fn an_environment_that_was_moved_loses_nothing_with_its_memory() {
 }
 
 #[test]
-fn where_an_environment_is_now_is_noted_by_who_joins() {
+fn a_joining_process_notes_the_environments_present_place() {
     let place = Place::new();
     let old = place.environment("old");
     let mut one = Member::start(&old, 1);
@@ -222,7 +222,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_a
     let mut parent = Member::start(&directory, 1);
     parent.ask("put key value");
     let region = PathBuf::from(parent.ask("region"));
-    let child = Orphan::of(&mut parent, "libc");
+    let child = orphan_of(&mut parent, "libc");
     parent.kill();
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(place.sweep("third"), []);
@@ -254,7 +254,7 @@ impl Drop for EndOf<'_> {
 }
 
 #[test]
-fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
+fn openings_and_removals_of_orphaned_memory_do_not_hinder_each_other() {
     let place = Place::new();
     let directory = place.environment("used");
     let names: Vec<String> = (0..3).map(|number| format!("sweeper{number}")).collect();

@@ -13,7 +13,7 @@ use crate::crew::Member;
 const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
 
 #[test]
-fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
+fn a_process_that_may_map_less_memory_is_refused_and_the_others_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("transfers 100");
@@ -30,7 +30,7 @@ fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, libtp::How::Repaired);
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
     small.leave();
     other.leave();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
 }
 
 #[test]
-fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
+fn under_any_limit_of_address_space_some_memory_is_left_to_work_with() {
     // For each of these sizes, a power of two is nearly all of the address space.
     for mib in [150, 300, 530, 1045] {
         let directory = tempfile::tempdir().unwrap();
@@ -71,13 +71,13 @@ fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
         two.leave();
         one.leave();
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
+        assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
     }
 }
 
 #[test]
-fn pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much() {
-    alone("limits::pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much", || {
+fn without_a_setting_pages_take_half_of_the_room_for_shared_memory() {
+    alone("limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory", || {
         let memory = SmallDisk::mount(200 << 20);
         let budget = |settings: Settings| {
             let directory = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ fn pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much(
 }
 
 #[test]
-fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
+fn rebuilt_memory_is_not_too_large_for_its_attached_processes() {
     let directory = tempfile::tempdir().unwrap();
     let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
     let mut large = Member::start(directory.path(), 2);
@@ -121,7 +121,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     let mut limited = Member::launch_under(&without_signal, directory.path(), 2, "record").opened();
     limited.ask("put before there");
     let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
-    prlimit(Some(limited.pid()), resource, limit).unwrap();
+    prlimit(Some(limited.kernel_pid()), resource, limit).unwrap();
     let (mut refusals, mut acknowledged) = (Vec::new(), 0);
     for round in 0..300 {
         if round >= 150 && (resource == Resource::Nofile || !refusals.is_empty()) {
@@ -158,16 +158,16 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     other.leave();
     let env = Env::open_or_create(directory.path()).unwrap();
     assert!(!env.opened().lost);
-    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
+    assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
 }
 
 #[test]
-fn who_may_write_no_longer_files_stops_nobody() {
+fn a_process_with_a_file_size_limit_stops_no_other() {
     meets_its_limit(Resource::Fsize, 32 << 10);
 }
 
 #[test]
-fn who_may_open_no_more_files_stops_nobody() {
+fn a_process_without_free_descriptors_stops_no_other() {
     meets_its_limit(Resource::Nofile, 4);
 }
 
@@ -183,7 +183,7 @@ fn fill(env: &Env) -> u64 {
 }
 
 #[test]
-fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
+fn a_dead_session_in_full_memory_is_repaired_without_a_new_session() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -202,7 +202,7 @@ fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
     victim.kill();
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {
-        assert!(begun.elapsed() < patience, "nobody ends its transaction: {:?}", env.transactions());
+        assert!(begun.elapsed() < patience, "the transaction is not ended: {:?}", env.transactions());
         std::thread::sleep(Duration::from_millis(5));
     }
     env.run(|txn| table.put(txn, b"key", b"after")).unwrap();

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, with orders over a pipe |
 //! | `crew` | the test's end of the pipes |
-//! | `bank` | transfers whose sums show a transaction that was cut in two |
 //! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | processes that work at the same time |
@@ -18,7 +17,7 @@
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
 //! | `wild` | a process stores nonsense into the shared memory and dies |
 //! | `deadlocks` | processes wait for each other in a circle |
-//! | `forked`, `fork` | children that outlive the process that forked them |
+//! | `forked` | children that outlive the process that forked them |
 //! | `stopped` | a process is stopped in the middle of its work |
 //! | `halted` | a process is stopped at a task that one session has at a time |
 //! | `given_up` | a process is stopped before a write, and goes on after the memory was given up |
@@ -42,7 +41,6 @@
 #![deny(unsafe_code)]
 
 mod admission;
-mod bank;
 mod barrier;
 mod builds;
 mod child;
@@ -53,7 +51,6 @@ mod deadlocks;
 mod death;
 #[cfg(feature = "failpoints")]
 mod durable;
-mod fork;
 mod forked;
 mod forks;
 mod full_disk;
@@ -87,4 +84,4 @@ mod twice_alone;
 mod users;
 mod wild;
 #[cfg(all(feature = "planted", feature = "failpoints"))]
-mod yardstick;
+libtp_tests::yardstick!(Multiprocess);

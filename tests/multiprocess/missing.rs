@@ -5,8 +5,8 @@ use std::fs;
 
 use libtp::{Env, How};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 #[test]
 fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on() {

@@ -2,14 +2,12 @@
 //! container's end.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use libtp::{Env, Settings};
 
-use crate::crew::Member;
+use libtp_tests::process::until;
 
-/// The longest wait for memory that is made anew.
-const LONG: Duration = Duration::from_secs(60);
+use crate::crew::Member;
 
 fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
     let table = env.btree("table").unwrap();
@@ -17,7 +15,7 @@ fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
+fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     let directory = tempfile::tempdir().unwrap();
     // Only the removal causes a write of the log.
     std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
@@ -27,11 +25,7 @@ fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
     two.ask("put-relaxed other two");
     let region = PathBuf::from(one.ask("region"));
     std::fs::remove_file(&region).unwrap();
-    let begun = Instant::now();
-    while !region.exists() {
-        assert!(begun.elapsed() < LONG, "nobody has noticed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the removal is noticed", || region.exists());
     // The processes go on together, and others join them.
     assert_eq!(two.ask("get key"), "one");
     assert_eq!(one.ask("get other"), "two");
@@ -60,7 +54,7 @@ fn removed_and_killed(directory: &Path, order: &str) -> Env {
 }
 
 #[test]
-fn who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss() {
+fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
     let directory = tempfile::tempdir().unwrap();
     let env = removed_and_killed(directory.path(), "put-relaxed key one");
     assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");

@@ -23,7 +23,7 @@ fn passes_on_that(directory: &Path, number: u64, key: &str) -> (Member, String) 
 }
 
 #[test]
-fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
+fn another_process_takes_a_transaction_over_and_the_first_may_die() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -46,7 +46,7 @@ fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
 }
 
 #[test]
-fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_along() {
+fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -81,7 +81,7 @@ fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_alon
 }
 
 #[test]
-fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
+fn a_passed_transaction_is_undone_by_the_next_process_after_all_died() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
@@ -107,7 +107,7 @@ fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
 /// and other sessions wait for the locks.
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
+fn a_process_stopped_during_a_takeover_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
@@ -141,7 +141,7 @@ fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
 /// process.
 #[cfg(feature = "failpoints")]
 #[test]
-fn what_is_taken_over_is_not_there_for_who_ends_it() {
+fn a_transaction_that_was_taken_over_cannot_be_ended_by_another() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
@@ -165,7 +165,7 @@ fn what_is_taken_over_is_not_there_for_who_ends_it() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn what_is_undone_for_one_who_died_is_not_there_for_who_ends_it() {
+fn a_transaction_undone_for_a_dead_process_cannot_be_ended_by_another() {
     let directory = tempfile::tempdir().unwrap();
     let env = crate::stopped::idle().open(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();

@@ -2,12 +2,11 @@
 //! type; a process that does not know it leaves them to others (docs/design/0019).
 
 use std::cell::RefCell;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp::{Builder, Env, Error, LogType, Memory, Mode, PageFile, PageLock, Platform, Result, Settings, SharedMemory};
+use libtp::{Builder, Env, Error, LogType, Mode, PageFile, PageLock, Result, Settings, SharedMemory};
 use libtp_sim::{LossMode, SimDisk, SimProcess};
+use libtp_tests::versions::platform;
 
 const ADD: u16 = 7;
 
@@ -49,13 +48,7 @@ impl Machine {
         let view = self.disk.process_view();
         let directory = view.directory();
         self.views.borrow_mut().push(view);
-        let platform = Platform {
-            path: PathBuf::from("sim:"),
-            log_directory: Arc::clone(&directory),
-            directory,
-            memory: Memory::Shared(self.memory.clone()),
-            log_types: Arc::default(),
-        };
+        let platform = platform(directory, &self.memory);
         let settings = Settings { no_background: true, lock_timeout_millis: Some(0), ..Settings::default() };
         builder.settings(settings).open_on(platform, &mut |_| {})
     }
@@ -83,7 +76,7 @@ fn message_of<T: std::fmt::Debug>(answer: Result<T>) -> String {
 }
 
 #[test]
-fn what_is_stored_in_a_page_is_kept_or_taken_back_with_its_transaction() {
+fn a_change_of_a_page_is_kept_or_undone_with_its_transaction() {
     let machine = Machine::new();
     let env = machine.start(Env::builder()).unwrap();
     let pages = env.pages("pages").unwrap();
@@ -205,7 +198,7 @@ fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() 
 }
 
 #[test]
-fn who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it() {
+fn a_process_without_a_type_leaves_its_undo_to_a_process_with_it() {
     let machine = Machine::new();
     let other = machine.start(Env::builder()).unwrap();
     let (theirs, table) = (other.pages("pages").unwrap(), other.btree("table").unwrap());
@@ -223,14 +216,14 @@ fn who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it() {
     }
     let deadline = Instant::now() + Duration::from_secs(20);
     while !matches!(counter(&other, &theirs, 0), Ok(1)) {
-        assert!(Instant::now() < deadline, "who has the type does not take it back");
+        assert!(Instant::now() < deadline, "the process with the type does not undo it");
         let _ = victim.managers().reap();
     }
     assert_eq!(other.repairs().rebuilds, 0);
 }
 
 #[test]
-fn the_last_one_to_leave_without_a_type_leaves_what_needs_it() {
+fn the_last_process_to_leave_without_a_type_leaves_changes_that_need_it() {
     let machine = Machine::new();
     let victim = machine.start(knowing()).unwrap();
     let pages = victim.pages("pages").unwrap();
@@ -265,7 +258,7 @@ fn objects_that_the_program_names_are_locked() {
 }
 
 #[test]
-fn types_that_cannot_be_told_from_each_other_are_refused() {
+fn types_with_the_same_number_are_refused() {
     let machine = Machine::new();
     assert!(message_of(machine.start(knowing().log_type(adding())).map(|_| ()))
         .contains("two log-record types have the code 7"));
@@ -322,7 +315,7 @@ fn a_change_of_nothing_is_logged_and_undone_on_the_longest_pages() {
 }
 
 #[test]
-fn what_only_bytes_take_back_who_lacks_the_type_takes_back_too() {
+fn changes_undone_by_bytes_are_undone_without_the_type() {
     let machine = Machine::new();
     let bytes_back = || Env::builder().log_type(LogType::new(ADD, "counter add", |page, by| change(page, by, 1)));
     let other = machine.start(Env::builder()).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libtp::{Durability, Env, ProcessState, Settings, WaitsFor};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
 use crate::crew::Member;
 
@@ -17,7 +17,7 @@ const PLACES: [&str; 3] =
     ["buffer: page read, not resident", "buffer: resident, still in hand", "buffer: resident, latched"];
 
 #[test]
-fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
+fn a_waiter_for_a_page_of_a_dead_reader_gets_the_same_frame_as_all_others() {
     for place in PLACES {
         let directory = tempfile::tempdir().unwrap();
         fill(directory.path());
@@ -45,10 +45,10 @@ fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
         }
         reader.kill();
         reader.wait();
-        until("who waits gets the page", || waiter.is_finished());
+        until("the waiter gets the page", || waiter.is_finished());
         waiter.join().unwrap();
-        until("nobody is dead", || env.managers().processes.dead_sessions().is_empty());
-        assert!(env.managers().buffers.is_resident(page), "{place}: what was latched as the page was thrown away");
+        until("no session is dead", || env.managers().processes.dead_sessions().is_empty());
+        assert!(env.managers().buffers.is_resident(page), "{place}: the latched page was discarded");
         env.run_with(Durability::Relaxed, |txn| table.put(txn, key(0).as_bytes(), b"changed")).unwrap();
         assert_eq!(get(0).as_deref(), Some(&b"changed"[..]), "{place}");
         assert_eq!(env.repairs().rebuilds, 0, "{place}");
@@ -86,7 +86,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: put back, section open");
     repairer.wait();
     late.resume();
-    until("nobody is dead", || env.managers().processes.dead_sessions().is_empty());
+    until("no session is dead", || env.managers().processes.dead_sessions().is_empty());
     env.checkpoint().unwrap();
     // Before it leaves: the check finds a frame noted in a living session's slot that the session does not know of.
     env.managers().buffers.check_at_rest();
@@ -104,13 +104,4 @@ fn fill(directory: &std::path::Path) {
 
 fn key(number: u32) -> String {
     format!("key{number:04}")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

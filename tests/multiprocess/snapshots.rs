@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use libtp::{Db, Durability, Env};
-use libtp_tests::sizes;
+use libtp_tests::process::until;
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 /// This many keys take several pages.
 const KEYS: u32 = 600;
@@ -15,15 +15,6 @@ const VALUE: [u8; 90] = [b'v'; 90];
 
 fn key(number: u32) -> String {
     format!("key{number:04}")
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -51,15 +42,15 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
         assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: when it is dead");
         drop(snapshot);
         let later = bank.audit_in(&env.snapshot().unwrap()).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
-        assert!(later.is_superset(&seen), "round {round}: what was seen is gone");
-        assert!(later.is_superset(&told), "round {round}: what was answered is not seen");
+        assert!(later.is_superset(&seen), "round {round}: a seen transfer is gone");
+        assert!(later.is_superset(&told), "round {round}: an answered transfer is not seen");
     }
     assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
 #[test]
-fn the_pin_of_who_dies_is_given_back() {
+fn the_pin_of_a_dead_session_is_released() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -85,7 +76,7 @@ fn the_pin_of_who_dies_is_given_back() {
 }
 
 #[test]
-fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
+fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
     for (bound, is_kept) in [("1GiB", true), ("1MiB", false)] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "failpoints")]
 use libtp::{Durability, OpeningProcess, SessionState};
 use libtp::{Env, HeldLatch, ProcessState, WaitsFor};
+use libtp_tests::audit::verify_all;
 use libtp_tests::sizes;
 
-use crate::bank::Bank;
 #[cfg(feature = "failpoints")]
 use crate::crew::in_time;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 /// How long the process is stopped.
 const STILL: Duration = Duration::from_secs(2);
@@ -33,13 +34,13 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         std::thread::sleep(Duration::from_millis(150 + 13 * round));
         let victim = usize::try_from(round % 4).unwrap();
         crew[victim].stop();
-        told.extend(crew.iter_mut().flat_map(Member::acknowledged_so_far));
+        told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
         // Whether a session waits for its locks is left to chance; this check looks in any case.
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!(env.managers().processes.dead_sessions(), [], "who is stopped is taken for dead");
+        assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process is taken for dead");
         drop(env);
-        let more: Vec<_> = crew.iter_mut().flat_map(Member::acknowledged_so_far).collect();
+        let more: Vec<_> = crew.iter().flat_map(Member::acknowledged_so_far).collect();
         meanwhile += more.len();
         told.extend(more);
         crew[victim].resume();
@@ -53,16 +54,14 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
     assert_eq!(
         Bank::open(&env).unwrap().audit().unwrap(),
         told,
-        "the journal is what was acknowledged, no more and no less"
+        "the journal has the acknowledged transfers, no more and no less"
     );
-    for name in env.databases().unwrap() {
-        assert!(env.verify(&name).unwrap().findings.is_empty(), "{name}");
-    }
+    verify_all(&env).unwrap();
     println!("figures: {rounds} times one of four stood still for 2 s: {meanwhile} transfers of the others meanwhile, 0 lost");
 }
 
 #[test]
-fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since_when() {
+fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
     let directory = tempfile::tempdir().unwrap();
     let [mut holder, mut waiter] = [1, 2].map(|number| Member::start(directory.path(), number));
     waiter.ask("put key 1");
@@ -77,10 +76,10 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
         if let Some(waits) = waits {
             let stopped =
                 |one: &&libtp::SessionState| one.process_state == ProcessState::Stopped && !one.held.is_empty();
-            let holds = sessions.iter().find(stopped).expect("who waits for a latch waits for somebody");
+            let holds = sessions.iter().find(stopped).expect("a waiter for a latch names the holder");
             break (holds.held.clone(), waits.clone());
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "nobody says that it waits: {sessions:#?}");
+        assert!(start.elapsed() < Duration::from_secs(60), "no session reports its wait: {sessions:#?}");
         std::thread::sleep(Duration::from_millis(1));
     };
     let Some(WaitsFor::Latch(wanted)) = &waits.waits_for else { panic!("it was found by that") };
@@ -101,7 +100,7 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_ever() {
+fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -133,7 +132,7 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
+fn a_process_stopped_just_after_it_left_needs_no_repair() {
     let directory = tempfile::tempdir().unwrap();
     let mut leaver = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -174,7 +173,7 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
+fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
     // Background threads would wait before the process comes to the door.
@@ -212,7 +211,7 @@ fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
+fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     let directory = tempfile::tempdir().unwrap();
     let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
     leaver.ask("put key 1");
@@ -226,7 +225,7 @@ fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
-    assert!(look.begin().is_err(), "who looks can do nothing else");
+    assert!(look.begin().is_err(), "an onlooker can do nothing else");
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);
@@ -237,7 +236,7 @@ fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on() {
+fn a_rebuild_waits_for_a_process_stopped_in_a_write() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -267,7 +266,7 @@ fn memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on() {
+fn a_rebuild_waits_for_a_process_stopped_at_the_control_file() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -294,7 +293,7 @@ fn memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever() {
+fn a_process_stopped_while_it_makes_a_database_is_named_and_keeps_no_other_waiting_for_ever() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let mut maker = Member::start(directory.path(), 1);
@@ -321,7 +320,7 @@ fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_fo
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_at_the_repair_of_a_dead_one_is_told() {
+fn a_repairer_that_is_stopped_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let [mut victim, mut reaper] = [1, 2].map(|number| Member::start(directory.path(), number));
@@ -347,7 +346,7 @@ fn who_is_stopped_at_the_repair_of_a_dead_one_is_told() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
+fn a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -369,18 +368,18 @@ fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
     let given_up = env.managers();
     given_up.processes.declare_broken();
     env.run(|txn| table.put(txn, b"other", b"meanwhile")).unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
     let before = given_up.log.durable();
     writer.resume();
     writer.answer();
     assert_eq!(writer.ask("get other"), "meanwhile");
-    assert_eq!(given_up.log.durable(), before, "it has written what nobody knows of");
+    assert_eq!(given_up.log.durable(), before, "the stopped process has written log of abandoned memory");
     writer.leave();
 }
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes() {
+fn a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();

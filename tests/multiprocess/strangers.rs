@@ -67,7 +67,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
         give_away(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
         match Env::open_or_create(directory.path()) {
             Ok(env) => {
-                assert_eq!(env.opened().how, How::Restarted, "what was planted was used");
+                assert_eq!(env.opened().how, How::Restarted, "the planted file was used");
                 assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
             }
             Err(error) => assert!(error.to_string().contains(&region.display().to_string()), "{error}"),

@@ -7,21 +7,15 @@ use std::time::Duration;
 
 use libtp::Env;
 use libtp_sim::Random;
+use libtp_tests::audit::nothing_lost;
 use libtp_tests::sizes;
+use libtp_tests::transfers::TransferId;
 
-use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
 
-/// Checks that every acknowledged transfer is there, the sums agree, and every page fits its neighbours.
+/// Opens the environment and checks that nothing is lost.
 pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
-    let env = Env::open_or_create(directory).unwrap();
-    let journal = Bank::open(&env).unwrap().audit().unwrap();
-    let lost: Vec<_> = acknowledged.difference(&journal).collect();
-    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-    for name in env.databases().unwrap() {
-        let verified = env.verify(&name).unwrap();
-        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
-    }
+    nothing_lost(&Env::open_or_create(directory).unwrap(), acknowledged, "after the kills");
 }
 
 #[test]
@@ -30,11 +24,7 @@ fn the_death_of_one_process_is_no_event_for_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random::new(7);
     let mut acknowledged = BTreeSet::new();
-    let start = |number: u64| {
-        let mut member = Member::start(directory.path(), number);
-        assert_eq!(member.ask(if number % 2 == 0 { "work sync" } else { "work relaxed" }), "working");
-        member
-    };
+    let start = |number: u64| Member::working(directory.path(), number);
     let mut crew: Vec<Member> = (1..=4).map(start).collect();
     for kill in 0..kills {
         std::thread::sleep(Duration::from_millis(50 + random.below(150)));

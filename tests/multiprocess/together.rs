@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use libtp::{Durability, Env};
 
-use crate::bank::Bank;
 use crate::crew::Member;
+use libtp_tests::transfers::Bank;
 
 #[test]
-fn what_one_process_commits_the_other_sees_at_once() {
+fn a_commit_of_one_process_is_visible_to_the_other_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     assert_eq!((one.how.as_str(), two.how.as_str()), ("Created", "Joined"));
@@ -25,7 +25,7 @@ fn what_one_process_commits_the_other_sees_at_once() {
 }
 
 #[test]
-fn what_is_not_committed_another_process_waits_for() {
+fn another_process_waits_for_an_uncommitted_change() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("put key before");
@@ -100,6 +100,6 @@ fn four_processes_of_two_threads_each_are_acknowledged_and_audited() {
     }
     crew.into_iter().for_each(Member::leave);
     let journal = bank.audit().unwrap();
-    assert_eq!(journal, own, "the journal is what was acknowledged, no more and no less");
+    assert_eq!(journal, own, "the journal has the acknowledged transfers, no more and no less");
     println!("figures: {} transfers of 5 processes with 9 threads, all acknowledged, sums agree", journal.len());
 }

@@ -6,7 +6,7 @@ use libtp::{Env, How};
 use crate::crew::Member;
 
 #[test]
-fn who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too() {
+fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     let directory = tempfile::tempdir().unwrap();
     // The first process has a slot before the second's, so every repair ends its transaction first.
     let mut first = Member::start(directory.path(), 1);

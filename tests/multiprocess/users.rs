@@ -18,7 +18,7 @@ const BOB: u32 = 61_002;
 const MALLORY: u32 = 61_003;
 const FRIENDS: u32 = 61_100;
 
-/// A process of another user that opens the environment and stays until it is told to leave.
+/// A process of another user that opens the environment and stays until it gets the order to leave.
 struct Visitor {
     child: Child,
     input: ChildStdin,
@@ -47,7 +47,7 @@ impl Visitor {
     #[track_caller]
     fn answer(&mut self) -> String {
         let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
-        self.output.find_map(ours).expect("it says something before it ends")
+        self.output.find_map(ours).expect("a line comes before the end")
     }
 
     /// Lets the visitor leave.
@@ -104,7 +104,7 @@ impl Place {
     /// Returns `None` if we may not become other users.
     fn new(owner: u32, group: u32, mode: u32) -> Option<Place> {
         if !rustix::process::geteuid().is_root() {
-            let text = "SKIPPED users: not root: nobody else can be played here";
+            let text = "SKIPPED users: not root: other users cannot be played here";
             assert!(std::env::var_os("CI").is_none(), "{text}");
             println!("figures: {text}");
             return None;
@@ -152,7 +152,7 @@ impl Place {
 }
 
 #[test]
-fn a_stranger_is_refused_and_told_why() {
+fn a_stranger_is_refused_with_the_reason() {
     for mode in [0o700, 0o755] {
         let Some(place) = Place::new(ALICE, ALICE, mode) else { return };
         let mut alice = Visitor::start(&place, ALICE, ALICE);
@@ -177,7 +177,7 @@ fn as_mallory(program: &str, arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
+fn a_stranger_with_access_to_the_directory_can_neither_stop_nor_lock_anything() {
     let Some(place) = Place::new(ALICE, ALICE, 0o755) else { return };
     let mut alice = Visitor::start(&place, ALICE, ALICE);
     let region = alice.answer().split_once(' ').unwrap().1.to_owned();
@@ -221,7 +221,7 @@ fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
 }
 
 #[test]
-fn what_root_makes_in_a_users_environment_is_the_users() {
+fn files_that_root_makes_in_a_users_environment_belong_to_the_user() {
     let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
     let mut root = Visitor::start(&place, 0, 0);
     assert!(root.answer().starts_with("Created"));
@@ -239,12 +239,12 @@ fn what_root_makes_in_a_users_environment_is_the_users() {
 }
 
 #[test]
-fn what_another_user_puts_in_the_shared_memorys_place_is_not_believed_and_not_in_the_way() {
+fn a_file_of_another_user_in_the_shared_memorys_place_is_ignored_and_not_in_the_way() {
     let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
     let mut alice = Visitor::start(&place, ALICE, ALICE);
     let region = PathBuf::from(alice.answer().split_once(' ').unwrap().1);
     assert!(region.starts_with(place.memory()));
-    // A user who may read the region can copy all of it, with its record of the owner.
+    // A user with read access to the region can copy all of it, with its record of the owner.
     let perfect = std::fs::read(&region).unwrap();
     alice.leave();
     let secret = place.root.path().join("secret");

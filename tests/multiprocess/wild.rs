@@ -16,8 +16,10 @@ use libtp::{Env, Keep};
 use libtp_sim::Random;
 use libtp_tests::sizes;
 
-use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
+use libtp_tests::audit::verify_all;
+use libtp_tests::process::Heard;
+use libtp_tests::transfers::{acknowledgement, Bank, TransferId};
 
 /// The structures that can be hit, by the names that the managers give them.
 const TARGETS: &[&str] = &[
@@ -59,7 +61,7 @@ const WORDS: usize = 12;
 pub fn store(env: &Env, order: &str) {
     let mut words = order.splitn(3, ' ').skip(1);
     let seed = words.next().and_then(|seed| seed.parse().ok()).expect("an order has a seed");
-    let name = words.next().expect("an order names what is hit");
+    let name = words.next().expect("an order names the hit word");
     let mut random = Random::new(seed);
     let managers = env.managers();
     let hit: Vec<_> = managers.extents().into_iter().filter(|extent| extent.name == name).collect();
@@ -111,7 +113,7 @@ struct Outcome {
 }
 
 #[test]
-fn whatever_is_hit_by_a_wild_store_nobody_crashes_or_waits_for_ever() {
+fn after_any_wild_store_no_process_crashes_or_waits_for_ever() {
     let seeds = sizes::number("LIBTP_TEST_WILD_SEEDS", 1);
     let first = sizes::first_seed();
     let chosen = std::env::var("LIBTP_TEST_WILD").ok();
@@ -237,19 +239,19 @@ fn listen_until(
     mut is_last: impl FnMut(&str) -> bool,
 ) {
     loop {
-        let answer = match member.hear(WATCHDOG) {
-            Ok(Some(answer)) => answer,
+        let answer = match member.hear_within(WATCHDOG) {
+            Heard::Line(answer) => answer,
             // The whole table is printed before the test fails.
-            Ok(None) => {
+            Heard::Nothing => {
                 outcome.waits = true;
                 outcome.failed = Some(member.fail_with_report(&format!("waits for ever when the {name} was hit")));
                 return;
             }
-            Err(()) => {
+            Heard::End => {
                 return outcome.failed = Some(member.fail_with_report(&format!("crashed when the {name} was hit")))
             }
         };
-        told.extend(crate::crew::acknowledgement(&answer));
+        told.extend(acknowledgement(&answer));
         if let Some(error) = answer.strip_prefix("failed: ") {
             outcome.errors.push(error.to_owned());
         }
@@ -265,12 +267,7 @@ fn judge(directory: &Path, told: &BTreeSet<TransferId>, outcome: &mut Outcome) {
         Env::builder().keep(Keep::Files).open(directory)
     });
     let journal = env.and_then(|env| {
-        for name in env.databases()? {
-            let findings = env.verify(&name)?.findings;
-            if !findings.is_empty() {
-                outcome.damage = Some(format!("{name}: {findings:?}"));
-            }
-        }
+        outcome.damage = verify_all(&env).err();
         Ok(Bank::open(&env)?.audit())
     });
     match journal {

@@ -233,11 +233,11 @@ fn one_hot_record(mut random: Random) {
     assert_eq!(balance(&found), BALANCE + 4 * 3, "an increase was lost, or one of the dead was kept");
     let locks = env.locks().unwrap();
     assert!(locks.is_empty(), "locks are left: {locks:?}");
-    assert!(env.managers().processes.dead_sessions().is_empty(), "somebody dead was not buried");
+    assert!(env.managers().processes.dead_sessions().is_empty(), "a dead session was not repaired");
 }
 
 #[test]
-fn whoever_is_overtaken_has_its_turn_also_when_those_who_overtake_die() {
+fn an_overtaken_waiter_has_its_turn_also_when_the_overtakers_die() {
     explore("overtaking", one_hot_record);
 }
 
@@ -279,11 +279,11 @@ fn death_among_others(mut random: Random) {
     env.managers().reap().unwrap();
     assert_eq!(rows(env, tree), wanted);
     judge(env, tree);
-    assert!(env.managers().processes.dead_sessions().is_empty(), "somebody dead was not buried");
+    assert!(env.managers().processes.dead_sessions().is_empty(), "a dead session was not repaired");
 }
 
 #[test]
-fn those_who_die_are_repaired_once_while_others_work() {
+fn dead_sessions_are_repaired_once_while_others_work() {
     explore("death", death_among_others);
 }
 

@@ -4,13 +4,13 @@
 //! standard library: a task that is suspended inside such a lock would block the one thread of all tasks.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use libtp::{Bytes, DatabaseSettings, Db, Durability, Env, Memory, Platform, Settings, SharedMemory};
+use libtp::{Bytes, DatabaseSettings, Db, Durability, Env, Settings, SharedMemory};
 use libtp_io::Directory;
 use libtp_sim::{Random, SimDisk, SimProcess};
 use libtp_tests::sizes;
+use libtp_tests::versions::platform;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 
@@ -52,13 +52,7 @@ impl World {
         let process = self.disk.process_view();
         let directory: Arc<dyn Directory> = process.directory();
         self.processes.push(process);
-        let platform = Platform {
-            path: PathBuf::from("sim:"),
-            log_directory: Arc::clone(&directory),
-            directory,
-            memory: Memory::Shared(self.memory.clone()),
-            log_types: std::sync::Arc::default(),
-        };
+        let platform = platform(directory, &self.memory);
         let small = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let settings = Settings {
             memory: Some(Bytes::mib(1)),

@@ -151,7 +151,7 @@ fn random_histories_are_shown_as_they_were() {
 }
 
 #[test]
-fn a_sum_that_nobody_changes_is_the_same_in_every_snapshot() {
+fn an_unchanged_sum_is_the_same_in_every_snapshot() {
     const ACCOUNTS: u64 = 40;
     let place = Place::new();
     let world = World::new(&place, 1 << 24);

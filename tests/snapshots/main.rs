@@ -15,4 +15,4 @@ mod histories;
 mod rules;
 #[path = "../../crates/record/tests/world/mod.rs"]
 mod world;
-mod yardstick;
+libtp_tests::yardstick!(Snapshots);

@@ -19,7 +19,7 @@ fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
+fn s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_ones() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (txn, other) = (world.join(), world.join());
@@ -79,7 +79,7 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
 }
 
 #[test]
-fn s2_what_runs_is_not_seen_though_it_logged_before() {
+fn s2_a_running_transaction_is_not_seen_though_it_logged_before() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (one, two) = (world.join(), world.join());
@@ -112,7 +112,7 @@ fn s2_what_runs_is_not_seen_though_it_logged_before() {
 }
 
 #[test]
-fn s2_who_has_ended_beyond_what_is_sure_is_remembered() {
+fn s2_transactions_that_ended_beyond_the_sure_place_are_remembered() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (one, two) = (world.join(), world.join());
@@ -134,7 +134,7 @@ fn s2_who_has_ended_beyond_what_is_sure_is_remembered() {
 }
 
 #[test]
-fn s3_what_is_undone_has_the_lsn_it_had() {
+fn s3_an_undone_record_has_its_old_lsn() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();
@@ -158,7 +158,7 @@ fn s3_what_is_undone_has_the_lsn_it_had() {
     assert_eq!(held.get(&database, b"gone"), None);
     assert_eq!(held.get(&database, b"new"), None);
     assert_eq!(held.of(&numbers).recno_get(1, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
-    assert_eq!(held.snapshot.log_reads(), 0, "what was undone looks as if it had never been changed");
+    assert_eq!(held.snapshot.log_reads(), 0, "an undone record looks unchanged");
     held.end();
 }
 
@@ -203,11 +203,11 @@ fn s3_ghosts_wait_for_the_oldest_snapshot() {
     assert!(kept >= 400, "{kept} ghosts wait for the snapshot");
     held.end();
     churn(&world, &txn, &database, 0..600, 700);
-    assert!(world.assert_sound(&txn, &database).ghosts < kept, "nobody waits any more");
+    assert!(world.assert_sound(&txn, &database).ghosts < kept, "no snapshot needs them any more");
 }
 
 #[test]
-fn s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_gone() {
+fn s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_are_gone() {
     told_that_ghosts_are_gone(Settings { snapshot_log_bytes: 0, ..Settings::default() });
     told_that_ghosts_are_gone(Settings { snapshot_age: Duration::ZERO, ..Settings::default() });
 }
@@ -219,7 +219,7 @@ fn told_that_ghosts_are_gone(settings: Settings) {
     let database = filled(&world, &txn);
     let held = Held::begin(&world);
     churn(&world, &txn, &database, 100..500, 90);
-    assert!(world.assert_sound(&txn, &database).ghosts < 400, "nobody waits for who is beyond the bounds");
+    assert!(world.assert_sound(&txn, &database).ghosts < 400, "ghosts do not wait for a snapshot beyond the bounds");
     let mut too_old = 0;
     for number in 0..600_u32 {
         match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
@@ -295,7 +295,7 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
         held.end();
         assert!(world.managers.snapshots().is_empty());
         world.managers.checkpoint(&txn).unwrap();
-        assert!(world.managers.log.oldest() > needed, "nobody needs it any more");
+        assert!(world.managers.log.oldest() > needed, "no session needs it any more");
     }
 }
 
@@ -325,7 +325,7 @@ fn s4_a_long_history_is_walked_once() {
 }
 
 #[test]
-fn s4_who_comes_late_is_led_past_a_long_history() {
+fn s4_a_late_reader_is_led_past_a_long_history() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();
@@ -398,12 +398,12 @@ fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_en
         assert!(world.managers.wants_shortcuts());
         held.end();
         change(1000);
-        assert!(!world.managers.wants_shortcuts(), "who changes has found that nobody reads");
+        assert!(!world.managers.wants_shortcuts(), "the writer has found that no snapshot reads");
     }
 }
 
 #[test]
-fn s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it() {
+fn s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (undone, other) = (world.join(), world.join());
@@ -426,7 +426,7 @@ fn s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it() {
 }
 
 #[test]
-fn s4_a_shortcut_is_not_for_who_came_after_it() {
+fn s4_a_shortcut_is_not_for_a_later_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();

@@ -170,7 +170,7 @@ impl Bank {
         let mut sums: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         let mut transfers: BTreeMap<u64, u64> = BTreeMap::new();
         self.each(&self.history, |key, value| {
-            let unknown = || format!("a line of the history that nobody wrote: {:?}", String::from_utf8_lossy(key));
+            let unknown = || format!("an unknown line of the history: {:?}", String::from_utf8_lossy(key));
             let (worker, number) = numbers(key).ok_or_else(unknown)?;
             let line = Line::of(value).ok_or_else(unknown)?;
             let next = transfers.entry(worker).or_default();

@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 12;
 ///
 /// # Errors
 /// A range changed under its reader, or something failed.
-pub fn what_was_counted_stays_so(seed: u64) -> Result<(), String> {
+pub fn a_counted_range_stays_unchanged(seed: u64) -> Result<(), String> {
     let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
     let machine = Machine::new(SimDisk::new(seed), Layout::of_seed(seed));
     let (reader, writer) = (machine.start().map_err(failed)?, machine.start().map_err(failed)?);

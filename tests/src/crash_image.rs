@@ -57,7 +57,7 @@ pub struct Judged {
 /// Opens the image and judges its state.
 ///
 /// # Errors
-/// Describes what is wrong with the image.
+/// Describes the fault of the image.
 pub fn judge(
     disk: &SimDisk,
     layout: Layout,
@@ -71,7 +71,7 @@ pub fn judge(
 /// As [`judge`], for a machine that may have kept its memory.
 ///
 /// # Errors
-/// Describes what is wrong with the image.
+/// Describes the fault of the image.
 pub fn judge_machine(
     machine: &Machine,
     history: &History,

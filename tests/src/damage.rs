@@ -1,4 +1,4 @@
-//! Damages files and judges what is read from them.
+//! Damages files and judges the bytes read from them.
 //!
 //! Bits are flipped, and blocks are zeroed, exchanged or put back to an older version, in every file of images that
 //! were closed in good order and of images that crashed. Afterwards every read must return the right data or an error.
@@ -342,7 +342,7 @@ fn says_what(trouble: &Trouble) -> Result<(), String> {
     let words = ["page", "LSN", "log.", ".tp", "control", "double", "file"];
     match words.iter().any(|word| text.contains(word)) {
         true => Ok(()),
-        false => Err(format!("MUTE: an error does not say what is damaged: {text}")),
+        false => Err(format!("MUTE: an error does not name the damage: {text}")),
     }
 }
 

@@ -131,7 +131,7 @@ pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
 /// Runs the workload with this failing call, and judges the result.
 ///
 /// # Errors
-/// Describes what is wrong.
+/// Describes the fault.
 pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String> {
     let (fault, repeat) = KINDS[failing.kind];
     let run = workload::run(plan(seed), |disk| disk.fail_call(failing.which.calls(), failing.call, fault, repeat))?;

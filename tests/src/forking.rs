@@ -3,8 +3,6 @@
 //! For test programs that fork while no other thread of theirs is in the middle of a change.
 #![allow(unsafe_code)]
 
-use std::process::Command;
-
 /// How a child is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
@@ -44,25 +42,6 @@ pub fn make_child(how: How) -> Side {
         0 => Side::Child,
         pid => Side::Parent(i32::try_from(pid).expect("a pid has 31 bits")),
     }
-}
-
-/// Returns whether the calling test, named `test`, runs in its own process, where no other thread is in the middle of
-/// a change. If not, runs the test to its end in its own process.
-///
-/// # Panics
-/// If the test fails there.
-pub fn is_alone(test: &str) -> bool {
-    const ALONE: &str = "LIBTP_TEST_ALONE";
-    if std::env::var(ALONE).is_ok_and(|alone| alone == test) {
-        return true;
-    }
-    let program = std::env::current_exe().expect("a test program has a file");
-    let run =
-        Command::new(program).args(["--exact", test, "--test-threads=1", "--nocapture"]).env(ALONE, test).output();
-    let output = run.expect("a test program can be run");
-    let told = [output.stdout, output.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
-    assert!(output.status.success(), "{}: {told}", output.status);
-    false
 }
 
 /// Ends this process at once, without closing anything in good order.

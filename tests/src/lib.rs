@@ -8,32 +8,33 @@
 //! | `crash_states` | lists the crash states and tries them on two threads, nested too |
 //! | `crash_image` | opens and judges the image that a crash left |
 //! | `failing_calls` | the workload with one call failing |
-//! | `damage` | damages files, and judges what is read from them |
+//! | `damage` | damages files, and judges the bytes read from them |
 //! | `found_tail` | records that a restart finds and that were never synced |
 //! | `log_life` | a log alone, with one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
 //! | `small_disk` | small disks mounted in namespaces of our own, and tests run as an ordinary user |
+//! | `short_run` | a few commits, and the images that a power cut then leaves |
+//! | `versions` | work in versions on a simulated disk: whatever a power cut leaves has one version |
+//! | `wrapped` | a directory in which other calls replace the reads and syncs of some files |
 //! | `standstill` | a process that stops at a call |
 //! | `stopped_writer` | a checkpoint while another process is stopped in the middle of writing pages |
 //! | `counted_ranges` | keys put into a range that another process has counted |
 //! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
 //! | `bank` | transfers by several processes, whose records are known from the number of transfers |
+//! | `transfers` | transfers between a few accounts, whose sum never changes, with a journal |
+//! | `audit` | checks of an environment whose processes have left or died |
 //! | `losing_disk` | a disk of real files that loses unsynced bytes |
 //! | `forking` | fork, and clone without the C library's knowledge |
 //! | `orphan` | a child that outlives its killed parent |
 //! | `process` | a process that a test starts: the same program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many threads; panics and hangs |
-//! | `planted_bugs` | the yardstick: bugs a test build can switch on |
-//! | `planted_deaths`, `trial` | the same for the work after a death, and trying each bug in its own process |
-//! | `planted_backup` | the same for backups |
-//! | `planted_files` | the same for plain files |
-//! | `planted_joint` | the same for transactions over records and memory |
-//! | `planted_lived` | the same for long-lived use |
-//! | `planted_stores` | the same for the stores of recoverable memory |
+//! | `planted`, `trial` | the yardstick: bugs that a test build can switch on, and the runner that tries each |
+//! | `sources` | the names of planted bugs and failpoints in the sources |
 //! | `failpoints` | where a test process dies, and how the process gets there |
 #![deny(unsafe_code)]
 
+pub mod audit;
 pub mod bank;
 pub mod counted_ranges;
 pub mod crash_image;
@@ -52,24 +53,19 @@ pub mod log_life;
 pub mod losing_disk;
 pub mod oracle;
 pub mod orphan;
-pub mod planted_backup;
-pub mod planted_bugs;
-pub mod planted_deaths;
-pub mod planted_files;
-pub mod planted_isolation;
-pub mod planted_joint;
-pub mod planted_lived;
-pub mod planted_model;
-pub mod planted_rio;
-pub mod planted_snapshots;
-pub mod planted_stores;
+pub mod planted;
 pub mod process;
+pub mod short_run;
 pub mod sizes;
 pub mod small_disk;
+pub mod sources;
 pub mod stale_log;
 pub mod standstill;
 pub mod stopped_writer;
 pub mod threads;
+pub mod transfers;
 pub mod trial;
+pub mod versions;
 pub mod watchdog;
 pub mod workload;
+pub mod wrapped;

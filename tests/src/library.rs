@@ -4,22 +4,23 @@
 //! a crash image; the death of the processes forgets them and opens the same disk.
 
 mod load;
+mod records;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use libtp::{
-    Bytes, CommitLsn, DatabaseSettings, Db, Duplicates, Durability, Env, Error, Granularity, Keep, Memory, Multi,
-    Platform, Recno, Replacement, Savepoint, Settings, SharedMemory, Txn,
+    Bytes, CommitLsn, DatabaseSettings, Db, Duplicates, Durability, Env, Error, Granularity, Keep, Multi, Platform,
+    Recno, Replacement, Savepoint, Settings, SharedMemory, Txn,
 };
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
 
 use crate::indices;
-use crate::oracle::{cell, cell_number, Place, State, Table, Value};
+use crate::oracle::{cell, State, Table, Value};
+use crate::versions::platform;
 
 pub use load::LOADED;
 
@@ -202,14 +203,7 @@ impl Machine {
             true => directory.subdirectory("log").map_err(|error| Trouble::Other(error.to_string()))?,
             false => Arc::clone(&directory),
         };
-        let memory = Memory::Shared(self.memory.clone());
-        let platform = Platform {
-            path: PathBuf::from("sim:"),
-            directory,
-            log_directory,
-            memory,
-            log_types: std::sync::Arc::default(),
-        };
+        let platform = Platform { log_directory, ..platform(directory, &self.memory) };
         let mut builder = Env::builder().settings(self.layout.settings());
         if let Some(keep) = self.keep {
             builder = builder.keep(keep);
@@ -263,12 +257,6 @@ impl<'p> Running<'p> {
     pub fn abort(self) -> Answer<()> {
         Ok(self.0.abort()?)
     }
-}
-
-/// Splits a place of the sets into key and value.
-fn of_set(place: &[u8]) -> (&[u8], &[u8]) {
-    let bar = place.iter().position(|&byte| byte == b'|').unwrap_or(place.len());
-    (&place[..bar], place.get(bar + 1..).unwrap_or_default())
 }
 
 /// The direction in which a key range is read.
@@ -333,29 +321,6 @@ impl Process {
         Ok(self.multi(name)?.delete(&txn.0, key)?)
     }
 
-    /// Returns every place of the sets or lists.
-    fn state_of_multi(&self, txn: &Running<'_>, name: &'static str, way: Way) -> Answer<Vec<(Place, Value)>> {
-        let multi = self.multi(name)?;
-        let mut cursor = multi.cursor(&txn.0);
-        let mut pairs = Vec::new();
-        while let Some(pair) = if way == Way::Up { cursor.next()? } else { cursor.prev()? } {
-            pairs.push(pair);
-        }
-        if way == Way::Down {
-            pairs.reverse();
-        }
-        let mut places: Vec<(Place, Vec<u8>)> = Vec::new();
-        for (key, value) in pairs {
-            let place = if name == SETS { [&key[..], b"|", &value].concat() } else { key };
-            let listed = if name == SETS { Vec::new() } else { [&value[..], b"\n"].concat() };
-            match places.last_mut() {
-                Some(last) if last.0 .1 == place => last.1.extend(listed),
-                _ => places.push(((Table::Tree(name), place), listed)),
-            }
-        }
-        Ok(places.into_iter().map(|(place, value)| (place, Value::from(value))).collect())
-    }
-
     /// Returns whether there is a tree of that name.
     ///
     /// # Errors
@@ -379,178 +344,6 @@ impl Process {
     /// Those of beginning.
     pub fn begin(&self, durability: Durability) -> Answer<Running<'_>> {
         Ok(Running(self.env.begin_with(durability)?))
-    }
-
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn get(&self, txn: &Running<'_>, place: &Place) -> Answer<Option<Value>> {
-        let found = match place {
-            (Table::Tree(SETS), place) => {
-                let (key, value) = of_set(place);
-                let values = self.multi(SETS)?.values(&txn.0, key)?;
-                values.iter().any(|one| one == value).then(Vec::new)
-            }
-            (Table::Tree(LISTS), key) => {
-                let values = self.multi(LISTS)?.values(&txn.0, key)?;
-                let listed = values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat();
-                (!values.is_empty()).then_some(listed)
-            }
-            (Table::Tree(LINES), _) => self.lines(txn, Way::Up)?,
-            (Table::Tree(tree), key) => self.tree(tree)?.get(&txn.0, key)?,
-            (Table::Cells, number) => self.cells()?.get(&txn.0, cell_number(number))?,
-        };
-        Ok(found.map(Value::from))
-    }
-
-    /// Writes a record; a cell must exist already.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn put(&self, txn: &Running<'_>, place: &Place, value: &[u8]) -> Answer<()> {
-        match place {
-            (Table::Tree(SETS), place) => {
-                let (key, value) = of_set(place);
-                self.multi(SETS)?.put(&txn.0, key, value)?;
-            }
-            // Added as the last of the list.
-            (Table::Tree(LISTS), key) => drop(self.multi(LISTS)?.put(&txn.0, key, value)?),
-            (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
-            (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
-        }
-        Ok(())
-    }
-
-    /// Returns all records of the list as one value; `None` if there are no records.
-    fn lines(&self, txn: &Running<'_>, way: Way) -> Answer<Option<Vec<u8>>> {
-        let list = self.env.list(LINES)?;
-        let (mut cursor, mut lines) = (list.cursor(&txn.0), Vec::new());
-        while let Some((_, line)) = if way == Way::Up { cursor.next()? } else { cursor.prev()? } {
-            lines.push([&line[..], b"\n"].concat());
-        }
-        if way == Way::Down {
-            lines.reverse();
-        }
-        Ok((!lines.is_empty()).then(|| lines.concat()))
-    }
-
-    /// Changes the list.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn edit(&self, txn: &Running<'_>, edit: &Edit) -> Answer<()> {
-        let list = self.env.list(LINES)?;
-        match edit {
-            Edit::Append(line) => drop(list.append(&txn.0, line)?),
-            Edit::Insert(number, line) => drop(list.insert_before(&txn.0, *number, line)?),
-            Edit::Replace(number, line) => list.put(&txn.0, *number, line)?,
-            Edit::Delete(first, end) => {
-                for _ in *first..*end {
-                    list.delete(&txn.0, *first)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes a record of a tree unless its key exists; returns false if the key exists.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn put_new(&self, txn: &Running<'_>, tree: &'static str, key: &[u8], value: &[u8]) -> Answer<bool> {
-        match self.tree(tree)?.put_new(&txn.0, key, value) {
-            Ok(()) => Ok(true),
-            Err(Error::Exists) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Removes a record; returns false if the record did not exist.
-    ///
-    /// # Errors
-    /// Those of removing.
-    pub fn delete(&self, txn: &Running<'_>, place: &Place) -> Answer<bool> {
-        Ok(match place {
-            (Table::Tree(SETS), place) => {
-                let (key, value) = of_set(place);
-                self.multi(SETS)?.delete_value(&txn.0, key, value)?
-            }
-            (Table::Tree(LISTS), key) => self.multi(LISTS)?.delete(&txn.0, key)? > 0,
-            (Table::Tree(tree), key) => self.tree(tree)?.delete(&txn.0, key)?,
-            (Table::Cells, number) => self.cells()?.delete(&txn.0, cell_number(number))?,
-        })
-    }
-
-    /// Counts the records of a tree from one key up to another.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn count(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
-        Ok(self.tree(tree)?.count(&txn.0, keys)?)
-    }
-
-    /// Removes the records of a tree from one key up to another; returns how many there were.
-    ///
-    /// # Errors
-    /// Those of removing.
-    pub fn delete_range(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
-        Ok(self.tree(tree)?.delete_range(&txn.0, keys)?)
-    }
-
-    /// Adds a cell and returns its number.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn append(&self, txn: &Running<'_>, value: &[u8]) -> Answer<u64> {
-        Ok(self.cells()?.append(&txn.0, value)?)
-    }
-
-    /// Reads up to `limit` records of a tree. Begins at `from` or, if there is no such key, at the next key in the
-    /// given direction; without `from`, at the first or last key.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn scan(
-        &self,
-        txn: &Running<'_>,
-        tree: &'static str,
-        from: Option<&[u8]>,
-        way: Way,
-        limit: usize,
-    ) -> Answer<Vec<(Vec<u8>, Value)>> {
-        let tree = self.tree(tree)?;
-        if tree.is_hash() {
-            return Ok(part_of(everything(&tree, &txn.0)?, from, way, limit));
-        }
-        let mut cursor = tree.cursor(&txn.0);
-        let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
-        let mut at = match (from, way) {
-            (Some(key), Way::Up) => cursor.seek(key)?,
-            (Some(key), Way::Down) => match cursor.seek(key)? {
-                Some(pair) if pair.0 == key => Some(pair),
-                Some(_) => cursor.prev()?,
-                None => cursor.last()?,
-            },
-            (None, Way::Up) => cursor.first()?,
-            (None, Way::Down) => cursor.last()?,
-        };
-        while let Some((key, value)) = at {
-            if let Some((last, _)) = found.last().filter(|(last, _)| *last == key || (*last < key) != (way == Way::Up))
-            {
-                let (last, key) = (String::from_utf8_lossy(last), String::from_utf8_lossy(&key));
-                return Err(Trouble::Disorder(format!("a scan {way:?} went from {last} to {key}")));
-            }
-            found.push((key, Value::from(value)));
-            if found.len() == limit {
-                break;
-            }
-            at = match way {
-                Way::Up => cursor.next()?,
-                Way::Down => cursor.prev()?,
-            };
-        }
-        Ok(found)
     }
 
     /// Waits until a commit is on disk.
@@ -662,30 +455,4 @@ impl Process {
         }
         Ok(findings)
     }
-}
-
-/// Returns every record of a hash file, in the order of the file.
-fn everything(hash: &Db, txn: &Txn<'_>) -> Answer<Vec<(Vec<u8>, Value)>> {
-    let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
-    let mut at = cursor.first()?;
-    while let Some((key, value)) = at {
-        all.push((key, Value::from(value)));
-        at = cursor.next()?;
-    }
-    Ok(all)
-}
-
-/// Returns the records that a scan in key order would have found.
-fn part_of(mut all: Vec<(Vec<u8>, Value)>, from: Option<&[u8]>, way: Way, limit: usize) -> Vec<(Vec<u8>, Value)> {
-    all.sort();
-    match (from, way) {
-        (Some(from), Way::Up) => all.retain(|(key, _)| &key[..] >= from),
-        (Some(from), Way::Down) => all.retain(|(key, _)| &key[..] <= from),
-        (None, _) => {}
-    }
-    if way == Way::Down {
-        all.reverse();
-    }
-    all.truncate(limit);
-    all
 }

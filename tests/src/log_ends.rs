@@ -77,7 +77,7 @@ fn is_segment(name: &str) -> bool {
 /// Ends the log at `end`, and judges the state after a restart. `walk` moves to that place and must not be beyond it.
 ///
 /// # Errors
-/// Describes what is wrong.
+/// Describes the fault.
 pub fn judge_log_end(seed: u64, run: &Run, walk: &mut CrashImages, end: &LogEnd) -> Result<(), String> {
     walk.advance_to(end.position);
     let image = walk.image(LossMode::DropAll, seed);

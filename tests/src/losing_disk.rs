@@ -15,14 +15,15 @@
 
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use libtp_io::{Directory, File, Identity, LockMode, OpenMode, PosixDirectory, Result};
+use libtp_io::{Directory, File, Identity, OpenMode, PosixDirectory, Result};
 use libtp_sim::Random;
 use rustix::fs::{flock, FlockOperation};
+
+use crate::wrapped::{Calls, WrappedFile};
 
 const SECTOR: usize = 512;
 
@@ -41,12 +42,6 @@ pub struct LosingDirectory {
     real: PosixDirectory,
     path: PathBuf,
     shadows: PathBuf,
-}
-
-#[derive(Debug)]
-struct LosingFile {
-    real: Arc<dyn File>,
-    shadow: PathBuf,
 }
 
 impl LosingDirectory {
@@ -120,18 +115,21 @@ fn put(path: &Path, bytes: &[u8]) {
     file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64)).expect("the machine has room");
 }
 
-impl LosingFile {
+/// The shadow of a file.
+struct Shadow(PathBuf);
+
+impl Shadow {
     /// Copies the file into its shadow: a sync.
-    fn bring_up_to_date(&self) -> std::io::Result<()> {
-        let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.shadow)?;
+    fn bring_up_to_date(&self, real: &dyn File) -> std::io::Result<()> {
+        let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.0)?;
         // The lock goes with the open file, also when the process is killed in the middle: the shadow then has part of
         // a sync that did not end.
         flock(&shadow, FlockOperation::LockExclusive)?;
-        let length = self.real.len().map_err(std::io::Error::other)?;
+        let length = real.len().map_err(std::io::Error::other)?;
         let mut piece = vec![0; 64 << 10];
         let mut at = 0;
         while at < length {
-            let bytes = self.real.read_at(&mut piece, at).map_err(std::io::Error::other)?;
+            let bytes = real.read_at(&mut piece, at).map_err(std::io::Error::other)?;
             if bytes == 0 {
                 break;
             }
@@ -142,51 +140,18 @@ impl LosingFile {
     }
 }
 
-impl File for LosingFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.real.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.real.write_at(bytes, offset)
-    }
-    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
-        self.real.write_two_at(first, second, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.real.len()
-    }
-    fn set_len(&self, bytes: u64) -> Result<()> {
-        self.real.set_len(bytes)
-    }
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.real.allocate(range)
-    }
-    fn notes_first_writes(&self) -> bool {
-        self.real.notes_first_writes()
-    }
-    fn sync(&self) -> Result<()> {
-        self.bring_up_to_date().expect("the machine has room for a copy of its files");
+impl Calls for Shadow {
+    fn sync(&self, real: &dyn File) -> Result<()> {
+        self.bring_up_to_date(real).expect("the machine has room for a copy of its files");
         Ok(())
-    }
-    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        self.real.lock(byte, mode, wait)
-    }
-    fn unlock(&self, byte: u64) -> Result<()> {
-        self.real.unlock(byte)
-    }
-    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
-        self.real.locked_by_other(from, bytes)
-    }
-    fn identity(&self) -> Result<Identity> {
-        self.real.identity()
     }
 }
 
 impl Directory for LosingDirectory {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let real = self.real.open(name, mode)?;
-        let shadow = self.shadow(&*real)?;
-        Ok(Arc::new(LosingFile { real, shadow }))
+        let inner = self.real.open(name, mode)?;
+        let calls = Arc::new(Shadow(self.shadow(&*inner)?));
+        Ok(Arc::new(WrappedFile { inner, calls }))
     }
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
         let shadows = self.shadows.join(name);
@@ -220,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_synced_is_there_and_nothing_else_need_be() {
+    fn synced_bytes_are_there_and_others_may_be_lost() {
         let home = tempfile::tempdir().unwrap();
         let disk = LosingDirectory::open(&home.path().join("files"), &home.path().join("shadows")).unwrap();
         let file = disk.open("log", OpenMode::Create).unwrap();

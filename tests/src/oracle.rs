@@ -300,7 +300,7 @@ impl History {
     /// commits.
     ///
     /// # Errors
-    /// Describes what is lost, or is there and should not be.
+    /// Describes a lost record, or one that should not be there.
     pub fn judge(&self, found: &State, allowed: Allowed) -> Result<Option<usize>, String> {
         if let Some(at) = (allowed.least..=allowed.most).rev().find(|&at| self.digests[at] == found.digest()) {
             return Ok(Some(at));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_must_be_there_and_what_had_not_begun_cannot() {
+    fn a_promised_commit_must_be_there_and_a_later_one_cannot() {
         let history = three_commits();
         assert_eq!(history.allowed_at(10), Allowed { least: 0, most: 0 });
         assert_eq!(history.allowed_at(11), Allowed { least: 0, most: 1 });

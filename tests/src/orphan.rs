@@ -1,14 +1,13 @@
 //! A child that outlives its killed parent: by fork, or by a clone that the C library does not know of.
 
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rustix::process::{kill_process, Pid, Signal};
 
 use crate::forking::{exit_now, make_child, How, Side};
-use crate::process::{say, Process};
+use crate::process::Process;
 
-/// The longest that a test waits for a child, and that an orphan lives.
+/// The longest life of an orphan.
 const LIFE: Duration = Duration::from_secs(600);
 
 /// The living child of a dead parent. Killed when dropped.
@@ -21,11 +20,9 @@ impl Orphan {
     /// # Panics
     /// If the program makes no child, or does not die.
     pub fn of(entry: &str, variables: &[(&str, String)], order: Option<&str>) -> Orphan {
-        let (tell, message) = channel();
-        let mut parent = Process::start(entry, variables, move |line| _ = tell.send(line.to_owned()));
-        let child = message.recv_timeout(LIFE).unwrap_or_else(|_| panic!("it makes no child: {}", parent.errors()));
-        let pid = child.parse().ok().and_then(Pid::from_raw);
-        let orphan = Orphan(pid.unwrap_or_else(|| panic!("it is to say the child's number, and says {child}")));
+        let mut parent = Process::start(entry, variables);
+        let child = parent.line().unwrap_or_else(|| panic!("it makes no child: {}", parent.errors()));
+        let orphan = Orphan::named(&child);
         match order {
             Some(order) => parent.order(order),
             None => parent.kill(),
@@ -41,9 +38,27 @@ impl Orphan {
         orphan
     }
 
+    /// Returns the orphan with this pid, in text.
+    ///
+    /// # Panics
+    /// If the text is no pid.
+    pub fn named(pid: &str) -> Orphan {
+        let number = pid.parse().ok().and_then(Pid::from_raw);
+        Orphan(number.unwrap_or_else(|| panic!("{pid:?} is not the pid of a child")))
+    }
+
     /// Returns whether the orphan still lives.
     pub fn lives(&self) -> bool {
-        kill_process(self.0, Signal::CONT).is_ok()
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    /// Kills the orphan, and waits until it has ended.
+    pub fn end(self) {
+        let _ = kill_process(self.0, Signal::KILL);
+        while self.lives() {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -53,14 +68,14 @@ impl Drop for Orphan {
     }
 }
 
-/// Makes a child that does nothing for a while, and reports the child's pid.
-pub fn leave_a_child(how: How) {
+/// Makes a child that does nothing for a while; returns the child's pid.
+pub fn leave_a_child(how: How) -> i32 {
     match make_child(how) {
         Side::Child => {
             // Not for ever: the test may have been killed itself.
             std::thread::sleep(LIFE);
             exit_now(0);
         }
-        Side::Parent(child) => say(&child.to_string()),
+        Side::Parent(child) => child,
     }
 }

@@ -4,11 +4,16 @@
 //! goes out in one write, so that a kill leaves no part of a line that the test could take for a whole line.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process, Pid, Signal};
+
+use crate::sizes;
 
 /// The prefix of the child's lines.
 const MARK: &str = "> ";
@@ -40,21 +45,123 @@ pub fn next_order() -> Option<String> {
     (bytes > 0).then(|| line.trim_end().to_owned())
 }
 
+/// Returns a command that runs the test `entry` of this program, and no other test.
+///
+/// # Panics
+/// Never: a running program knows its path.
+pub fn this_program(entry: &str) -> Command {
+    this_program_under(&[], entry)
+}
+
+/// As [`this_program`], but started by another program: `under` is that program and its arguments.
+fn this_program_under(under: &[&str], entry: &str) -> Command {
+    let program = std::env::current_exe().expect("a program knows its path");
+    let mut command = match under {
+        [] => Command::new(program),
+        [starter, arguments @ ..] => {
+            let mut command = Command::new(starter);
+            command.args(arguments).arg(program);
+            command
+        }
+    };
+    command.args(["--exact", entry, "--nocapture", "--test-threads", "1"]);
+    command
+}
+
+/// Runs a command to its end; returns its standard output.
+///
+/// # Panics
+/// If the command fails.
+#[track_caller]
+pub fn succeeds(command: &mut Command) -> String {
+    let ended = command.stdin(Stdio::null()).output().expect("the program can be started");
+    let message = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{}: {message}{}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    message
+}
+
+/// Returns whether the calling test `entry` runs in its own process. If not, runs the test to its end in its own
+/// process.
+///
+/// # Panics
+/// If the test fails there.
+pub fn is_alone(entry: &str) -> bool {
+    const VARIABLE: &str = "LIBTP_TEST_ALONE";
+    let is_alone = std::env::var(VARIABLE).is_ok_and(|name| name == entry);
+    if !is_alone {
+        succeeds(this_program(entry).env(VARIABLE, entry));
+    }
+    is_alone
+}
+
 /// Runs the test `entry`, which calls this function, in its own process.
 ///
 /// # Panics
 /// If the test fails there.
 pub fn alone(entry: &str, work: impl FnOnce()) {
-    const VARIABLE: &str = "LIBTP_TEST_ALONE";
-    if std::env::var(VARIABLE).is_ok_and(|name| name == entry) {
-        return work();
+    if is_alone(entry) {
+        work();
     }
-    let program = std::env::current_exe().expect("a program knows its path");
-    let mut command = Command::new(program);
-    command.args(["--exact", entry, "--nocapture", "--test-threads", "1"]).env(VARIABLE, entry).stdin(Stdio::null());
-    let ended = command.output().expect("this program can be started again");
-    let message = [ended.stdout, ended.stderr].concat();
-    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&message));
+}
+
+/// Runs the test `entry` in its own process, with these variables; returns whether the process dies at the failpoint.
+///
+/// # Panics
+/// If this program cannot be started again.
+pub fn dies_at(failpoint: &str, entry: &str, variables: &[(&str, String)]) -> bool {
+    let armed = [(FAILPOINT, failpoint.to_owned())];
+    Process::start(entry, &[variables, &armed].concat()).wait().signal().is_some()
+}
+
+/// The variable with the failpoint at which a process dies.
+pub const FAILPOINT: &str = "LIBTP_FAILPOINT";
+
+/// The time after which a process that gives no answer counts as stuck; shorter where processes are expected to be stuck.
+pub fn hang() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
+}
+
+/// Waits until the condition holds.
+///
+/// # Panics
+/// If the condition does not hold in time.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < hang(), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets a type that has a field `process` be used as that process.
+#[macro_export]
+macro_rules! is_a_process {
+    ($type:ident) => {
+        impl std::ops::Deref for $type {
+            type Target = $crate::process::Process;
+            fn deref(&self) -> &Self::Target {
+                &self.process
+            }
+        }
+
+        impl std::ops::DerefMut for $type {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.process
+            }
+        }
+    };
+}
+
+/// A line of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The next line.
+    Line(String),
+    /// No line came in time.
+    Nothing,
+    /// The process has ended, and all its lines were returned before.
+    End,
 }
 
 /// A process and the pipes to it. Dropping it kills it.
@@ -62,39 +169,51 @@ pub struct Process {
     child: Child,
     orders: Option<ChildStdin>,
     listener: Option<JoinHandle<()>>,
+    lines: Receiver<String>,
     errors: Arc<Mutex<String>>,
 }
 
 impl Process {
-    /// Starts this program again, in its test `entry`, with these variables. `listen` receives each line of the child.
+    /// Starts this program again, in its test `entry`, with these variables.
     ///
     /// # Panics
     /// If this program cannot be started again.
-    pub fn start(entry: &str, variables: &[(&str, String)], listen: impl FnMut(&str) + Send + 'static) -> Process {
-        Process::start_under(&[], entry, variables, listen)
+    pub fn start(entry: &str, variables: &[(&str, String)]) -> Process {
+        Process::start_under(&[], entry, variables)
     }
 
     /// As [`Process::start`], but started by another program: `under` is that program and its arguments.
     ///
     /// # Panics
     /// If the program cannot be started.
-    pub fn start_under(
+    pub fn start_under(under: &[&str], entry: &str, variables: &[(&str, String)]) -> Process {
+        let (send, lines) = channel();
+        // A failed send is ignored: the test no longer listens.
+        let mut process = Process::launch(under, entry, variables, move |line| drop(send.send(line.to_owned())));
+        process.lines = lines;
+        process
+    }
+
+    /// As [`Process::start`]; `listen` receives each line of the child at once.
+    ///
+    /// # Panics
+    /// If this program cannot be started again.
+    pub fn start_heard_by(
+        entry: &str,
+        variables: &[(&str, String)],
+        listen: impl FnMut(&str) + Send + 'static,
+    ) -> Process {
+        Process::launch(&[], entry, variables, listen)
+    }
+
+    fn launch(
         under: &[&str],
         entry: &str,
         variables: &[(&str, String)],
         mut listen: impl FnMut(&str) + Send + 'static,
     ) -> Process {
-        let program = std::env::current_exe().expect("a program knows its path");
-        let mut command = match under {
-            [] => Command::new(program),
-            [starter, arguments @ ..] => {
-                let mut command = Command::new(starter);
-                command.args(arguments).arg(program);
-                command
-            }
-        };
+        let mut command = this_program_under(under, entry);
         command
-            .args(["--exact", entry, "--nocapture", "--test-threads", "1"])
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -110,12 +229,55 @@ impl Process {
         });
         let errors = Arc::new(Mutex::new(String::new()));
         keep_errors(child.stderr.take().expect("its errors are a pipe"), Arc::clone(&errors));
-        Process { orders: child.stdin.take(), child, listener: Some(listener), errors }
+        let orders = child.stdin.take();
+        Process { orders, child, listener: Some(listener), lines: channel().1, errors }
+    }
+
+    /// Returns the next line if one comes within `time`.
+    pub fn hear_within(&self, time: Duration) -> Heard {
+        match self.lines.recv_timeout(time) {
+            Ok(line) => Heard::Line(line),
+            Err(RecvTimeoutError::Timeout) => Heard::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Heard::End,
+        }
+    }
+
+    /// Returns the next line; `None` if the process has ended.
+    ///
+    /// # Panics
+    /// If the process neither writes a line nor ends.
+    #[track_caller]
+    pub fn line(&self) -> Option<String> {
+        match self.hear_within(hang()) {
+            Heard::Line(line) => Some(line),
+            Heard::End => None,
+            Heard::Nothing => panic!("process {} gives no answer: {}", self.pid(), self.errors()),
+        }
+    }
+
+    /// Waits for the line `word`, which must be the next one.
+    ///
+    /// # Panics
+    /// If another line or no line comes.
+    #[track_caller]
+    pub fn says(&self, word: &str) {
+        let line = self.line();
+        assert_eq!(line.as_deref(), Some(word), "process {}: {}", self.pid(), self.errors());
+    }
+
+    /// Returns the lines that have come and that no call has returned yet.
+    pub fn lines_so_far(&self) -> impl Iterator<Item = String> + '_ {
+        self.lines.try_iter()
     }
 
     /// Returns the process's pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the process's pid as system calls take it.
+    pub fn kernel_pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Gives the process an order. A process that has ended ignores it.
@@ -136,7 +298,7 @@ impl Process {
     /// # Panics
     /// If the process is gone.
     pub fn stop(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it is ours and not waited for");
+        kill_process(self.kernel_pid(), Signal::STOP).expect("it is ours and not waited for");
     }
 
     /// Lets the process go on.
@@ -144,7 +306,26 @@ impl Process {
     /// # Panics
     /// If the process is gone.
     pub fn resume(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("it is ours and not waited for");
+        kill_process(self.kernel_pid(), Signal::CONT).expect("it is ours and not waited for");
+    }
+
+    /// Waits until the process has stopped itself.
+    ///
+    /// # Panics
+    /// If the process does not stop in time.
+    #[track_caller]
+    pub fn stops(&self) {
+        let begun = Instant::now();
+        while !self.is_stopped() {
+            assert!(begun.elapsed() < hang(), "process {} does not stop: {}", self.pid(), self.errors());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        // The state is behind the program's name, which is in parentheses.
+        status.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
     /// Returns the status if the process has ended.

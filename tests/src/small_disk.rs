@@ -19,7 +19,7 @@ fn way() -> Option<&'static [&'static str]> {
     })
 }
 
-/// Returns how this machine lets us run as an ordinary user, to whom file permissions apply even if we are root.
+/// Returns how this machine lets us run as an ordinary user, bound by file permissions even if we are root.
 fn way_to_be_nobody() -> Option<&'static [&'static str]> {
     let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success()).then_some(&["--user"])

@@ -1,12 +1,11 @@
-//! A directory that replaces the syncs of some of its files: the calling process then stops there, like a stopped
-//! process or one with a slow disk, or dies of the error that it gets.
+//! Directories whose syncs stop the calling process, like a stopped process or one with a slow disk, or end it.
 
-use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
+use libtp_io::{Directory, File, Result};
+
+use crate::wrapped::{Calls, WrappedDirectory};
 
 /// The longest stop: a test that forgot a stopped process should fail, not hang.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -57,117 +56,28 @@ impl Gate {
     }
 }
 
-/// A call that replaces a sync.
-pub type SyncCall = Arc<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
-
-/// A directory in which other calls replace the syncs of some files.
-pub struct SyncingDirectory {
+/// Returns `inner` with `sync` in the place of the syncs of files whose names contain `part`.
+pub fn syncing_by(
     inner: Arc<dyn Directory>,
     part: &'static str,
-    sync: SyncCall,
+    sync: impl Fn(&dyn File) -> Result<()> + Send + Sync + 'static,
+) -> Arc<dyn Directory> {
+    Arc::new(WrappedDirectory::new(inner, part, Arc::new(SyncBy(sync))))
 }
 
-impl SyncingDirectory {
-    /// Calls `sync` instead of the syncs of files whose names contain `part`, in `inner` and in its subdirectories.
-    pub fn new(inner: Arc<dyn Directory>, part: &'static str, sync: SyncCall) -> SyncingDirectory {
-        SyncingDirectory { inner, part, sync }
-    }
-
-    /// Puts a gate before the syncs of these files.
-    pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> SyncingDirectory {
-        let gate = Arc::clone(gate);
-        let sync = move |file: &dyn File| {
-            gate.pass();
-            file.sync()
-        };
-        SyncingDirectory::new(inner, part, Arc::new(sync))
-    }
+/// Returns `inner` with a gate before the syncs of files whose names contain `part`.
+pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> Arc<dyn Directory> {
+    let gate = Arc::clone(gate);
+    syncing_by(inner, part, move |file| {
+        gate.pass();
+        file.sync()
+    })
 }
 
-impl fmt::Debug for SyncingDirectory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+struct SyncBy<F>(F);
 
-impl Directory for SyncingDirectory {
-    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let inner = self.inner.open(name, mode)?;
-        match name.contains(self.part) {
-            true => Ok(Arc::new(SyncingFile { inner, sync: Arc::clone(&self.sync) })),
-            false => Ok(inner),
-        }
-    }
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        let inner = self.inner.subdirectory(name)?;
-        Ok(Arc::new(SyncingDirectory { inner, part: self.part, sync: Arc::clone(&self.sync) }))
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.inner.exists(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.inner.describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.inner.is_network()
-    }
-}
-
-struct SyncingFile {
-    inner: Arc<dyn File>,
-    sync: SyncCall,
-}
-
-impl fmt::Debug for SyncingFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl File for SyncingFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.inner.read_at(buf, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, bytes: u64) -> Result<()> {
-        self.inner.set_len(bytes)
-    }
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.inner.allocate(range)
-    }
-    fn notes_first_writes(&self) -> bool {
-        self.inner.notes_first_writes()
-    }
-    fn sync(&self) -> Result<()> {
-        (self.sync)(self.inner.as_ref())
-    }
-    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        self.inner.lock(byte, mode, wait)
-    }
-    fn unlock(&self, byte: u64) -> Result<()> {
-        self.inner.unlock(byte)
-    }
-    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
-        self.inner.locked_by_other(from, bytes)
-    }
-    fn identity(&self) -> Result<Identity> {
-        self.inner.identity()
+impl<F: Fn(&dyn File) -> Result<()> + Send + Sync> Calls for SyncBy<F> {
+    fn sync(&self, file: &dyn File) -> Result<()> {
+        (self.0)(file)
     }
 }

@@ -1,16 +1,19 @@
-//! Tries planted bugs, each in its own process, and collects what was noticed of each.
+//! Tries planted bugs, each in its own process, and collects which test noticed each.
 //!
-//! The process is this test program again, in a test that notices the bug by a panic, a crash or a hang.
+//! The process is this test program again, in a test that notices the bug by a panic, a crash or a hang. The variable
+//! `LIBTP_PLANTED` gives it, and the processes that it starts, the bug. `LIBTP_TEST_BUG` tries one bug alone.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::planted_deaths::PlantedDeath;
-use crate::sizes;
+use crate::planted::{self, Judge, Planted, Suite};
 use crate::threads::on_threads;
+use crate::{crash_states, sizes};
 
 /// The longest time for one bug; a bug that hangs counts as noticed.
 const LIMIT: Duration = Duration::from_secs(90);
+/// The same for a bug of the crash suites, on a busy machine.
+const CRASH_LIMIT: Duration = Duration::from_secs(900);
 /// More threads than processors: most of the processes wait most of the time.
 const THREADS: usize = 4;
 /// Tries of a case, each with the next seed. A case draws its moment at random, and the bug shows only at some
@@ -18,10 +21,32 @@ const THREADS: usize = 4;
 const CASE_TRIES: u64 = 10;
 /// Seconds after which survivors count as stuck.
 const WATCHDOG: &str = "3";
+/// The variable with the test of the crash suites that a process runs.
+const CATCHER: &str = "LIBTP_TEST_CATCHER";
+/// The variable with a seed that has shown the bug.
+const KNOWN_SEED: &str = "LIBTP_TEST_KNOWN_SEED";
+
+/// Makes the module `yardstick` of a suite, whose test tries each planted bug that a case of the suite must notice.
+#[macro_export]
+macro_rules! yardstick {
+    ($suite:ident) => {
+        mod yardstick {
+            #[test]
+            fn every_planted_bug_is_noticed_by_its_case() {
+                $crate::trial::all_noticed($crate::planted::Suite::$suite, "");
+            }
+        }
+    };
+}
 
 /// Returns the bug that is planted in this process, if the process was started to try one.
 pub fn planted() -> Option<String> {
     sizes::chosen("LIBTP_PLANTED")
+}
+
+/// Returns the test of the crash suites that this process was started for, and the bug's known seed.
+pub fn chosen_catcher() -> Option<(String, Option<u64>)> {
+    Some((sizes::chosen(CATCHER)?, sizes::chosen(KNOWN_SEED)))
 }
 
 /// Prints the seed, so that the parent knows which seed noticed the bug.
@@ -29,26 +54,31 @@ pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each of today's bugs in the test `entry`, or in the case that the bug names, and prints what was noticed.
-/// Bugs that show seldom are tried if there is time for them.
+/// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names, and prints which seed
+/// noticed each. Bugs that show seldom are tried if there is time for them.
 ///
 /// # Panics
 /// If a bug was not noticed.
-pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
+pub fn all_noticed(suite: Suite, entry: &str) {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_BUG");
     let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
-    let is_tried = |bug: &&&PlantedDeath| match &chosen {
+    let is_tried = |bug: &&Planted| match &chosen {
         Some(name) => name == bug.name,
         None => has_time || !bug.is_seldom,
     };
-    let bugs: Vec<_> = bugs.iter().filter(is_tried).collect();
+    let bugs: Vec<_> = planted::of(suite).into_iter().filter(is_tried).collect();
     let bugs = if chosen.is_some() { bugs } else { sizes::todays(bugs) };
-    let tried = on_threads(THREADS, &bugs, |bug| {
-        // The entry goes through ten seeds by itself.
-        let tries = if bug.case().is_some() { CASE_TRIES } else { 1 };
-        let noticed = (0..tries).find_map(|number| try_one(bug.name, bug.case().unwrap_or(entry), number));
+    let threads = if suite == Suite::Crash { crash_states::THREADS } else { THREADS };
+    let tried = on_threads(threads, &bugs, |bug| {
+        let start = Instant::now();
+        let (test, tries) = match bug.judge {
+            Judge::Case(case) => (case, CASE_TRIES),
+            // The entry goes through ten seeds by itself.
+            _ => (entry, 1),
+        };
+        let noticed = (0..tries).find_map(|number| try_one(bug, test, number));
         let not = if bug.is_seldom { "not noticed this time" } else { "NOT NOTICED" };
-        println!("{}: {}", bug.name, noticed.as_deref().unwrap_or(not));
+        println!("{} ({} s): {}", bug.name, start.elapsed().as_secs(), noticed.as_deref().unwrap_or(not));
         (*bug, noticed)
     });
     let noticed: Vec<&str> = tried.iter().filter_map(|(_, noticed)| noticed.as_deref()).collect();
@@ -61,18 +91,43 @@ pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     );
     let escaped = tried.iter().filter(|(bug, noticed)| noticed.is_none() && !bug.is_seldom);
     let escaped: Vec<&str> = escaped.map(|(bug, _)| bug.name).collect();
-    assert!(escaped.is_empty(), "nobody noticed {escaped:?}");
+    assert!(escaped.is_empty(), "no test noticed {escaped:?}");
 }
 
 /// Runs one test with the bug planted, `number` seeds after the first; returns the failure, if the bug was noticed.
-fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
+fn try_one(bug: &Planted, test: &str, number: u64) -> Option<String> {
+    let mut variables = vec![("LIBTP_PLANTED", bug.name.to_owned())];
+    variables.push(("LIBTP_TEST_SEED", (sizes::first_seed() + number).to_string()));
+    variables.extend(bug.known_seed.map(|seed| (KNOWN_SEED, seed.to_string())));
+    match bug.judge {
+        Judge::Catcher(catcher) => in_a_process(test, Some(catcher), variables, CRASH_LIMIT),
+        _ => in_a_process(test, None, variables, LIMIT),
+    }
+    .map(|(seed, why)| format!("{}: {why}", seed.unwrap_or_else(|| format!("seed {}", number + 1))))
+}
+
+/// Runs a test of the crash suites in its own process without a bug; returns the failure.
+pub fn without_a_bug(entry: &str, catcher: planted::Catcher) -> Option<String> {
+    in_a_process(entry, Some(catcher), Vec::new(), CRASH_LIMIT).map(|(_, why)| why)
+}
+
+/// Runs one test in its own process. Returns the seed and the reason of its failure.
+fn in_a_process(
+    test: &str,
+    catcher: Option<planted::Catcher>,
+    mut variables: Vec<(&str, String)>,
+    limit: Duration,
+) -> Option<(Option<String>, String)> {
+    if let Some(catcher) = catcher {
+        // One failure is enough.
+        variables.extend([(CATCHER, format!("{catcher:?}")), ("LIBTP_TEST_FAILURES", "1".to_owned())]);
+    }
     let program = std::env::current_exe().expect("a running test has a program file");
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(["--exact", test, "--nocapture"])
-        .env("LIBTP_PLANTED", bug)
         .env("LIBTP_TEST_WATCHDOG", WATCHDOG)
-        .env("LIBTP_TEST_SEED", (sizes::first_seed() + number).to_string())
+        .envs(variables)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -82,7 +137,7 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     let message = read(child.stdout.take());
     let complained = read(child.stderr.take());
     let mut has_ended = false;
-    while start.elapsed() < LIMIT && !has_ended {
+    while start.elapsed() < limit && !has_ended {
         std::thread::sleep(Duration::from_millis(20));
         has_ended = child.try_wait().expect("the child is ours").is_some();
     }
@@ -92,23 +147,22 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     let status = child.wait().expect("the child is ours");
     if !has_ended {
         // Its own children end when it no longer listens; stuck children keep the pipes open.
-        return Some(format!("seed {}: it never ended ({} s)", number + 1, LIMIT.as_secs()));
+        return Some((None, format!("no end after {} s", limit.as_secs())));
     }
     let (message, complained) = (message.join().unwrap_or_default(), complained.join().unwrap_or_default());
     if status.success() {
         return None;
     }
     let seed = message.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
-    let seed = seed.unwrap_or_else(|| format!("seed {}", number + 1));
     // The last panic of a thread is the test's own: panics of other processes were reported before it.
     let mut lines = complained.lines();
-    let mut why = String::new();
+    let mut why = message.lines().find(|line| line.contains("HANG")).map(str::to_owned);
     while let Some(line) = lines.next() {
         if line.starts_with("thread '") && line.contains("panicked at") {
-            why = lines.next().unwrap_or_default().chars().take(240).collect();
+            why = lines.next().map(|line| line.chars().take(300).collect());
         }
     }
-    Some(format!("{seed}: {}", if why.is_empty() { status.to_string() } else { why }))
+    Some((seed, why.unwrap_or_else(|| status.to_string())))
 }
 
 fn read(from: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<String> {

@@ -181,7 +181,7 @@ pub fn judge(segment: &Segment) -> Result<u64, String> {
         let body = usize::try_from(bytes.wrapping_sub(16)).unwrap();
         let body = segment.get(block + 16, body).map_err(|error| error.to_string())?;
         if body.iter().any(|&byte| byte != 5) {
-            return Err(format!("the block at {block} is not what was put there"));
+            return Err(format!("the block at {block} differs from the stored value"));
         }
         (length, sum) = (length + 1, sum + bytes);
         if length > at(LENGTH)? {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use libtp_tests::planted::{self, NoticedBy};
 use libtp_tests::sizes;
 use vista::{Options, Survives};
 
@@ -100,9 +100,7 @@ fn made(bug: Option<&str>) -> Vec<String> {
     let path: PathBuf = directory.path().canonicalize().unwrap().join("segment");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "creation::a_new_segment_is_on_its_disk_before_it_is_used"]).env(PATH, &path);
-    if let Some(bug) = bug {
-        command.env(BUG, bug);
-    }
+    command.envs(bug.map(|bug| (BUG, bug)));
     let mut seen = Seen::default();
     calls(&mut command, &path, |call| seen.see(call, &path)).unwrap();
     assert_eq!(seen.named, 1, "it gets its name by one call");
@@ -122,8 +120,7 @@ fn a_new_segment_is_on_its_disk_before_it_is_used() {
 
 #[test]
 fn planted_bugs_of_the_making_are_noticed() {
-    let planted: Vec<&str> =
-        PLANTED_STORES.iter().filter(|(_, by)| *by == NoticedBy::Creation).map(|(bug, _)| *bug).collect();
+    let planted = planted::of_stores(NoticedBy::Creation);
     assert_eq!(planted.len(), 3);
     for bug in planted {
         let wrong = made(Some(bug));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use libtp_tests::forking::{exit_now, make_child, How, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
-use libtp_tests::planted_stores::PLANTED_FORKS;
-use libtp_tests::process::next_order;
+use libtp_tests::planted::Suite;
+use libtp_tests::process::{next_order, say};
 use libtp_tests::trial;
 use rustix::process::{waitpid, Pid, WaitOptions};
 use vista::{Error, Segment};
@@ -27,7 +27,7 @@ fn entry() {
     let mut segment = Segment::open(path, 64).unwrap();
     let mut txn = segment.begin();
     txn.set_range(0, 1).unwrap().fill(7);
-    leave_a_child(how);
+    say(&leave_a_child(how).to_string());
     next_order();
 }
 
@@ -38,7 +38,7 @@ fn entry_of_a_disk() {
     let mut memory = rvm::Options::new(64).log_bytes(1 << 16).open(path).unwrap();
     let mut txn = memory.begin().unwrap();
     txn.set_range(0, 1).unwrap().fill(7);
-    leave_a_child(how);
+    say(&leave_a_child(how).to_string());
     next_order();
 }
 
@@ -85,7 +85,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk() {
 }
 
 #[test]
-fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
+fn a_child_that_drops_its_inheritance_takes_nothing_from_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let segment = Segment::open(&path, 64).unwrap();
@@ -102,8 +102,6 @@ fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
 }
 
 #[test]
-fn planted_bugs_in_what_a_child_has_are_noticed() {
-    let bugs: Vec<_> = PLANTED_FORKS.iter().collect();
-    // Each bug names its own case.
-    trial::all_noticed(&bugs, "forks::none");
+fn planted_bugs_in_the_inheritance_of_a_child_are_noticed() {
+    trial::all_noticed(Suite::Vista, "");
 }

@@ -5,10 +5,10 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
 use libtp_tests::forking::{exit_now, make_child, How, Side};
-use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use libtp_tests::planted::{self, NoticedBy};
+use libtp_tests::process::{succeeds, this_program};
 use vista::{Options, Segment};
 
 use crate::wild::{store, waited};
@@ -86,7 +86,7 @@ fn store_everywhere(path: &Path) {
         if let Some(bytes) = shown {
             // The control: stores the same bytes again.
             let value = u64::from_ne_bytes(bytes.try_into().unwrap());
-            assert!(place % (1 << 20) != 0 || !faults(base + place, value), "what is shown can be stored to");
+            assert!(place % (1 << 20) != 0 || !faults(base + place, value), "shown memory can be stored to");
         } else {
             parts += u64::from(!was_hidden);
             println!("\nhidden {}", faults(base + place, 1));
@@ -100,39 +100,32 @@ fn store_everywhere(path: &Path) {
 /// the number of hidden parts.
 fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "hidden::what_is_vistas_cannot_be_stored_to", "--nocapture", "--test-threads=1"])
-        .env(CHILD, directory.path().join("segment"));
-    if let Some(bug) = bug {
-        command.env("LIBTP_PLANTED", bug);
-    }
-    let child = command.output().unwrap();
-    let message = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    let mut command = this_program("hidden::hidden_parts_of_a_segment_cannot_be_stored_to");
+    command.env(CHILD, directory.path().join("segment")).envs(bug.map(|bug| ("LIBTP_PLANTED", bug)));
+    let message = succeeds(&mut command);
     let count = |line: &str| message.lines().filter(|it| it.starts_with(line)).count();
     let parts = message.lines().find_map(|line| line.strip_prefix("parts ")).unwrap().parse().unwrap();
     ([count("hidden "), count("hidden false")], [count("end "), count("end false")], parts)
 }
 
 #[test]
-fn what_is_vistas_cannot_be_stored_to() {
+fn hidden_parts_of_a_segment_cannot_be_stored_to() {
     if let Ok(path) = std::env::var(CHILD) {
         return store_everywhere(Path::new(&path));
     }
     let (hidden, ends, parts) = stored(None);
-    assert_eq!((hidden[1], ends[1]), (0, 0), "so many of the pages that are hidden and of the ends did not fault");
-    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and what is hidden lies in {parts} parts");
+    assert_eq!((hidden[1], ends[1]), (0, 0), "hidden pages and ends of mappings that did not fault");
+    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and hidden memory lies in {parts} parts");
     println!(
         "figures: no guard: {} hidden pages in {parts} parts and {} ends of mappings, each faults",
         hidden[0], ends[0]
     );
-    for (bug, _) in PLANTED_STORES.into_iter().filter(|(_, by)| *by == NoticedBy::WildStores) {
+    for bug in planted::of_stores(NoticedBy::WildStores) {
         let (hidden, ends, _) = stored(Some(bug));
         println!(
             "  {bug}: {} of {} hidden pages and {} of {} ends do not fault",
             hidden[1], hidden[0], ends[1], ends[0]
         );
-        assert!(hidden[1] + ends[1] > 0, "nobody noticed {bug:?}");
+        assert!(hidden[1] + ends[1] > 0, "no test noticed {bug:?}");
     }
 }

@@ -6,7 +6,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::process::is_alone;
 use rustix::process::{waitpid, Pid, WaitOptions};
 use vista::{Error, Memory as _, Options, Result, Segment, Txn};
 
@@ -53,7 +54,7 @@ fn in_a_child(how: How, work: impl FnOnce(&mut Refusals)) {
         }
         Side::Parent(child) => {
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(status.exit_status(), Some(0), "{how:?}: so many calls were not refused");
+            assert_eq!(status.exit_status(), Some(0), "{how:?}: calls that were not refused");
         }
     }
 }
@@ -151,7 +152,7 @@ fn a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_seg
                 refusals.of("end", txn.end());
                 let mut txn = segment.resume();
                 use_all(&mut txn, block, refusals);
-                refusals.of("end of what was suspended", txn.end());
+                refusals.of("end of a suspended transaction", txn.end());
                 refusals.of("grow", segment.grow(BYTES + 4096));
                 refusals.of("checkpoint", segment.checkpoint(path.with_extension("copy")));
                 refusals.of(
@@ -337,6 +338,6 @@ fn a_child_is_refused_in_transactions_of_threads() {
         let mut threads = Some(threads);
         in_a_child(how, |_| drop(threads.take().unwrap().into_segment()));
         let segment = threads.unwrap().into_segment();
-        assert_eq!(segment.bytes()[64], 1, "{how:?}: the parent takes back what it forgot");
+        assert_eq!(segment.bytes()[64], 1, "{how:?}: the parent undoes its forgotten store");
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtp::{Bytes, Db, Durability, Env, Settings};
-use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use libtp_tests::planted::{self, NoticedBy};
 use libtp_tests::sizes;
 use vista::{Options, Survives};
 
@@ -171,9 +171,7 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
         .args(["--exact", "joined::both_or_neither_when_the_cache_is_lost", "--test-threads=1"])
         .env(PATH, &child.0)
         .env(TXNS, txns.to_string());
-    if let Some(bug) = bug {
-        command.env(BUG, bug);
-    }
+    command.envs(bug.map(|bug| (BUG, bug)));
     let (mut found, mut answered, mut draw) = (Findings::default(), BEFORE, Draw(seed));
     let mut lines: Option<Lines> = None;
     let steps = trace(&mut command, &child.segment(), |event, stored| {
@@ -227,12 +225,11 @@ fn both_or_neither_when_the_cache_is_lost() {
 
 #[test]
 fn a_decision_before_the_stores_are_in_memory_is_noticed() {
-    let bugs: Vec<&str> =
-        PLANTED_STORES.iter().filter(|(_, by)| *by == NoticedBy::Joined).map(|(bug, _)| *bug).collect();
+    let bugs = planted::of_stores(NoticedBy::Joined);
     assert_eq!(bugs.len(), 1);
     for bug in bugs {
         let noticed = (1..=5).find_map(|seed| run(2, seed, Some(bug)).torn.map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");
-        assert!(noticed.is_some(), "nobody noticed {bug:?}");
+        assert!(noticed.is_some(), "no test noticed {bug:?}");
     }
 }

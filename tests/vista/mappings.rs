@@ -2,8 +2,7 @@
 //! Hiding a part of vista's own takes two.
 #![allow(unsafe_code)]
 
-use std::process::Command;
-
+use libtp_tests::process::{succeeds, this_program};
 use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use vista::{Error, Options, Segment};
 
@@ -112,7 +111,7 @@ fn hide(path: &str) {
         if nth == 0 {
             after = segment.file_used();
         }
-        assert_eq!(segment.file_used(), after, "what was taken for it is for the next that tries");
+        assert_eq!(segment.file_used(), after, "its memory is reused by the next attempt");
     }
     assert!(after > before);
     // More entries of the heap's table cannot be hidden.
@@ -166,11 +165,11 @@ fn hide(path: &str) {
 }
 
 #[test]
-fn what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be() {
+fn a_part_that_cannot_be_hidden_is_not_used_until_it_is_hidden() {
     if let Ok(path) = std::env::var(HIDDEN) {
         hide(&path);
     }
-    run("mappings::what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be", HIDDEN);
+    run("mappings::a_part_that_cannot_be_hidden_is_not_used_until_it_is_hidden", HIDDEN);
 }
 
 #[test]
@@ -184,10 +183,5 @@ fn ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings() {
 /// Runs a child's part.
 fn run(test: &str, variable: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1"])
-        .env(variable, directory.path().join("segment"))
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    succeeds(this_program(test).env(variable, directory.path().join("segment")));
 }

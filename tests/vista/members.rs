@@ -100,7 +100,7 @@ fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_
         assert_eq!(answers, 2 * TXNS);
         let _ = std::fs::remove_file(path.with_extension("thread"));
     }
-    println!("figures: one number {TXNS} times, the cache lost {states} times, always what was decided");
+    println!("figures: one number {TXNS} times, the cache lost {states} times, always as decided");
     assert!(states > 100, "{states}");
 }
 
@@ -127,7 +127,7 @@ pub fn rights(address: usize) -> String {
 }
 
 #[test]
-fn what_is_left_to_the_log_is_closed_to_wild_stores() {
+fn a_segment_left_to_the_log_is_closed_to_wild_stores() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let options = Options::new(8192).anywhere().guard(Guard::Pages);
@@ -138,7 +138,7 @@ fn what_is_left_to_the_log_is_closed_to_wild_stores() {
     member.set_range(0, 8).unwrap().fill(1);
     assert_eq!(rights(address), "rw-s");
     member.leave_to_judge();
-    assert_eq!(rights(address), "r--s", "nobody stores here any more");
+    assert_eq!(rights(address), "r--s", "the segment is closed to stores");
     // The segment goes on once the outcome is settled.
     member.settle(&Nothing).unwrap();
     member.begin(2, Holder { handle: 1, process: 1 }).unwrap();

@@ -108,7 +108,7 @@ impl Mode {
         }
     }
 
-    /// The child's part: changes what is in the directory until it is killed.
+    /// The child's part: changes the contents of the directory until it is killed.
     pub fn change(self, directory: &Path, seed: u64) {
         if !self.has_undo() {
             return change_by_redo(directory, seed);

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use libtp_tests::planted::{self, NoticedBy};
 use libtp_tests::sizes;
 use vista::{Decision, Error, Guard, Holder, Judge, Mark, Member, Membership, Options, Survives};
 
@@ -106,11 +106,9 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let test = "parts::what_was_taken_back_is_nowhere_when_the_cache_is_lost";
+    let test = "parts::undone_stores_are_nowhere_when_the_cache_is_lost";
     command.args(["--exact", test, "--test-threads=1"]).env(PATH, &path);
-    if let Some(bug) = bug {
-        command.env(BUG, bug);
-    }
+    command.envs(bug.map(|bug| (BUG, bug)));
     let (mut answers, mut lines, mut states, mut torn) = (2, None, 0, Ok(()));
     let steps = trace(&mut command, &path, |event, stored| {
         let lines = lines.get_or_insert_with(|| Lines::new(stored, seed));
@@ -131,7 +129,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
 }
 
 #[test]
-fn what_was_taken_back_is_nowhere_when_the_cache_is_lost() {
+fn undone_stores_are_nowhere_when_the_cache_is_lost() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
@@ -143,11 +141,10 @@ fn what_was_taken_back_is_nowhere_when_the_cache_is_lost() {
 
 #[test]
 fn a_part_that_is_cut_off_too_soon_or_not_wholly_is_noticed() {
-    let bugs = PLANTED_STORES.iter().filter(|(_, by)| *by == NoticedBy::Parts);
-    for (bug, _) in bugs {
+    for bug in planted::of_stores(NoticedBy::Parts) {
         let noticed = (1..=10).find_map(|seed| run(seed, Some(bug)).err().map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");
-        assert!(noticed.is_some(), "nobody noticed {bug:?}");
+        assert!(noticed.is_some(), "no test noticed {bug:?}");
     }
 }
 

@@ -167,7 +167,7 @@ pub fn judge(segment: &Segment) -> Result<u64, String> {
             let body = usize::try_from(bytes.wrapping_sub(16)).unwrap_or(usize::MAX);
             let body = segment.get(block + 16, body).map_err(|error| error.to_string())?;
             if body.iter().any(|&byte| byte != 5) {
-                return Err(format!("the block at {block} is not what was put there"));
+                return Err(format!("the block at {block} differs from the stored value"));
             }
             (length, sum) = (length + 1, sum + bytes);
             if length > at(own + 16)? {
@@ -199,7 +199,7 @@ fn threads_that_are_in_each_others_way_keep_every_sum() {
     rio::planted::plant(Some("threads: two have one lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);
-    assert!(is_noticed, "nobody noticed that two threads had one lock");
+    assert!(is_noticed, "no test noticed two threads with one lock");
 }
 
 /// Checks the cells alone: broken lists would lead anywhere.

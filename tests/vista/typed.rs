@@ -93,7 +93,7 @@ pub fn judge(segment: &Segment) -> Result<u64, String> {
         .map_err(text)?;
     is_whole &= hashed_count == pairs && same.len() as u64 == pairs;
     if !is_whole || pairs != names.len(segment).map_err(text)? {
-        return Err(format!("the map has {pairs} pairs, and they are not what was put there"));
+        return Err(format!("the map has {pairs} pairs, and they differ from the stored pairs"));
     }
     if sum != root.sum {
         return Err(format!("the sum is {sum}, not {}", root.sum));

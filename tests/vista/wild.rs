@@ -83,7 +83,7 @@ fn store_wildly(path: &Path, guard: Guard) {
         assert_eq!(faulted, count, "every wild store faults");
         business::judge(&segment).unwrap();
     } else {
-        assert!(faulted < count, "a wild store into data is not seen where nobody guards it: the control");
+        assert!(faulted < count, "a wild store into data is not seen without a guard: the control");
     }
 }
 

@@ -6,9 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
-use std::process::Command;
 
 use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::process::{succeeds, this_program};
 use libtp_tests::sizes;
 use vista::{Options, Segment};
 
@@ -58,7 +58,7 @@ struct Noticed {
     faulted: u64,
     verify: u64,
     business: u64,
-    nobody: u64,
+    unnoticed: u64,
 }
 
 fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, noticed: &mut Noticed) {
@@ -90,7 +90,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
             None => noticed.faulted += 1,
             Some(VERIFY) => noticed.verify += 1,
             Some(BUSINESS) => noticed.business += 1,
-            Some(NOBODY) => noticed.nobody += 1,
+            Some(NOBODY) => noticed.unnoticed += 1,
             Some(other) => panic!("the child ended with {other}"),
         },
     }
@@ -123,38 +123,28 @@ fn store_all(path: &Path) {
             store_one(&segment, &file, target, &mut draw, &mut noticed);
             assert_eq!(look(&segment), NOBODY, "everything is as it was before the next");
         }
-        let Noticed { faulted, verify, business, nobody } = noticed;
+        let Noticed { faulted, verify, business, unnoticed } = noticed;
         println!(
             "figures: no guard, {target:?}: of {count} wild stores one by one {faulted} faulted, verify found {verify}, \
-             the program's own sums {business} more, nobody noticed {nobody}"
+             the program's own sums {business} more, unnoticed {unnoticed}"
         );
         // Vista's structures are hidden from the program; and `verify` finds wrong values in its tables.
         match target {
             Target::Program => assert!(faulted > 0 && verify == 0),
-            Target::Library => assert!(nobody > 0),
+            Target::Library => assert!(unnoticed > 0),
             Target::Tables => assert!(verify > 0),
         }
     }
 }
 
 #[test]
-fn what_is_noticed_of_wild_stores_without_a_guard() {
+fn wild_stores_noticed_without_a_guard() {
     if let Ok(path) = std::env::var(CHILD) {
         return store_all(Path::new(&path));
     }
     let directory = tempfile::tempdir().unwrap();
     // In a process of its own, which makes children and has no other threads at work.
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "wild_found::what_is_noticed_of_wild_stores_without_a_guard",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(CHILD, directory.path().join("segment"))
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    let mut child = this_program("wild_found::wild_stores_noticed_without_a_guard");
+    let message = succeeds(child.env(CHILD, directory.path().join("segment")));
     message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
 }

@@ -3,13 +3,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use libtp::{Durability, Env, Error, How, Keep, Survives};
 use libtp_tests::process::{next_order, say, Process};
 
 pub const DIRECTORY: &str = "LIBTP_TEST_WARM_DIRECTORY";
-const LONG: Duration = Duration::from_secs(60);
 
 pub fn region_of(directory: &Path) -> PathBuf {
     let mut files = std::fs::read_dir(directory.join("memory")).unwrap();
@@ -27,7 +25,7 @@ pub fn found(directory: &Path, declared: &str) {
 }
 
 #[test]
-fn where_memory_survives_processes_alone_it_is_refused_and_says_what_to_do() {
+fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "");
     let refused = Env::builder().durability(Durability::Rio).open(directory.path()).err().unwrap();
@@ -108,14 +106,11 @@ fn opens_by_the_files() {
 /// Starts a process that answers a commit, kills it, and restores the files to the state before that commit: they
 /// lose the bytes that were not synced.
 pub fn killed(directory: &Path) {
-    let (tell, message) = std::sync::mpsc::channel();
-    let variables = [(DIRECTORY, directory.display().to_string())];
-    let mut child = Process::start("basics::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-    let says = |word| assert_eq!(message.recv_timeout(LONG).as_deref(), Ok(word));
-    says("flushed");
+    let mut child = Process::start("basics::entry", &[(DIRECTORY, directory.display().to_string())]);
+    child.says("flushed");
     let before = contents(directory);
     child.order("go on");
-    says("committed");
+    child.says("committed");
     child.kill();
     child.wait();
     for (path, bytes) in before {
@@ -147,7 +142,7 @@ pub fn apples(directory: &Path) -> (How, bool, Option<Vec<u8>>) {
 }
 
 #[test]
-fn memory_that_survived_a_new_start_has_what_was_answered() {
+fn memory_that_survived_a_restart_has_the_answered_commits() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     killed(directory.path());
@@ -168,14 +163,14 @@ fn memory_that_was_not_declared_is_not_believed_after_a_new_start() {
 }
 
 #[test]
-fn memory_that_is_lost_is_told_of() {
+fn lost_memory_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
     refused_without_memory(directory.path());
     assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
-    assert!(!apples(directory.path()).1, "it is told once");
+    assert!(!apples(directory.path()).1, "the loss is reported once");
 }
 
 pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
@@ -184,7 +179,7 @@ pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
 }
 
 fn refused_without_memory(directory: &Path) {
-    let refused = Env::open_or_create(directory).expect_err("what was answered is in memory that is not there");
+    let refused = Env::open_or_create(directory).expect_err("the answered commit is in missing memory");
     let text = refused.to_string();
     assert!(matches!(refused, Error::Environment { .. }), "{text}");
     for word in ["memory/libtp-", "region_directory", "--keep-files"] {
@@ -208,7 +203,7 @@ fn memory_that_cannot_be_seen_yet_is_waited_for() {
 }
 
 #[test]
-fn who_may_not_answer_from_memory_changes_nothing() {
+fn a_process_without_lasting_memory_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     killed(directory.path());
@@ -221,7 +216,7 @@ fn who_may_not_answer_from_memory_changes_nothing() {
 }
 
 #[test]
-fn what_is_declared_of_a_directory_is_not_of_another() {
+fn the_declaration_of_a_directory_does_not_apply_to_another() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"");
     // The memory's directory is not mounted, so the region lies with the files.
@@ -233,7 +228,7 @@ fn what_is_declared_of_a_directory_is_not_of_another() {
 }
 
 #[test]
-fn who_comes_after_the_dead_may_declare_it() {
+fn a_process_after_the_dead_may_declare_it() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "durability = \"relaxed\"");
     killed(directory.path());

@@ -2,8 +2,8 @@
 //! machine. The next process finds them all the same.
 
 use libtp::How;
-use libtp_tests::failpoints::{Scene, FAILPOINTS};
-use libtp_tests::process::Process;
+use libtp_tests::failpoints::{self, Scene};
+use libtp_tests::process::{Process, FAILPOINT};
 
 use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
 
@@ -22,33 +22,33 @@ const ON_THE_WAY: [&str; 8] = [
 /// Returns whether a process that runs `entry` dies at the failpoint `name`.
 fn dies(directory: &std::path::Path, entry: &str, name: &str) -> bool {
     use std::os::unix::process::ExitStatusExt;
-    let variables = [(DIRECTORY, directory.display().to_string()), ("LIBTP_FAILPOINT", name.to_owned())];
-    let mut child = Process::start(entry, &variables, |_| {});
+    let variables = [(DIRECTORY, directory.display().to_string()), (FAILPOINT, name.to_owned())];
+    let mut child = Process::start(entry, &variables);
     child.order("go on");
     child.order("end");
     child.wait().signal().is_some()
 }
 
 #[test]
-fn who_dies_as_it_finds_them_leaves_them_to_the_next() {
-    let warm = FAILPOINTS.iter().filter(|point| point.scene == Scene::Warm).map(|point| point.name);
+fn a_death_at_the_warm_start_leaves_the_commits_to_the_next_process() {
+    let warm = failpoints::of(Scene::Warm);
     let mut deaths = 0;
     for name in warm.filter(|name| name.starts_with("warm start")).chain(ON_THE_WAY) {
         let directory = tempfile::tempdir().unwrap();
         found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
         killed(directory.path());
         start_machine_again(directory.path());
-        assert!(dies(directory.path(), "basics::opens", name), "nobody came to {name}");
+        assert!(dies(directory.path(), "basics::opens", name), "no process reached {name}");
         deaths += 1;
         let (how, lost, value) = apples(directory.path());
         assert_eq!((lost, value.as_deref()), (false, Some(&b"3"[..])), "{name}");
         assert!(matches!(how, How::Survived | How::Restarted), "{name}: {how:?}");
     }
-    println!("figures: {deaths} deaths of who finds commits in memory that survived, 0 lost");
+    println!("figures: {deaths} deaths at warm starts, 0 lost");
 }
 
 #[test]
-fn who_dies_before_the_first_answer_has_answered_nothing() {
+fn a_death_before_the_first_answer_leaves_no_commit() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     assert!(dies(directory.path(), "basics::entry", "rio: control file told, region not"));
@@ -56,15 +56,15 @@ fn who_dies_before_the_first_answer_has_answered_nothing() {
 }
 
 #[test]
-fn who_dies_after_it_found_that_memory_is_lost_leaves_that_to_be_told() {
+fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process() {
     for name in ["restart: region made", "restart: left, region not ready"] {
         let directory = tempfile::tempdir().unwrap();
         found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
         killed(directory.path());
         std::fs::remove_file(region_of(directory.path())).unwrap();
-        assert!(dies(directory.path(), "basics::opens_by_the_files", name), "nobody came to {name}");
+        assert!(dies(directory.path(), "basics::opens_by_the_files", name), "no process reached {name}");
         assert!(apples(directory.path()).1, "{name}: it was not told");
-        assert!(!apples(directory.path()).1, "{name}: it is told once");
+        assert!(!apples(directory.path()).1, "{name}: the loss is reported once");
     }
 }
 

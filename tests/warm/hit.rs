@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libtp::How;
 #[cfg(feature = "failpoints")]
-use libtp_tests::process::Process;
+use libtp_tests::process::{Process, FAILPOINT};
 
 #[cfg(feature = "failpoints")]
 use crate::basics::DIRECTORY;
@@ -47,7 +47,7 @@ fn after_a_new_start_of_the_machine_any_word_of_the_log_may_have_been_hit() {
 }
 
 #[test]
-fn that_they_are_lost_is_not_told_where_all_were_found() {
+fn no_loss_is_reported_where_all_commits_were_found() {
     let directory = with_a_commit_in_memory_alone();
     hit(directory.path(), TAIL);
     assert_eq!(apples(directory.path()), (How::Restarted, false, Some(b"3".to_vec())));
@@ -57,27 +57,26 @@ fn that_they_are_lost_is_not_told_where_all_were_found() {
 /// loss and does not panic.
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_panic_as_the_log_is_taken_is_told_as_a_loss() {
+fn a_panic_at_the_salvage_of_the_log_is_reported_as_a_loss() {
     for word in [None, Some(TAIL)] {
         let directory = with_a_commit_in_memory_alone();
         match word {
             Some(word) => hit(directory.path(), word),
             None => start_machine_again(directory.path()),
         }
-        let (tell, message) = std::sync::mpsc::channel();
         let panics = "rescue: a piece written, not synced!panic";
-        let variables = [(DIRECTORY, directory.path().display().to_string()), ("LIBTP_FAILPOINT", panics.to_owned())];
-        let mut child = Process::start("basics::opens", &variables, move |line| _ = tell.send(line.to_owned()));
+        let variables = [(DIRECTORY, directory.path().display().to_string()), (FAILPOINT, panics.to_owned())];
+        let mut child = Process::start("basics::opens", &variables);
         child.order("end");
         assert!(child.wait().success(), "word {word:?}: it panicked");
-        assert_eq!(message.recv().as_deref(), Ok("lost"), "word {word:?}");
+        child.says("lost");
         let (_, lost, _) = apples(directory.path());
-        assert!(!lost, "it is told once");
+        assert!(!lost, "the loss is reported once");
     }
 }
 
 #[test]
-fn that_they_are_lost_is_told_where_one_was_hit_itself() {
+fn a_loss_is_reported_where_a_commit_itself_was_hit() {
     let directory = with_a_commit_in_memory_alone();
     hit(directory.path(), TAIL);
     // Changes the record's own bytes, too.

@@ -20,4 +20,4 @@ mod hit;
 mod killed;
 mod ring;
 mod simulated;
-mod yardstick;
+libtp_tests::yardstick!(Warm);

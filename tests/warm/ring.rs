@@ -72,7 +72,7 @@ impl Machine {
 }
 
 #[test]
-fn what_was_kept_is_found_whatever_the_cache_had() {
+fn kept_records_are_found_after_any_loss_of_the_cache() {
     let first = sizes::first_seed();
     let (mut crashes, mut kept_in_all, mut lost_lines, mut rescued_bytes) = (0, 0, 0, 0);
     for seed in first..first + sizes::number("LIBTP_TEST_WARM", 300) {

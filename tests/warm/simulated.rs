@@ -116,14 +116,14 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
     for life in 0..1 + random.below(3) {
         let what = format!("seed {seed}, life {life}, {write_back:?}");
         let machine = Machine::with_memory(disk.clone(), layout, memory.clone());
-        assert!(!may_have_lost || machine.start().is_err(), "{what}: it goes on without the memory");
+        assert!(!may_have_lost || machine.start().is_err(), "{what}: the opening goes on without the memory");
         let machine = if is_lost { machine.keeping_files() } else { machine };
         let process = machine.start().unwrap();
         let is_told = may_have_lost || (is_lost && committed.is_relaxed);
         assert_eq!(process.has_lost(), is_told, "{what}: {}", process.opened());
         let begun = process.state(Way::Up).unwrap();
         let from = if is_lost { committed.on_disk } else { committed.in_memory };
-        assert!(committed.place_of(&begun, from).is_some(), "{what}: it is not what was found before");
+        assert!(committed.place_of(&begun, from).is_some(), "{what}: the state differs from the one found before");
         committed = Committed::new(begun);
         work(&process, &mut random, &mut committed, figures);
         process.kill();
@@ -211,11 +211,11 @@ fn many(write_back: WriteBack) {
 }
 
 #[test]
-fn what_was_answered_survives_where_the_cache_survives() {
+fn answered_commits_survive_with_the_cache() {
     many(WriteBack::None);
 }
 
 #[test]
-fn what_was_answered_survives_where_the_cache_is_lost() {
+fn answered_commits_survive_the_loss_of_the_cache() {
     many(WriteBack::Simulated);
 }

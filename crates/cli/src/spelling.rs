@@ -5,7 +5,6 @@
 //! `value_hex`.
 
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 

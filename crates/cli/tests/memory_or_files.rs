@@ -37,7 +37,7 @@ fn at_work(env: &Path, durability: Durability) -> Child {
 fn a_process_at_work() {
     let Some(env) = std::env::var_os(VICTIM[0]) else { return };
     let durability: Durability = std::env::var(VICTIM[1]).unwrap().parse().unwrap();
-    let bank = Libtp::open(Path::new(&env), durability, Granularity::Record, &mut |_, _, _| {}).unwrap();
+    let bank = Libtp::open(Path::new(&env), durability, Granularity::Record, &mut |_| {}).unwrap();
     let scale = Scale::with_accounts(500);
     bank.load(&scale, &mut |_| {}).unwrap();
     let mut session = bank.session_at(durability);

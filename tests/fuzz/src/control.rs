@@ -83,7 +83,7 @@ pub fn control(input: &[u8]) {
     match file.read() {
         Err(error) => {
             let text = error.to_string();
-            assert!(text.contains(CONTROL_NAME) && text.contains(' '), "{text:?} does not say what is wrong");
+            assert!(text.contains(CONTROL_NAME) && text.contains(' '), "{text:?} does not name the fault");
         }
         Ok(control) => read(&template, &file, &control),
     }
@@ -125,7 +125,7 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
     assert_eq!(again.read().as_ref().ok(), Some(control), "it is not read as it was written");
     template.put(&segment_name(1), &[0; SEGMENT_BYTES]);
     if let Err(error) = libtp_log::restart(&template.directory, file, &short_log_settings()) {
-        assert!(error.to_string().contains(' '), "{error:?} says nothing to anybody");
+        assert!(error.to_string().contains(' '), "{error:?} says nothing");
     }
     let _ = template.place.path();
 }

@@ -21,7 +21,7 @@ pub fn dump_text(input: &[u8]) {
     let text = written(&header, &pairs);
     let (again, read_again) = match read(&*text) {
         Ok(read) => read,
-        Err(error) => panic!("what was written cannot be read: {error}"),
+        Err(error) => panic!("a written dump cannot be read: {error}"),
     };
     assert!(pairs.iter().map(|(_, value)| value).eq(read_again.iter().map(|(_, value)| value)), "other values");
     let keyed = header.keys && again.keys;
@@ -73,6 +73,6 @@ fn written(header: &Header, pairs: &[Pair]) -> Vec<u8> {
         }
         write_end(&mut text)
     };
-    write().expect("a vector takes what is written to it");
+    write().expect("a vector takes all bytes");
     text
 }

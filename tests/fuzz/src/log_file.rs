@@ -176,7 +176,7 @@ pub fn log_file(input: &[u8]) {
     match libtp_log::restart(&directory, &file, &short_log_settings()) {
         Err(error) => {
             let text = error.to_string();
-            assert!(text.contains("LSN") || text.contains("log."), "nobody knows what is damaged: {text}");
+            assert!(text.contains("LSN") || text.contains("log."), "the damage is not named: {text}");
         }
         Ok(restarted) => {
             assert!(restarted.end.end >= message.durable, "the control file says that more was durable");
@@ -218,7 +218,7 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
 fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     match recover(directory, restarted) {
         Ok(()) => {}
-        Err(error) => assert!(error.contains(' '), "{error:?} says nothing to anybody"),
+        Err(error) => assert!(error.contains(' '), "{error:?} says nothing"),
     }
 }
 

@@ -104,14 +104,14 @@ fn opened(world: &World, scene: &Scene, database: &Database, salt: u8) {
     if !is_good {
         return;
     }
-    let before = before.expect("all of a page that nobody objects to can be read");
+    let before = before.expect("all of an accepted page can be read");
     world.run_in_vain(database, |access| drop(change(access, scene, salt, before.clone())));
     let after = world.run_in_vain(database, |access| read_all(access, scene, true));
-    assert!(after.as_ref() == Some(&before), "what was taken back has left something");
+    assert!(after.as_ref() == Some(&before), "an undone change has left something");
     let expected = world.run(database, |access| change(access, scene, salt, before));
     if scene.kind == Kind::Tree {
         let compacted = world.access(database).compact(&[], 1_000, 90);
-        compacted.expect("leaves that nobody objects to can be merged");
+        compacted.expect("accepted leaves can be merged");
     }
     let after = world.run_in_vain(database, |access| read_all(access, scene, true));
     assert!(after == Some(expected), "the records are not those of the map in memory");
@@ -140,7 +140,7 @@ fn verified(world: &World, database: &Database) -> Option<Verified> {
 }
 
 fn is_a_sentence(text: &str) {
-    assert!(text.contains(' ') && text.len() > 10, "{text:?} says nothing to anybody");
+    assert!(text.contains(' ') && text.len() > 10, "{text:?} says nothing");
 }
 
 /// The records of a scene: by key, or by number.
@@ -331,7 +331,7 @@ fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) ->
         }
         Kind::Pages => {
             let number = u32::from(salt % 4).min(access.page_count().expect("it could be read"));
-            access.page_lock(number, PageLock::Write).expect("nobody else is here");
+            access.page_lock(number, PageLock::Write).expect("no other session exists");
             let mut copy = access.page_copy(number).expect("it can be read");
             copy.bytes[0] ^= 0xff;
             copy.bytes[200..300].fill(salt);

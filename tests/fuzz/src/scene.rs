@@ -163,7 +163,7 @@ fn fill_list(world: &World, database: &Database) {
 fn fill_pages(world: &World, database: &Database) {
     world.run(database, |access| {
         for number in 0..3 {
-            access.page_lock(number, PageLock::Write).expect("nobody else is here");
+            access.page_lock(number, PageLock::Write).expect("no other session exists");
             let mut copy = access.page_copy(number).expect("it can be read");
             copy.bytes[100..108].fill(number.to_le_bytes()[0] + 1);
             access.page_put(&copy, None, &[]).expect("it has room");

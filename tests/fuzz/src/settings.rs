@@ -39,7 +39,7 @@ fn written(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            writeln!(text, "{name} = {value}").expect("a string takes what is written to it");
+            writeln!(text, "{name} = {value}").expect("a string takes all text");
         }
     };
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| quoted(&path.to_string_lossy()));
@@ -69,7 +69,7 @@ fn written(settings: &Settings) -> String {
     line("no_background", settings.no_background.then(|| "true".into()));
     for (name, database) in &settings.database {
         let DatabaseSettings { page_bytes, granularity, dense, own_pool } = database;
-        writeln!(text, "[database.{}]", quoted(name)).expect("a string takes what is written to it");
+        writeln!(text, "[database.{}]", quoted(name)).expect("a string takes all text");
         let granularity = granularity.map(|it| if it == Granularity::Page { "page" } else { "record" });
         for (name, value) in [
             ("page_bytes", bytes(*page_bytes)),
@@ -78,7 +78,7 @@ fn written(settings: &Settings) -> String {
             ("own_pool", bytes(*own_pool)),
         ] {
             if let Some(value) = value {
-                writeln!(text, "{name} = {value}").expect("a string takes what is written to it");
+                writeln!(text, "{name} = {value}").expect("a string takes all text");
             }
         }
     }

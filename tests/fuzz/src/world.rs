@@ -101,7 +101,7 @@ impl World {
         let control = Control::new([0; 16], &log_settings());
         control_file(&directory).create(&control).expect("the directory is empty");
         let managers = managers(&directory, &control, Lsn::FIRST).expect("the log is new");
-        let txn = managers.join().expect("nobody else is here");
+        let txn = managers.join().expect("no other session exists");
         let mut world = World { managers, txn, directory, scenes: Vec::new(), uses: 0, place };
         world.scenes = crate::scene::all(&world);
         world
@@ -133,7 +133,7 @@ impl World {
     pub fn run_in_vain<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
         self.txn.begin(&self.managers);
         let result = body(&self.access(database));
-        self.txn.abort(&self.managers).expect("what was done can be taken back");
+        self.txn.abort(&self.managers).expect("the work can be undone");
         result
     }
 

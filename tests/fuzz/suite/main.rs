@@ -1,6 +1,6 @@
-//! The doubt: what is read of the disk is bytes, and anything may have written them.
+//! The doubt: the disk returns bytes, and anything may have written them.
 //!
-//! The cases: everything that a fuzzer ever found, and what it started from, again; and mutations of these, as many as
+//! The cases: everything that a fuzzer ever found, and its starting inputs, again; and mutations of these, as many as
 //! fit some seconds (`LIBTP_TEST_FUZZ_MILLIS` a target), which a seed tells (`LIBTP_TEST_SEED`). libFuzzer does the same for longer, and sees
 //! where it gets: `cargo xtask soak fuzz`.
 #![allow(clippy::unwrap_used)] // the whole file is tests
@@ -54,7 +54,7 @@ fn mutations_of_the_corpus_are_answered() {
         let inputs = corpus::read(target.0);
         let (start, mut count, mut slowest) = (Instant::now(), 0, (Duration::ZERO, 0));
         while start.elapsed() < limit {
-            // Each input has a seed of its own: what is found can be made again however far this machine came.
+            // Each input has a seed of its own: each finding can be repeated on any machine.
             let mut random = Random::new(seed.wrapping_mul(1 << 32).wrapping_add(count));
             let (one, other) = (random.below(inputs.len()), random.below(inputs.len()));
             let input = corpus::mutated(&inputs[one].1, &inputs[other].1, &mut random);
@@ -80,7 +80,7 @@ fn mutations_of_the_corpus_are_answered() {
 }
 
 #[test]
-fn mutations_are_told_by_their_seed() {
+fn mutations_depend_on_their_seed() {
     let make = || corpus::mutated(b"some bytes that are changed", b"other bytes", &mut Random::new(9));
     assert_eq!(make(), make());
     assert_ne!(make(), b"some bytes that are changed");

@@ -1,6 +1,7 @@
 //! A list whose records are renumbered: read as a whole, and changed at single places.
 
-use super::{Client, Problem, Runner};
+use super::client::{Client, Problem};
+use super::Runner;
 use crate::library::{Edit, LINES};
 use crate::oracle::{brief, Place, Table, Value};
 

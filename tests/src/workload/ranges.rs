@@ -2,7 +2,8 @@
 
 use std::ops::Bound;
 
-use super::{Client, Problem, Runner, ACCOUNTS};
+use super::client::{Client, Problem};
+use super::{Runner, ACCOUNTS};
 use crate::library::{LISTS, SETS};
 use crate::oracle::{Place, Table, Value};
 

@@ -39,6 +39,9 @@ fn number(bytes: &[u8]) -> i64 {
 
 impl Bank {
     /// Opens the bank, and fills it if it is new.
+    ///
+    /// # Errors
+    /// The library's.
     pub fn open(env: &Env) -> Result<Bank> {
         let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
         bank.env.run(|txn| {
@@ -54,6 +57,12 @@ impl Bank {
     }
 
     /// Makes one transfer.
+    ///
+    /// # Errors
+    /// The library's.
+    ///
+    /// # Panics
+    /// If an account is missing.
     pub fn transfer(&self, id: TransferId, random: &mut Random, durability: Durability) -> Result<()> {
         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
         let amount = i64::try_from(random.below(50)).expect("a small number");
@@ -68,7 +77,10 @@ impl Bank {
         })
     }
 
-    /// Returns the transfers in the journal if all balances agree with it; otherwise describes the difference.
+    /// Returns the transfers in the journal if all balances agree with it.
+    ///
+    /// # Errors
+    /// Describes the difference.
     pub fn audit(&self) -> std::result::Result<BTreeSet<TransferId>, String> {
         let read = |txn: &Txn<'_>| self.all(txn);
         let (accounts, journal) = self.env.run(read).map_err(|error| format!("the audit cannot read: {error}"))?;
@@ -76,7 +88,9 @@ impl Bank {
     }
 
     /// As [`Bank::audit`], in a snapshot.
-    #[allow(dead_code)] // the suite `failpoints` includes this file, too, and does not use it
+    ///
+    /// # Errors
+    /// Describes the difference.
     pub fn audit_in(&self, snapshot: &Snapshot<'_>) -> std::result::Result<BTreeSet<TransferId>, String> {
         let read = self.all(snapshot);
         let (accounts, journal) = read.map_err(|error| format!("the audit cannot read: {error}"))?;
@@ -93,11 +107,11 @@ impl Bank {
         for (key, line) in journal {
             let text = String::from_utf8_lossy(line);
             let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
-            let [from, to, amount] = numbers[..] else { return Err(format!("a journal line nobody wrote: {text:?}")) };
-            let amount = i64::try_from(amount).map_err(|_| format!("a journal line nobody wrote: {text:?}"))?;
+            let [from, to, amount] = numbers[..] else { return Err(format!("an unknown journal line: {text:?}")) };
+            let amount = i64::try_from(amount).map_err(|_| format!("an unknown journal line: {text:?}"))?;
             *wanted.entry(account_key(from)).or_default() -= amount;
             *wanted.entry(account_key(to)).or_default() += amount;
-            transfers.insert(id_of(key).ok_or_else(|| format!("a journal key nobody wrote: {key:?}"))?);
+            transfers.insert(id_of(key).ok_or_else(|| format!("an unknown journal key: {key:?}"))?);
         }
         let found: BTreeMap<Vec<u8>, i64> = accounts.iter().map(|(key, value)| (key.clone(), number(value))).collect();
         if found.values().sum::<i64>() != MONEY {
@@ -117,6 +131,12 @@ fn apart(wanted: &BTreeMap<Vec<u8>, i64>, found: &BTreeMap<Vec<u8>, i64>) -> Str
         format!("{} should be {balance} and is {:?}", String::from_utf8_lossy(key), found.get(key))
     });
     text.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the transfer that a process reports with the line `ack WORKER NUMBER`.
+pub fn acknowledgement(line: &str) -> Option<TransferId> {
+    let (worker, number) = line.strip_prefix("ack ")?.split_once(' ')?;
+    Some((worker.parse().ok()?, number.parse().ok()?))
 }
 
 fn id_of(key: &[u8]) -> Option<TransferId> {

@@ -1,10 +1,8 @@
-//! The yardstick: bugs that a test build can switch on, each at a place in the code. The crash workload must catch
-//! each bug.
-//!
-//! The names are those of the sites (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them. If no test
-//! catches the bug that breaks a rule of the protocols, no test covers that rule.
+//! Bugs that the crash workload must catch.
 
-/// The test that must catch a bug.
+use super::{Judge, Planted, Suite};
+
+/// The test of the crash suites that must catch a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Catcher {
     /// The workload itself, with its crash states and its killed processes.
@@ -45,42 +43,23 @@ impl Catcher {
     ];
 }
 
-/// A bug and the test that must catch it.
-#[derive(Clone, Copy, Debug)]
-pub struct PlantedBug {
-    /// The site's name.
-    pub name: &'static str,
-    /// The test that must catch the bug.
-    pub catcher: Catcher,
-    /// A seed that has caught it. The yardstick tries this seed before those of the day.
-    pub known_seed: Option<u64>,
+const fn caught_by(catcher: Catcher, name: &'static str) -> Planted {
+    Planted::new(Suite::Crash, name, Judge::Catcher(catcher))
 }
 
-impl PlantedBug {
-    const fn seen_at(mut self, seed: u64) -> PlantedBug {
-        self.known_seed = Some(seed);
-        self
-    }
-}
-
-const fn caught_by(catcher: Catcher, name: &'static str) -> PlantedBug {
-    PlantedBug { name, catcher, known_seed: None }
-}
-
-const fn by_crashes(name: &'static str) -> PlantedBug {
+const fn by_crashes(name: &'static str) -> Planted {
     caught_by(Catcher::Crashes, name)
 }
 
-const fn by_failing_calls(name: &'static str) -> PlantedBug {
+const fn by_failing_calls(name: &'static str) -> Planted {
     caught_by(Catcher::FailingCalls, name)
 }
 
-const fn by_damage(name: &'static str) -> PlantedBug {
+const fn by_damage(name: &'static str) -> Planted {
     caught_by(Catcher::Damage, name)
 }
 
-/// All planted bugs.
-pub const PLANTED_BUGS: &[PlantedBug] = &[
+pub(super) const CRASHES: &[Planted] = &[
     by_crashes("buffer: log not forced before pages"),
     by_crashes("buffer: dirty pages replaced unwritten"),
     by_crashes("buffer: homes not synced"),

@@ -1,0 +1,58 @@
+//! Changes of key-value pairs in a database and in its model.
+
+use std::collections::BTreeMap;
+
+use libtp::{Db, Error, Txn};
+
+use crate::life::{agree, failed, Outcome};
+
+/// The model of a database of pairs.
+pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A database whose pairs a model has, too.
+pub struct Pairs {
+    pub db: Db,
+    pub page_bytes: usize,
+}
+
+impl Pairs {
+    pub fn put(&self, txn: &Txn<'_>, key: Vec<u8>, value: Vec<u8>, model: &mut Map) -> Outcome<()> {
+        self.db.put(txn, &key, &value).map_err(failed("put"))?;
+        model.insert(key, value);
+        Ok(())
+    }
+
+    pub fn put_new(&self, txn: &Txn<'_>, key: Vec<u8>, value: Vec<u8>, model: &mut Map) -> Outcome<()> {
+        let is_refused = match self.db.put_new(txn, &key, &value) {
+            Err(Error::Exists) => true,
+            done => done.map(|()| false).map_err(failed("put_new"))?,
+        };
+        agree("put_new refused", is_refused, model.contains_key(&key))?;
+        model.entry(key).or_insert(value);
+        Ok(())
+    }
+
+    /// Changes the first byte of the value.
+    pub fn update(&self, txn: &Txn<'_>, key: &[u8], byte: u8, model: &mut Map) -> Outcome<()> {
+        let change = |value: &mut [u8]| {
+            if let Some(first) = value.first_mut() {
+                *first ^= byte;
+            }
+            value.len()
+        };
+        let found = self.db.update_with(txn, key, change).map_err(failed("update"))?;
+        agree("update", found, model.get_mut(key).map(|value| change(value)))
+    }
+
+    pub fn delete(&self, txn: &Txn<'_>, key: &[u8], model: &mut Map) -> Outcome<()> {
+        let was_there = self.db.delete(txn, key).map_err(failed("delete"))?;
+        agree("delete", was_there, model.remove(key).is_some())
+    }
+
+    pub fn get(&self, txn: &Txn<'_>, key: &[u8], is_for_update: bool, model: &Map) -> Outcome<()> {
+        let found = if is_for_update { self.db.get_for_update(txn, key) } else { self.db.get(txn, key) };
+        let (found, wanted) = (found.map_err(failed("get"))?, model.get(key));
+        agree("get: length", found.as_ref().map(Vec::len), wanted.map(Vec::len))?;
+        agree("get: same bytes", found.as_ref() == wanted, true)
+    }
+}

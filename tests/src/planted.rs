@@ -1,0 +1,130 @@
+//! Planted bugs: each breaks a rule of the protocols at one place of the code, if a test build switches it on, and names
+//! the test that must notice it. A bug that no test notices is a rule that no test covers.
+//!
+//! The names are those of the places (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them.
+
+mod cases;
+mod crashes;
+mod deaths;
+mod stores;
+
+pub use crashes::Catcher;
+pub use stores::NoticedBy;
+
+/// The suite that must notice a bug.
+#[allow(missing_docs)] // each has the name of its suite
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    Backup,
+    Crash,
+    /// `crates/rvm/tests/disks`.
+    Disks,
+    Failpoints,
+    Files,
+    Isolation,
+    Joint,
+    Lived,
+    Model,
+    Multiprocess,
+    Snapshots,
+    Vista,
+    Warm,
+}
+
+/// How a process reaches a failpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scene {
+    /// A victim dies there while it works beside three survivors.
+    At(&'static str),
+    /// The same in an environment that is new.
+    Young(&'static str),
+    /// A victim dies at the first failpoint, and the process that repairs it dies at the second.
+    Repairing(&'static str, &'static str),
+    /// A victim stops there while other processes make the memory anew, and goes on afterwards.
+    Standing(&'static str),
+    /// A victim's thread panics there.
+    Panicking(&'static str),
+}
+
+impl Scene {
+    /// Returns the failpoint of the scene.
+    pub fn point(self) -> &'static str {
+        match self {
+            Scene::At(point) | Scene::Young(point) | Scene::Standing(point) | Scene::Panicking(point) => point,
+            Scene::Repairing(_, point) => point,
+        }
+    }
+}
+
+/// The test that must notice a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// The test function of this name.
+    Case(&'static str),
+    /// One of these scenes.
+    Scenes(&'static [Scene]),
+    /// A test of the crash suites.
+    Catcher(Catcher),
+    /// A test of the stores of recoverable memory.
+    Stores(NoticedBy),
+}
+
+/// A bug and the test that must notice it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planted {
+    /// The name of the place.
+    pub name: &'static str,
+    /// The suite of the test.
+    pub suite: Suite,
+    /// The test.
+    pub judge: Judge,
+    /// The bug shows only when other sessions come in between at the right moment, or in a scene that is not steady
+    /// enough to prove that this bug was noticed. It is tried and reported if there is time, and need not be noticed
+    /// every time.
+    pub is_seldom: bool,
+    /// A seed that has shown the bug; the test tries this seed before those of the day.
+    pub known_seed: Option<u64>,
+}
+
+impl Planted {
+    const fn new(suite: Suite, name: &'static str, judge: Judge) -> Planted {
+        Planted { name, suite, judge, is_seldom: false, known_seed: None }
+    }
+
+    const fn seen_at(mut self, seed: u64) -> Planted {
+        self.known_seed = Some(seed);
+        self
+    }
+
+    /// Returns the scenes that must notice the bug.
+    pub fn scenes(&self) -> &'static [Scene] {
+        match self.judge {
+            Judge::Scenes(scenes) => scenes,
+            _ => &[],
+        }
+    }
+}
+
+const fn case(suite: Suite, name: &'static str, of: &'static str) -> Planted {
+    Planted::new(suite, name, Judge::Case(of))
+}
+
+const fn seldom(mut bug: Planted) -> Planted {
+    bug.is_seldom = true;
+    bug
+}
+
+/// Returns all planted bugs.
+pub fn all() -> impl Iterator<Item = &'static Planted> {
+    [cases::CASES, crashes::CRASHES, deaths::DEATHS, stores::STORES].into_iter().flatten()
+}
+
+/// Returns the bugs that a suite must notice.
+pub fn of(suite: Suite) -> Vec<&'static Planted> {
+    all().filter(|bug| bug.suite == suite).collect()
+}
+
+/// Returns the names of the bugs that a test of the stores must notice.
+pub fn of_stores(test: NoticedBy) -> Vec<&'static str> {
+    all().filter(|bug| bug.judge == Judge::Stores(test)).map(|bug| bug.name).collect()
+}

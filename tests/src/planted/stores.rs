@@ -1,0 +1,64 @@
+//! Bugs in recoverable memory. Some change the order of the undo log's stores: `tests/vista` must notice each of them
+//! when a machine loses the stores that were not written back. Others are in the code that guards the stores, and in
+//! the redo log.
+
+use super::Suite::{Disks, Vista};
+use super::{Judge, Planted};
+
+/// The test of the stores of recoverable memory that must notice a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticedBy {
+    /// A program that is stopped between any two stores.
+    Stops,
+    /// The same, where the memory survives and the processor's cache is lost.
+    LostLines,
+    /// The same, while two transactions run at once.
+    Two,
+    /// Threads that change the same bytes.
+    Threads,
+    /// Stores to hidden memory, and to the addresses before and behind a mapping.
+    WildStores,
+    /// A disk that crashes or fails: `crates/rvm/tests/disks`.
+    Disks,
+    /// A machine that stops while the file grows; the memory survives and the processor's cache is lost.
+    Growth,
+    /// A machine that loses its cache around a commit record that also decides over memory.
+    Joined,
+    /// A machine that loses its cache while a part of a transaction is undone.
+    Parts,
+    /// A test that watches the system calls while a segment is made.
+    Creation,
+}
+
+use NoticedBy::{Creation, Growth, Joined, LostLines, Parts, Stops, Threads, Two, WildStores};
+
+const fn by(test: NoticedBy, name: &'static str) -> Planted {
+    let suite = if matches!(test, NoticedBy::Disks) { Disks } else { Vista };
+    Planted::new(suite, name, Judge::Stores(test))
+}
+
+pub(super) const STORES: &[Planted] = &[
+    by(Stops, "undo: a record is published before its image"),
+    by(Stops, "undo: no zero behind the last record"),
+    by(LostLines, "undo: no fence behind a record"),
+    by(LostLines, "undo: committed before the stores are in memory"),
+    by(LostLines, "undo: an end is answered before it is in memory"),
+    by(Two, "undo: one more log is not linked"),
+    by(Joined, "vista: it is decided over stores that are not in memory"),
+    by(Parts, "undo: a part is cut off before memory has what it was"),
+    by(Parts, "undo: what is cut off may be read behind what is saved next"),
+    by(Threads, "threads: two have one lock"),
+    by(WildStores, "rio: what is hidden can be stored to"),
+    by(WildStores, "rio: a mapping has no guard pages"),
+    by(NoticedBy::Disks, "rvm: the log is not synced"),
+    by(NoticedBy::Disks, "rvm: the log begins anew before the database is synced"),
+    by(NoticedBy::Disks, "rvm: a log that failed is written further"),
+    by(NoticedBy::Disks, "rvm: what has grown outside of transactions gets to the database in part"),
+    by(NoticedBy::Disks, "rvm: who comes late makes the log anew"),
+    by(Growth, "rio: new blocks are not made safe"),
+    by(Growth, "rio: memory is led to before it is handed out in memory"),
+    by(Growth, "undo: a longer log is led to before its images are in memory"),
+    by(Creation, "rio: a new region's first blocks are only set aside"),
+    by(Creation, "rio: a new region is named before it is on its disk"),
+    by(Creation, "rio: a new region's name is not synced"),
+];
