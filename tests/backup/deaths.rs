@@ -145,7 +145,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
                 Err(_) => match restore(&place) {
                     // Nothing was copied before the death.
                     Ok(_) => {
-                        assert!(name == "restore: begun, its mark not durable" || name == "restore: control file empty")
+                        assert!(name == "restore: begun, mark not durable" || name == "restore: control file empty")
                     }
                     Err(Error::Environment { .. }) => {}
                     Err(error) => panic!("{name}: {error}"),

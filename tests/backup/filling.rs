@@ -116,7 +116,7 @@ fn a_death_in_a_load_leaves_no_environment_that_opens() {
     use libtp_tests::process::dies_at;
     for point in failpoints::all().filter(|point| point.scene == Scene::Load) {
         let place = tempfile::tempdir().unwrap();
-        if point.name == "load: nothing left but its mark" {
+        if point.name == "load: only the mark left" {
             std::fs::write(place.path().join("gives up"), "").unwrap();
         }
         let died = dies_at(point.name, "filling::entry", &[(PLACE, place.path().display().to_string())]);

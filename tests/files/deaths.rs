@@ -52,7 +52,7 @@ fn dies(place: &Path, job: &str, failpoint: &str) -> bool {
 /// Returns the failpoint at which another process must die first, if any, and the victim's job.
 fn way_to(name: &str) -> (Option<&'static str>, &'static str) {
     match name {
-        "files: listed, nothing swept" | "files: one swept" => (Some("files: prepared, not committed"), "open"),
+        "files: listed, nothing swept" | "files: a file swept" => (Some("files: prepared, not committed"), "open"),
         _ => (None, "step"),
     }
 }
@@ -134,9 +134,9 @@ fn a_death_over_files_leaves_all_of_the_change_or_nothing() {
 fn is_of_finishing(name: &str) -> bool {
     [
         "files: about to be put in place",
-        "files: one in its place",
+        "files: a file in its place",
         "files: in place, directories not synced",
-        "files: in place, witnesses there",
+        "files: in place, witnesses present",
         "files: in place, rows not deleted",
         "files: rows deleted, not committed",
     ]

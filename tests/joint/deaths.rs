@@ -30,7 +30,7 @@ const RELAXED: &str = "relaxed";
 const NOTICED: &str = "The two are of different times";
 const FINDERS: [Finder; 3] = [Finder::Survivor, Finder::Next, Finder::Restart];
 /// A failpoint at which a death leaves work for the next process.
-pub const BEFORE: &str = "joined: logged, memory not told";
+pub const BEFORE: &str = "joined: logged, segments not committed";
 /// The most transactions of a victim: enough for rare events.
 const MANY: u64 = 60;
 
@@ -141,7 +141,7 @@ fn the_next_opener_finds_the_commit() {
 #[test]
 fn a_restart_finds_the_commit() {
     // Once the first of two segments was told, the commit record is on the disk.
-    for name in [BEFORE, "joined: one segment told"] {
+    for name in [BEFORE, "joined: a segment committed"] {
         assert!([1, 3, 5].map(|hit| dies_once(name, hit, Finder::Restart)).contains(&true));
     }
 }
@@ -157,10 +157,10 @@ fn an_uncommitted_change_is_undone() {
 #[test]
 fn a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction() {
     let places = [
-        "undo: between two before-images of a part",
-        "undo: a part put back, not cut off",
-        "savepoint: one segment has gone back",
-        "savepoint: memory has gone back, records have not",
+        "undo: between two before-images of a savepoint",
+        "undo: before-images of a savepoint restored, not cut",
+        "savepoint: a segment rolled back",
+        "savepoint: segments rolled back, records not",
     ];
     for name in places {
         for finder in FINDERS {
@@ -174,12 +174,12 @@ fn a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction() {
 #[test]
 fn a_restart_notices_memory_whose_records_are_lost() {
     let places = [
-        "member: undo log empty, nothing followed",
-        "member: decision known, not said",
-        "member: about to follow, undo log not empty",
-        "member: followed, noted in part",
-        "member: followed, the transaction still named",
-        "joined: one segment told",
+        "member: undo log empty, decision not noted as applied",
+        "member: decision known, not noted",
+        "member: about to apply the decision, undo log not empty",
+        "member: decision applied, partly noted",
+        "member: decision applied, transaction still noted",
+        "joined: a segment committed",
     ];
     for name in places {
         let death = |hit| Death { name, hit, after: None, durability: RELAXED, finder: Finder::Restart };
@@ -197,8 +197,8 @@ fn a_rollback_is_not_taken_for_a_followed_decision() {
         found(directory, RELAXED);
         for name in [
             // The first visit: changes that segments followed earlier would be lost, too.
-            "member: about to follow, undo log not empty",
-            "member: rolled back, the transaction still named",
+            "member: about to apply the decision, undo log not empty",
+            "member: rolled back, transaction still noted",
         ] {
             let mut victim = Child::start(directory, seed, name);
             assert!(victim.says("open"));

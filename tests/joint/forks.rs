@@ -25,7 +25,7 @@ fn entry() {
     say(&leave_a_child(if way == "fork" { How::Fork } else { How::RawClone }).to_string());
     if next_order().as_deref() == Some("leave") {
         txn.commit().unwrap();
-        rio::failpoint::arm("rio: kept region left alone, not sealed");
+        rio::failpoint::arm("rio: kept region unused, not sealed");
         drop((segment, env));
         say("it has left");
     }

@@ -55,7 +55,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     assert!(new_name(hang(), || unresolved(0).is_some()), "the dead session is repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
-    checkpointer.does("arm unresolved: row read in part!stop");
+    checkpointer.does("arm unresolved: row partly read!stop");
     checkpointer.order("checkpoint");
     checkpointer.stops();
     // The second process goes as far as it can while the checkpointer is stopped.

@@ -104,7 +104,7 @@ fn mapped() -> String {
 
 /// Runs the process without before-images, which pauses between two stores.
 pub fn tear() -> ! {
-    rio::planted::plant(Some("rio: areas change without before-images"));
+    rio::planted::plant(Some("rio: changes of areas save no before-images"));
     let mut segment = Options::new(BYTES).open(Path::new(TORN)).unwrap();
     loop {
         let mut txn = segment.begin();

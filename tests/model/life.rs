@@ -253,8 +253,7 @@ impl<T: Subject> Life<T> {
     fn open(&mut self, wanted: How) -> Outcome<()> {
         let directory = self.process.directory();
         let platform = platform(directory, &self.memory);
-        let env =
-            Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
+        let env = Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
         if env.opened().how != wanted {
             return Err(TestCaseError::fail(format!("opened as {:?}, not {wanted:?}", env.opened())));
         }

@@ -138,7 +138,7 @@ fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut one = Member::start(directory.path(), 1);
-    put_until_stopped(&mut one, directory.path(), "log: about to be the one who prepares", None);
+    put_until_stopped(&mut one, directory.path(), "log: about to become the preparer", None);
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");

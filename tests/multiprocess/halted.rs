@@ -45,7 +45,7 @@ fn a_stopped_deadlock_search_hides_no_deadlock() {
     }
     let env = observer(directory.path());
     for member in &mut crew[..2] {
-        member.ask("arm lock: victim chosen, not told!stop");
+        member.ask("arm lock: victim chosen, not notified!stop");
     }
     wait_for_each_other(&mut crew, 0, 1);
     until("one of them stands still", || stands_still(&env));
@@ -131,7 +131,7 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
     let mut repairer = Member::start(directory.path(), 1);
     let mut first = Member::start(directory.path(), 2);
     first.ask("put key old");
-    repairer.ask("arm repair: buried, right not given back!stop");
+    repairer.ask("arm repair: slot free, claim not released!stop");
     let before = places();
     first.kill();
     first.wait();

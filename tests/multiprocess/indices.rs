@@ -165,7 +165,7 @@ fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
     table.index("by town", town).unwrap();
     assert!(table.drop_index("by town").unwrap());
     let mut maker = crate::crew::Member::start(directory.path(), 1);
-    maker.ask("arm commit: locks released, not over!stop");
+    maker.ask("arm commit: locks released, not ended!stop");
     // The maker holds the database for a second, and a verifying session waits for that.
     maker.order("index-by-town-slowly");
     std::thread::sleep(std::time::Duration::from_millis(300));

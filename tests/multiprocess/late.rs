@@ -12,9 +12,9 @@ use crate::stopped::{idle, stopped};
 
 /// Where the other process stops, and the order that brings it there.
 const PLACES: [(&str, &str); 8] = [
-    ("txn: slot off the list, nobody's", "checkpoint"),
+    ("txn: slot off the list, without owner", "checkpoint"),
     ("log: latched, nothing copied", "commit"),
-    ("log: leads a flush", "commit"),
+    ("log: flush begun", "commit"),
     ("log: written, not synced", "commit"),
     ("lock: released, section open", "commit"),
     ("change: pages changed, record not in the slot", "put other 1"),
@@ -74,7 +74,7 @@ fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
     leaver.ask("put-relaxed key 1");
     holder.ask("begin");
     holder.ask("put held 1");
-    holder.ask("arm txn: slot off the list, nobody's!stop");
+    holder.ask("arm txn: slot off the list, without owner!stop");
     holder.order("checkpoint");
     stopped(directory.path(), |_| true);
     leaver.leave();

@@ -83,7 +83,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     reader.wait();
     // It has looked for dead sessions, and is stopped.
     until("it stands still", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
-    let mut repairer = Member::launch_armed(directory.path(), 3, "repair: put back, section open");
+    let mut repairer = Member::launch_armed(directory.path(), 3, "repair: frame put back, section open");
     repairer.wait();
     late.resume();
     until("no session is dead", || env.managers().processes.dead_sessions().is_empty());

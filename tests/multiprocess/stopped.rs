@@ -137,7 +137,7 @@ fn a_process_stopped_just_after_it_left_needs_no_repair() {
     let mut leaver = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
-    leaver.ask("arm leave: risen, door held!stop");
+    leaver.ask("arm leave: seat given up, door held!stop");
     leaver.order("leave");
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     while !stat().contains(") T ") {
@@ -182,7 +182,7 @@ fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door()
     // Its session is in use: the next order takes another session.
     holder.ask("begin");
     holder.ask("put key 1");
-    holder.ask("arm txn: slot off the list, nobody's!stop");
+    holder.ask("arm txn: slot off the list, without owner!stop");
     holder.order("checkpoint");
     let at_it = stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the table of transactions"));
     let leaves = std::thread::spawn(move || drop(leaver));
@@ -241,7 +241,7 @@ fn a_rebuild_waits_for_a_process_stopped_in_a_write() {
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    writer.ask("arm log: leads a flush!stop");
+    writer.ask("arm log: flush begun!stop");
     writer.order("put key kept");
     let at_it = stopped(directory.path(), |one| one.roles == ["writes the log"]);
     let incarnation = env.managers().log.incarnation();
@@ -386,7 +386,7 @@ fn a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full() {
     let mut writer = Member::start(directory.path(), 1);
     // With these two handles, all first places are taken, and there is no memory for more.
     let crowd: Vec<Env> = (0..14).map(|_| idle().open(directory.path()).unwrap()).collect();
-    writer.ask("arm log: leads a flush!stop");
+    writer.ask("arm log: flush begun!stop");
     writer.order("put key kept");
     let at_it = stopped(directory.path(), |one| one.roles == ["writes the log"]);
     let given_up = env.managers();

@@ -296,7 +296,7 @@ fn readers_let_in_beside_a_writer_are_noticed() {
     use std::io::BufRead;
     let mut control = std::process::Command::new(std::env::current_exe().unwrap());
     control.args(["--exact", "runs::locks_keep_transactions_apart_and_every_circle_is_opened", "--nocapture"]);
-    control.env("LIBTP_PLANTED", "lock: readers beside a writer").env("LIBTP_TEST_SCHEDULES", "500");
+    control.env("LIBTP_PLANTED", "lock: readers are granted beside a writer").env("LIBTP_TEST_SCHEDULES", "500");
     let mut ran = control.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let message = std::io::BufReader::new(ran.stderr.take().unwrap()).lines();
     let (telling, told) = std::sync::mpsc::channel();

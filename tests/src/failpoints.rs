@@ -85,7 +85,7 @@ const fn memory(name: &'static str) -> Failpoint {
 
 /// Returns a failpoint of a process that finds a committed transaction.
 const fn memory_left(name: &'static str) -> Failpoint {
-    memory_after("joined: logged, memory not told", name)
+    memory_after("joined: logged, segments not committed", name)
 }
 
 const fn memory_after(before: &'static str, name: &'static str) -> Failpoint {

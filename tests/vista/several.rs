@@ -196,7 +196,7 @@ fn threads_that_are_in_each_others_way_keep_every_sum() {
     assert!(ended > 30_000);
     // The control: locks that do not exclude each other are noticed. In this test, because a planted bug affects the
     // whole process.
-    rio::planted::plant(Some("threads: two have one lock"));
+    rio::planted::plant(Some("threads: two transactions hold one lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);
     assert!(is_noticed, "no test noticed two threads with one lock");

@@ -51,7 +51,7 @@ fn a_death_at_the_warm_start_leaves_the_commits_to_the_next_process() {
 fn a_death_before_the_first_answer_leaves_no_commit() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
-    assert!(dies(directory.path(), "basics::entry", "rio: control file told, region not"));
+    assert!(dies(directory.path(), "basics::entry", "rio: noted in the control file, not in the region"));
     assert_eq!(apples(directory.path()), (How::Repaired, false, None));
 }
 
@@ -72,7 +72,7 @@ fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process
 fn commits_after_a_close_that_did_not_end_are_known_of() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
-    assert!(dies(directory.path(), "basics::entry", "leave: closed, region there"));
+    assert!(dies(directory.path(), "basics::entry", "leave: closed, region not removed"));
     // The next process finds the memory in order, and answers more commits from it.
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();

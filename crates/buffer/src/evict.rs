@@ -45,7 +45,7 @@ impl BufferManager {
             }
             let is_at_it = || growth < GROWTH_SLICES && !part.has_stopped_grower(session);
             let is_waited_for =
-                growth < GROWTH_LOOKS || planted("buffer: a stopped grower is waited for") || is_at_it();
+                growth < GROWTH_LOOKS || planted("buffer: sessions wait for a stopped grower") || is_at_it();
             if part.is_growing(session) && is_waited_for {
                 session.sleep(GROWTH_SLICE);
                 growth += 1;
@@ -138,7 +138,7 @@ impl BufferManager {
         if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {
             return None;
         }
-        failpoint("buffer: evicted, in hand");
+        failpoint("buffer: evicted, frame in hand");
         part.slot.evictions.fetch_add(1);
         Some(FrameInHand { slot, guard })
     }

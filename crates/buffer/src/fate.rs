@@ -81,7 +81,7 @@ impl BufferManager {
             match left.iter().position(|fate| has_it(fate).is_none()) {
                 Some(free) => self.rename_file(session, &left.remove(free))?,
                 // A planted bug (rio's `planted`): one file takes the place of another.
-                None if planted("buffer: a name is given that another database has") => {
+                None if planted("buffer: a rename replaces the file of another database") => {
                     self.rename_file(session, &left.remove(0))?;
                 }
                 None => {
@@ -99,7 +99,7 @@ impl BufferManager {
     fn drop_file(&self, session: &Session, fate: &Fate) -> Result<()> {
         let registry = self.files.registry();
         let known = registry.entry(fate.id)?;
-        if !planted("buffer: a drop is not in the register") {
+        if !planted("buffer: a drop is not written to the register") {
             registry.write(&fate.entry(None))?;
         }
         failpoint("drop: in the register, file known");
@@ -119,7 +119,8 @@ impl BufferManager {
         let (registry, directory) = (self.files.registry(), self.files.directory());
         let Some(name) = &fate.new_name else { return Ok(()) };
         // A planted bug (rio's `planted`): the register has one name, and the file another.
-        let was = Some(fate.name.clone()).filter(|_| !planted("buffer: the register forgets a name too early"));
+        let was =
+            Some(fate.name.clone()).filter(|_| !planted("buffer: the register drops the old name before the rename"));
         let known = registry.entry(fate.id)?;
         let is_begun = known.as_ref().is_some_and(|entry| entry.name == *name && entry.was.is_some());
         if is_begun || known.is_none_or(|entry| entry.name != *name) {
@@ -132,7 +133,7 @@ impl BufferManager {
         if is_begun
             && !is_at_old
             && self.is_own(fate, name)?
-            && !planted("buffer: a name that is there is taken for durable")
+            && !planted("buffer: a new name that is present counts as durable")
         {
             // The sync of the new name may have failed. The kernel writes the name only if it is given once more.
             directory.rename(&new, &old)?;

@@ -185,7 +185,7 @@ impl FrameSlot {
 
     /// Returns the oldest LSN that a restart needs for this page, if any. Needs no latch.
     pub(crate) fn oldest_needed(&self) -> Option<Lsn> {
-        if planted("buffer: written is taken for synced") {
+        if planted("buffer: a written page counts as synced") {
             return Some(self.recovery.load()).filter(|lsn| !lsn.is_none());
         }
         // Three loads, because the LSN may move to `unsynced`, or back, between two of them.

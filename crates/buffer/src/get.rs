@@ -166,7 +166,7 @@ impl BufferManager {
 /// died while it read the page is given back before the frame leaves the table.
 #[inline(always)]
 fn holds(slot: &FrameSlot, id: PageId) -> bool {
-    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a page half read is taken for whole"))
+    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a loading page counts as resident"))
 }
 
 /// Releases a latch that turned out to be another page's. Kept out of the hot path.

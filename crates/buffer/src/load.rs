@@ -161,7 +161,7 @@ impl BufferManager {
         part.policy().loaded(part, taken.slot);
         failpoint("buffer: page read, not resident");
         let session = taken.guard.session();
-        let mut taken_back = planted("buffer: that a page is there is taken back").then(|| session.section());
+        let mut taken_back = planted("buffer: the resident state is rolled back").then(|| session.section());
         if let Some(section) = &mut taken_back {
             taken.slot.set_state_in(section, State::Resident);
             session.set_in_hand_in(section, 0);

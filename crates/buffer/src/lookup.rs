@@ -195,7 +195,7 @@ impl PageTable {
             failpoint("buffer: out of the chain, still names its page");
             slot.page.set(&mut section, PageId::NONE);
             slot.set_state_in(&mut section, State::Free);
-            failpoint("buffer: free, in nobody's hand");
+            failpoint("buffer: frame free, not in hand");
             take(&mut section);
             section.close();
             failpoint("buffer: out of the table");

@@ -44,7 +44,7 @@ impl BufferManager {
     pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
         let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;
-        if is_there && !planted("buffer: a page that is there stays in a dead hand") {
+        if is_there && !planted("buffer: a resident page stays in a dead session's hand") {
             dead_session.put_back();
         }
     }
@@ -53,7 +53,9 @@ impl BufferManager {
     /// transactions may want the very page that the dead session was reading. The caller holds no latch. Returns false
     /// if the frame stayed busy all the time: call again later.
     pub fn repair_hand(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
-        let held = self.frame_at(dead_session.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
+        let held = self
+            .frame_at(dead_session.in_hand())
+            .filter(|_| !planted("buffer: a dead session keeps the frame in hand"));
         held.is_none_or(|slot| self.empty_hand(session, dead_session, slot))
     }
 
@@ -66,7 +68,7 @@ impl BufferManager {
         let all = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let unnoted = all.filter(|_| dead_session.has_unnoted_pins());
         let noted = dead_session.pins().filter_map(|place| self.frame_at(place));
-        for slot in noted.chain(unnoted).filter(|_| !planted("buffer: the dead keep their pins")) {
+        for slot in noted.chain(unnoted).filter(|_| !planted("buffer: pins of dead sessions stay")) {
             pins &= self.recount_pins(session, slot);
         }
         failpoint("repair: pins recounted, not forgotten");
@@ -113,11 +115,11 @@ impl BufferManager {
 
     fn empty_hand(&self, session: &Session, dead_session: &DeadSession<'_>, slot: &FrameSlot) -> bool {
         let Some(guard) = try_long(session, || slot.latch.try_exclusive(session, ANY_PAGE)) else { return false };
-        failpoint("repair: has latched what was in hand");
-        if slot.state() == State::Loading && !planted("buffer: a page half read stays in the table") {
+        failpoint("repair: frame in hand latched");
+        if slot.state() == State::Loading && !planted("buffer: a partly read page stays in the table") {
             self.table.remove_for_the_dead(session, slot);
         }
-        failpoint("repair: in hand, out of the table");
+        failpoint("repair: frame in hand, out of the table");
         let part = self.pools.shelf_of(slot);
         part.push_free_of(session, FrameInHand { slot, guard }, |section| dead_session.put_back_in(section));
         true

@@ -89,7 +89,7 @@ pub fn restore_torn(
     for file in files {
         match home(file)? {
             Home::Here(opened) => restored.mended += bring_home(&batch, file, &*opened)?,
-            Home::Away if !planted("buffer: images of a file that is away are not kept") => {
+            Home::Away if !planted("buffer: double-write images of a missing file are dropped") => {
                 kept_images::keep(directory, environment, (file, sequence), &batch)?;
                 restored.kept += 1;
             }

@@ -113,7 +113,7 @@ impl BufferManager {
             if frames.is_empty() {
                 break;
             }
-            if is_over(round, begun) && !planted("buffer: a page that stays latched is waited for") {
+            if is_over(round, begun) && !planted("buffer: a checkpoint waits for a latched page without a bound") {
                 // The latches' holders may be stopped. The dirty minimum counts these pages.
                 tracing::warn!(
                     pages = frames.len(),
@@ -235,10 +235,10 @@ impl BufferManager {
         let outcome = cut.map_err(Fault::Again).and_then(|()| self.write_batch(session, &writer, &mut load.batch));
         match &outcome {
             Ok(()) => {
-                failpoint("buffer: batch home, claims stay");
+                failpoint("buffer: batch written home, claims not ended");
                 for slot in &load.slots {
                     slot.end_write();
-                    failpoint("buffer: one claim ended");
+                    failpoint("buffer: a claim ended");
                     self.pools.shelf_of(slot).slot.writes.fetch_add(1);
                 }
                 self.header.batches.fetch_add(1);
@@ -308,9 +308,9 @@ impl BufferManager {
             failpoint("buffer: double write synced, batch not open");
             self.header.open_batch.publish(sequence);
         }
-        failpoint("buffer: batch open, nothing at home");
+        failpoint("buffer: batch open, nothing written home");
         self.bring_home(session, flushed, batch, Homes::All)?;
-        failpoint("buffer: batch at home, still open");
+        failpoint("buffer: batch written home, still open");
         self.end_batch(session, &double, sequence);
         Ok(())
     }
@@ -332,7 +332,7 @@ impl BufferManager {
             return Err(Fault::Again(Error::Corrupt { file, page: PageNo::HEADER, what }));
         };
         // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
-        failpoint("buffer: a dead one's batch found");
+        failpoint("buffer: batch of a dead writer found");
         for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
@@ -349,7 +349,7 @@ impl BufferManager {
             })?;
             self.note_kept_images();
         }
-        failpoint("buffer: a dead one's batch brought home");
+        failpoint("buffer: batch of a dead writer written home");
         self.end_batch(session, double, sequence);
         Ok(())
     }

@@ -167,7 +167,7 @@ fn close(descriptor: i32) {
 fn install_handlers() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        if rio::planted("io: the child of a fork keeps its parent's locks") {
+        if rio::planted("io: a forked child keeps its parent's locks") {
             return;
         }
         // SAFETY: the three functions live as long as the program, take nothing and return nothing. The child's

@@ -196,7 +196,7 @@ impl LockManager {
         failpoint("lock: enqueue, not on the stack");
         ask.slot.push(&mut change, place);
         change.close();
-        failpoint("lock: enqueued, does not say that it waits");
+        failpoint("lock: enqueued, not marked as waiting");
     }
 }
 
@@ -206,7 +206,9 @@ fn may_join(queue: Queue<'_>, mode: Mode) -> Option<Summary> {
     if summary.waiting() {
         return None;
     }
-    if summary.granted() & mode.conflicts() == 0 || (mode == Mode::S && planted("lock: readers beside a writer")) {
+    if summary.granted() & mode.conflicts() == 0
+        || (mode == Mode::S && planted("lock: readers are granted beside a writer"))
+    {
         return Some(summary.with(mode.bit()));
     }
     // The summary may have bits of modes that are gone.

@@ -55,7 +55,7 @@ impl LockManager {
         queue.grant(&mut change, &mut granted);
         change.close();
         drop(latched);
-        failpoint("lock: downgraded, nobody woken");
+        failpoint("lock: downgraded, no waiter woken");
         self.wake(&granted);
         Ok(())
     }
@@ -132,7 +132,7 @@ impl LockManager {
         let mode = held.join(ask.mode);
         let summary = queue.head.summary.get();
         let is_free = queue.granted_to_others(ask.locker) & mode.conflicts() == 0;
-        if is_free || planted("lock: converted beside readers") {
+        if is_free || planted("lock: a conversion is granted beside readers") {
             let mut change = Change::open(ask.session);
             change.set(&own.state, State::granted_in(mode));
             failpoint("lock: upgraded, summary old");

@@ -190,7 +190,7 @@ impl LockManager {
         for &other in circle.iter().filter(|&&other| other != victim) {
             self.table.locker(other).spared.publish(search.number(other).unwrap_or(0));
         }
-        failpoint("lock: victim chosen, not told");
+        failpoint("lock: victim chosen, not notified");
         slot.victim.publish(search.number(victim).unwrap_or(0));
         session.wake(slot.session.load());
         self.table.header.deadlock_count.fetch_add(1);

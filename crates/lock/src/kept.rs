@@ -210,7 +210,7 @@ impl LockManager {
         let mut granted = Granted::new();
         let latched = self.table.latch(session, mixed);
         let is_gone = request.give_way();
-        failpoint("lock: unkeep, given way");
+        failpoint("lock: unkeep, request withdrawn");
         let found = self.table.find(latched.bucket, name, mixed);
         let is_queued = found.is_ok_and(|queue| queue.requests().any(|(at, _)| at == place));
         if !is_gone {
@@ -276,11 +276,11 @@ impl LockManager {
         let latched = self.table.latch(session, request.mixed.get());
         let mut change = Change::open(session);
         self.table.remove(&mut change, latched.bucket, place, granted);
-        failpoint("lock: contended kept one removed");
+        failpoint("lock: contended kept lock removed");
         slot.return_slot(&self.table, &mut change, place, request);
         change.set(&slot.kept[index], 0);
         change.close();
-        failpoint("lock: contended kept one released");
+        failpoint("lock: contended kept lock released");
         drop(latched);
     }
 

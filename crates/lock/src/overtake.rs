@@ -48,7 +48,7 @@ impl LockManager {
         let link = self.table.link_to(latched.bucket, ask.mixed, queue.place);
         let mut change = Change::open(ask.session);
         change.set(&head.state, State::waiting_for(wanted));
-        failpoint("lock: overtake, nobody has it");
+        failpoint("lock: overtake, no holder");
         change.set(&head.queue_prev, place);
         change.set(link, place);
         failpoint("lock: overtake, not on the stack");

@@ -23,7 +23,10 @@ impl LockManager {
     #[cold]
     pub(crate) fn own_thread_in_the_way(&self, session: &Session, locker: u32) -> Option<LockerId> {
         // The threads of a test's scheduler are one thread to this check.
-        if !open_here::has_several() || rio::schedule::is_scheduled() || planted("lock: a thread waits for itself") {
+        if !open_here::has_several()
+            || rio::schedule::is_scheduled()
+            || planted("lock: a wait for another transaction of the same thread is allowed")
+        {
             return None;
         }
         let mut met = HashSet::from([locker]);

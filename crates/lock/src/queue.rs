@@ -150,7 +150,7 @@ impl<'t> Queue<'t> {
 
     fn give(self, request: &Request, state: State, change: &mut Change<'_>, granted: &mut Granted) {
         change.set(&request.state, state);
-        failpoint("lock: granted one of the waiting");
+        failpoint("lock: a waiter granted");
         granted.sessions.push(self.table.locker(request.locker.get()).session.get());
     }
 }

@@ -37,7 +37,7 @@ impl LockManager {
         failpoint("lock: all released, still counted");
         slot.filter.init(0);
         self.table.give_back(session, slot);
-        failpoint("lock: all released, nobody woken");
+        failpoint("lock: all released, no waiter woken");
         self.wake(&granted);
     }
 
@@ -54,7 +54,7 @@ impl LockManager {
             }
         }
         let place = self.request_of(session, locker, name).ok_or(Error::NotHeld { name })?;
-        failpoint("lock: about to release one");
+        failpoint("lock: about to release a lock");
         self.release(session, slot, place, &mut granted);
         failpoint("lock: released, still counted");
         slot.note_one_less();
@@ -112,7 +112,7 @@ impl LockManager {
         self.table.remove(&mut change, latched.bucket, place, granted);
         failpoint("lock: released, still on the stack");
         slot.drop_request(&self.table, &mut change, place, request);
-        let latched = (!planted("lock: the latch falls before the section closes")).then_some(latched);
+        let latched = (!planted("lock: the latch is released before the section closes")).then_some(latched);
         failpoint("lock: released, section open");
         change.close();
         failpoint("lock: released, latch held");
@@ -138,7 +138,7 @@ impl Table {
             let link = self.link_to(bucket, request.mixed.get(), place);
             if request.queue_next.get() == Place::NONE {
                 // No other locker wants the object: its queue is gone.
-                failpoint("lock: remove the only one");
+                failpoint("lock: remove the only request");
                 change.set(link, request.chain_next.get());
             } else {
                 self.remove_head(change, link, request, granted);
@@ -155,9 +155,9 @@ impl Table {
         failpoint("lock: remove head, next is half a head");
         change.set(&next.head.chain_next, head.chain_next.get());
         change.set(&next.head.summary, head.summary.get());
-        failpoint("lock: remove head, chain leads to the old one");
+        failpoint("lock: remove head, chain leads to the old head");
         change.set(link, next.place);
-        failpoint("lock: remove head, nobody granted");
+        failpoint("lock: remove head, no waiter granted");
         if head.summary.get().waiting() {
             next.grant(change, granted);
         }
@@ -170,7 +170,7 @@ impl Table {
         if let Some(next) = next.some() {
             change.set(&self.request(next).queue_prev, prev);
         }
-        failpoint("lock: remove inner, nobody granted");
+        failpoint("lock: remove inner, no waiter granted");
         let found = self.find(bucket, request.lock_name(), request.mixed.get());
         let queue = found.expect("a request hangs from the head of its queue");
         if queue.head.summary.get().waiting() {

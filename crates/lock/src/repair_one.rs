@@ -17,7 +17,7 @@ impl LockManager {
         let slot = self.table.locker(locker.0);
         slot.session.publish(session.id());
         failpoint("lock: locker adopted, still waiting");
-        if !planted("lock: the dead wait on") {
+        if !planted("lock: lock waits of dead sessions stay") {
             slot.waiting.publish(Waiting::NONE);
         }
         slot.victim.publish(0);

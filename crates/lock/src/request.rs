@@ -67,7 +67,7 @@ impl Bits for State {
     #[inline]
     fn from_raw(raw: u32) -> State {
         let bits = raw & !State::CHECK;
-        if raw & State::CHECK != State::check(bits) && !planted("lock: requests are not checked") {
+        if raw & State::CHECK != State::check(bits) && !planted("lock: the check bits of requests are ignored") {
             nonsense(raw);
         }
         State(bits)
@@ -293,7 +293,7 @@ impl Request {
     /// If a wild store has damaged the request.
     #[inline]
     pub(crate) fn demand_whole(&self) {
-        let is_whole = self.check.get() == self.checksum() || planted("lock: requests are not checked");
+        let is_whole = self.check.get() == self.checksum() || planted("lock: the check bits of requests are ignored");
         assert!(is_whole, "a lock request has a value that the library does not store there");
     }
 

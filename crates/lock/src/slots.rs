@@ -67,7 +67,7 @@ impl Table {
                 batch
             }
         };
-        failpoint("lock: refill, batch nobody's");
+        failpoint("lock: refill, batch without owner");
         let last = locker.last.get();
         match last.some() {
             None => change.set(&locker.first, batch.first),

@@ -75,7 +75,7 @@ impl LockManager {
         // A session that takes a locker over may be stopped before it stores its name there, when the former session is
         // gone.
         let is_kept_for = || {
-            let keeps = self.keepers.get().filter(|_| !planted("lock: who is taken over belongs to nobody"));
+            let keeps = self.keepers.get().filter(|_| !planted("lock: a transaction in a takeover has no owner"));
             keeps.is_some_and(|keeps| keeps(LockerId(number))) || self.processes.exists(locker.session.load())
         };
         let is_owned = locker.in_use.load() != 0

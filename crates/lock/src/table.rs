@@ -223,7 +223,7 @@ impl Table {
             failpoint("lock: bucket split, not counted");
             self.header.bucket_count.publish(count + 1);
         }
-        failpoint("lock: still the splitter");
+        failpoint("lock: split done, splitter role held");
         role.give_back();
         is_split
     }
@@ -377,7 +377,7 @@ impl<'t> Role<'t> {
     /// As [`Role::take`], and also from a stopped session: for a task that two sessions may do at once without harm.
     pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let processes = session.processes();
-        let is_waited_for = planted("lock: a stopped one's task is waited for");
+        let is_waited_for = planted("lock: a stopped session keeps its task");
         let is_at_it = |holder| processes.is_alive(holder) && (is_waited_for || !processes.is_stopped(holder));
         Role::take_unless(word, session, is_at_it)
     }
@@ -389,7 +389,7 @@ impl<'t> Role<'t> {
     ) -> Option<Role<'t>> {
         let holder = word.load();
         let is_held = holder != SessionId::NONE;
-        if is_held && (is_at_it(holder) || planted("lock: a dead one's task is waited for")) {
+        if is_held && (is_at_it(holder) || planted("lock: a dead session keeps its task")) {
             return None;
         }
         let me = session.id();

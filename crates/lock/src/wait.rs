@@ -68,7 +68,7 @@ impl LockManager {
         ask.slot.session.publish(ask.session.id());
         ask.slot.waiting_since.init(0);
         ask.slot.waiting.publish(Waiting::new(place, number));
-        failpoint("lock: says that it waits");
+        failpoint("lock: marked as waiting");
         number
     }
 
@@ -198,7 +198,7 @@ impl LockManager {
             request.stand_firm();
         }
         drop(latched);
-        failpoint("lock: looked, nobody woken");
+        failpoint("lock: checked, no waiter woken");
         self.wake(&granted);
         is_granted
     }
@@ -231,7 +231,7 @@ impl LockManager {
             ask.slot.note_one_less();
         }
         drop(latched);
-        failpoint("lock: gave up, nobody woken");
+        failpoint("lock: gave up, no waiter woken");
         self.wake(&granted);
         Err(error)
     }

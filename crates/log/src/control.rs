@@ -380,7 +380,7 @@ impl ControlFile {
         self.write_further(block, &older)?;
         self.file.write_at(&slot, block * BLOCK_BYTES).map_err(full)?;
         failpoint("control: slot written, not synced");
-        if planted("control: not synced") {
+        if planted("control: the control file is not synced") {
             return Ok(());
         }
         self.file.sync().map_err(failed)

@@ -78,7 +78,7 @@ impl LogManager {
     pub(crate) fn try_lead(&self, session: &Session, is_suspect: bool) -> Option<Leader<'_>> {
         let word = &self.header.leader;
         let holder = word.load();
-        let is_suspect = is_suspect && !planted("log: a dead leader is waited for");
+        let is_suspect = is_suspect && !planted("log: sessions wait for a dead leader");
         if holder != SessionId::NONE && (!is_suspect || self.processes.is_alive(holder)) {
             return None;
         }
@@ -93,7 +93,7 @@ impl LogManager {
     /// Makes everything published so far durable, and wakes the waiters.
     pub(crate) fn flush(&self, session: &Session, leader: Leader<'_>) -> Result<FlushedTo> {
         let (from, to) = self.append_mark(session);
-        failpoint("log: leads a flush");
+        failpoint("log: flush begun");
         let written = if from == to { Ok(0) } else { self.write_and_sync(session, &leader, from, to) };
         match written {
             Err(error) if !is_final(&error) => {
@@ -131,15 +131,15 @@ impl LogManager {
                 // Durable bytes are kept first: after a crash of the system, restart compares the ring with the files.
                 self.keep(to.minus(8));
                 // Release, within the maximum: the syncs come before this store for a thread that acquires it.
-                failpoint("log: synced, not said to be durable");
+                failpoint("log: synced, durable end not published");
                 header.durable.raise(to);
                 failpoint("log: durable, flush not counted");
                 header.sync_count.fetch_add(syncs);
                 header.flush_count.fetch_add(u64::from(from != to));
                 header.bytes_written.fetch_add(to.since(from));
-                failpoint("log: durable, still the leader");
+                failpoint("log: durable, leader role held");
                 drop(leader);
-                failpoint("log: leader no more, nobody woken");
+                failpoint("log: leader role free, no waiter woken");
                 self.wake_waiters(to);
                 failpoint("log: waiters woken");
                 Ok(FlushedTo(to))
@@ -178,7 +178,7 @@ impl LogManager {
                 offset += written as u64;
             }
             failpoint("log: written, not synced");
-            if planted("log: failed sync tried again") {
+            if planted("log: a failed sync is repeated") {
                 file.sync().or_else(|_| file.sync())?;
             } else if !planted("log: flush not synced") {
                 file.sync()?;
@@ -193,7 +193,7 @@ impl LogManager {
 /// Returns whether this error of a flush may lose bytes. A limit of the process loses nothing, nor does a call before
 /// the first write, nor a write that finds the disk full: the bytes stay in memory, and a later leader writes them.
 fn is_final(error: &Error) -> bool {
-    if planted("log: a limit of one process stops all") {
+    if planted("log: a process limit poisons the log") {
         return true;
     }
     match error {
@@ -209,7 +209,7 @@ fn is_final(error: &Error) -> bool {
 
 /// Leaves a region that was given up; called before each write, because the files may then belong to another life.
 fn leave_given_up(session: &Session) {
-    if !planted("log: flushes in a broken region") {
+    if !planted("log: a session flushes in a broken region") {
         session.leave_if_broken();
     }
 }
@@ -217,7 +217,7 @@ fn leave_given_up(session: &Session) {
 /// Returns how many bytes need not be written: none. With a planted bug, the bytes that another leader has written,
 /// even if that leader died of a failed sync (PROTOCOLS L3).
 fn already_written(file: &dyn File, offset: u64, first: &[u8], second: &[u8]) -> usize {
-    if !planted("log: what another leader wrote is not written again") {
+    if !planted("log: bytes that another leader wrote are not written again") {
         return 0;
     }
     let mut found = vec![0; first.len() + second.len()];

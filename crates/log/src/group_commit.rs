@@ -148,7 +148,7 @@ impl LogManager {
     fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
         let ticket = session.prepare_sleep();
         waiters::wait(self, session.id(), lsn, is_over, || {
-            match planted("log: who waits for a flush sleeps until woken") {
+            match planted("log: the sleep of a flush waiter has no bound") {
                 true => session.sleep_long(ticket, Duration::from_secs(3600)),
                 false => session.sleep_on(ticket, slice),
             };

@@ -71,7 +71,7 @@ impl LogManager {
     fn write_back(&self, lsn: Lsn) {
         let (header, how) = (&*self.header, self.ring.lasting.write_back);
         let kept = header.written_back.load();
-        if kept > lsn || planted("log: what is answered is not written back") {
+        if kept > lsn || planted("log: answered commits are not written back") {
             return;
         }
         // Acquire: the bytes of all records below are there, of every session.
@@ -85,7 +85,7 @@ impl LogManager {
 
 /// Writes `durable` back to memory, before a chunk below it is used again.
 pub(crate) fn keep_durable(region: &Region, header: &LogHeader, how: WriteBack) {
-    if !planted("log: chunks are used again before memory says that they may") {
+    if !planted("log: a chunk is reused before the durable end is written back") {
         region.write_back_thing(how, &header.durable);
         region.fence(how);
     }

@@ -61,7 +61,7 @@ impl Drop for Preparer<'_> {
 
 /// Leaves a region that was given up; called before each change of the files, which may then belong to another life.
 fn leave_given_up(session: &Session) {
-    if !planted("log: makes segments in a broken region") {
+    if !planted("log: a session makes segments in a broken region") {
         session.leave_if_broken();
     }
 }
@@ -76,12 +76,12 @@ impl LogManager {
     fn try_prepare(&self, session: &Session, is_suspect: bool) -> Option<Preparer<'_>> {
         let word = &self.header.preparer;
         let holder = word.load();
-        let is_suspect = is_suspect && !planted("log: a dead preparer is waited for");
+        let is_suspect = is_suspect && !planted("log: sessions wait for a dead preparer");
         if holder != SessionId::NONE && (!is_suspect || self.processes.is_alive(holder)) {
             return None;
         }
         let me = session.id();
-        failpoint("log: about to be the one who prepares");
+        failpoint("log: about to become the preparer");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
         // Checked in the role: a process that builds the region anew waits until no session has it.
         leave_given_up(session);
@@ -131,7 +131,7 @@ impl LogManager {
         let mut wanted = vec![whole];
         if parts == OnFullDisk::Small
             && need < geometry.end(at.segment)
-            && !planted("log: segments of a full disk are whole")
+            && !planted("log: a full disk gets whole segments")
         {
             let least = geometry.locate(need).offset.next_multiple_of(BLOCK_BYTES);
             wanted.extend([least.next_multiple_of(PART_BYTES), least].map(|end| end.min(whole)));
@@ -219,7 +219,7 @@ impl LogManager {
         let is_short = header.file_end.load() < geometry.end(last);
         let is_tight = is_short || self.file_end_wanted(Use::Any) > header.file_end.load();
         for old in self.files.present()? {
-            if old >= first_kept || planted("log: files that nobody needs stay") {
+            if old >= first_kept || planted("log: segments that are no longer needed stay") {
                 break;
             }
             while !is_short && self.is_ready(last + 1)? {
@@ -266,7 +266,7 @@ impl LogManager {
     }
 
     fn give_back_below(&self, session: &Session, preparer: &Preparer<'_>, keep_from: Lsn) -> Result<()> {
-        if planted("log: a full disk is not given back what nobody needs") {
+        if planted("log: a full disk gets no unneeded segments back") {
             return Ok(());
         }
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));

@@ -80,7 +80,7 @@ impl LogManager {
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
         self.raise_reservation(session, bytes);
-        if session.is_freeing() && !planted("log: nothing is kept back for deletes") {
+        if session.is_freeing() && !planted("log: no room is reserved for deletes") {
             return self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Freeing)));
         }
         self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Any)))

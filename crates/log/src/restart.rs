@@ -70,7 +70,7 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     // Listed once: listing a directory with many databases takes long.
     let present = files.present()?;
     let witness = later_witness(files, &present, end, 2 * ring)?;
-    if let Some(mark) = witness.filter(|_| !planted("log: witnesses not heard")) {
+    if let Some(mark) = witness.filter(|_| !planted("log: flush marks behind a hole are ignored")) {
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
         return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
     }
@@ -268,7 +268,7 @@ pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings:
     let mut control = file.read()?;
     let files = LogFiles::new(Arc::clone(directory), &control);
     let end = find_end(&files, &control, settings).or_else(|error| {
-        if planted("log: a restart that is refused has begun") {
+        if planted("log: a refused restart begins an incarnation") {
             let end = control.durable_end;
             begin_incarnation(file, &mut control, end)?;
         }

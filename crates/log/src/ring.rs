@@ -227,7 +227,7 @@ impl Ring {
         self.entry(start).set(&mut section, Chunk::NONE);
         failpoint("ring: chunk taken out");
         self.header.ring_start.set(&mut section, start.plus(self.chunk_bytes()));
-        failpoint("ring: chunk neither here nor there");
+        failpoint("ring: chunk in neither place");
         self.entry(end).set(&mut section, Chunk::at(chunk));
         failpoint("ring: chunk moved, section open");
         section.close();
@@ -266,7 +266,7 @@ impl Ring {
     /// Returns whether lines of the ring may have been lost with a cache.
     pub(crate) fn is_of_earlier_cache(&self) -> bool {
         let is_lost = self.lasting.write_back != WriteBack::None && self.region.is_of_earlier_start();
-        is_lost && !planted("log: where lines were lost the ring's end is believed")
+        is_lost && !planted("log: the ring's end is trusted after lost cache lines")
     }
 
     /// Checks that every position of the ring has a chunk of its own inside the region.

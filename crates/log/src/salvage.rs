@@ -41,7 +41,7 @@ pub(crate) fn salvage(
     control: &Control,
     sure: Lsn,
 ) -> Result<Option<Rescued>> {
-    if planted("log: what was hit is lost") {
+    if planted("log: a damaged log in memory is not salvaged") {
         return Ok(None);
     }
     let files = LogFiles::new(Arc::clone(directory), control);

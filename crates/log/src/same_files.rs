@@ -49,7 +49,7 @@ pub fn check_same_files(region: &Region, directory: &Arc<dyn Directory>) -> Resu
     let Some(header) = region.root::<LogHeader>(RootSlot::Log).map(|offset| region.hold(offset)) else { return Ok(()) };
     let noted = (header.files_inode.load(), header.files_birth.load());
     let Some(own) = directory.identity()?.filter(|_| noted.0 != 0) else { return Ok(()) };
-    if noted == (own.inode, own.birth_ns) || planted("log: another directory of the log is admitted") {
+    if noted == (own.inode, own.birth_ns) || planted("log: a process with another log directory is admitted") {
         return Ok(());
     }
     let bytes: Vec<u8> = header.files_path.iter().flat_map(|word| word.load().to_le_bytes()).collect();

@@ -244,7 +244,7 @@ impl LogFiles {
         let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);
         let mut notes = 0;
         for number in begun..=self.geometry.locate(to.minus(8)).segment {
-            if planted("log: a new segment is not noted") {
+            if planted("log: a new segment is not recorded") {
                 break;
             }
             // If the segment before is missing, a restart reports that one.

@@ -75,7 +75,7 @@ fn enter<B: WaiterTable>(table: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
     let place = places.find(|&place| table.swap_tenant(place, SessionId::NONE, me))?;
-    failpoint("log: place taken, not said for what");
+    failpoint("log: place taken, LSN not set");
     table.set_wanted(place, lsn);
     failpoint("log: place not counted");
     table.raise_high(place + 1);

@@ -100,7 +100,7 @@ fn good_bytes(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     }
     let mut good = 0;
     loop {
-        if planted("log: a torn record in memory that survived is believed") {
+        if planted("log: a warm start accepts a torn record") {
             seal_again(&mut bytes[good..], from.plus(good as u64), incarnation);
         }
         match verify(&bytes[good..], from.plus(good as u64), incarnation) {

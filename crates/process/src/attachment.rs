@@ -112,7 +112,9 @@ impl ProcessSlot {
             pid_namespace: self.pid_namespace.load(),
             time_namespace: self.time_namespace.load(),
         };
-        match self.check.load() == checksum(name, found) || planted("process: what names a process is not checked") {
+        match self.check.load() == checksum(name, found)
+            || planted("process: the checksum of a process identity is ignored")
+        {
             true => found,
             false => Identity { pid: 0, start_time: 0, pid_namespace: 0, time_namespace: 0 },
         }
@@ -313,7 +315,7 @@ impl Attachments {
         if tenant.id() != self.own || has_sessions(sessions, self.own) {
             return;
         }
-        if planted("process: who leaves frees the slot, whoever has it") {
+        if planted("process: a leaving process frees the slot of the next tenant") {
             rio::planted::linger();
             tenant = slot.tenant.load();
         }

@@ -81,7 +81,7 @@ impl ProcessManager {
     fn may_go_back(&self, dead: SessionId) -> bool {
         let log = self.slot(dead).and_then(|slot| slot.undo.load());
         let is_open = log.is_some_and(|log| Undo::open(&self.0.region, log).has_images());
-        is_open && !planted("process: the section of a dead repairer goes back later")
+        is_open && !planted("process: a dead repairer's section is rolled back too late")
     }
 
     /// Takes the right to repair `dead`, for the session `by`. `None` if `dead` lives or was repaired, or if another
@@ -96,16 +96,16 @@ impl ProcessManager {
             // A failure means that another session has marked it, or buried it.
             let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
-        failpoint("repair: found dead, right not taken");
+        failpoint("repair: found dead, claim not taken");
         let (me, claim) = (by.id(), slot.reaper.load());
         let own = Claim::new(me, dead.generation());
         let other = claim.of_tenant(dead.generation());
         let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other) && !self.may_go_back(other));
-        let is_free = is_free || planted("process: two repair one session");
+        let is_free = is_free || planted("process: two sessions repair the same dead session");
         if !is_free || slot.reaper.compare_exchange(claim, own).is_err() {
             return None;
         }
-        failpoint("repair: right taken");
+        failpoint("repair: claim taken");
         // The session may have been buried, and its slot have a new tenant, before the right was ours.
         let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
         let Some(log) = slot.undo.load().filter(|_| still) else {
@@ -134,8 +134,8 @@ impl DeadSession<'_> {
 
     /// Rolls the open section back. Returns the number of before-images put back.
     pub fn roll_back(&self) -> usize {
-        failpoint("repair: before the dead one's section is rolled back");
-        if planted("process: the dead are not rolled back") {
+        failpoint("repair: before the dead session's section is rolled back");
+        if planted("process: sections of dead sessions are not rolled back") {
             return 0;
         }
         self.stand_in.undo().roll_back()
@@ -144,7 +144,7 @@ impl DeadSession<'_> {
     /// Returns the append that the dead session had noted and not finished, if any.
     pub fn noted_append(&self) -> Option<NotedAppend> {
         let lsn = self.slot().append_lsn.load();
-        let is_noted = lsn != 0 && !planted("process: noted appends are not looked at");
+        let is_noted = lsn != 0 && !planted("process: repair ignores noted appends");
         is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 
@@ -171,16 +171,16 @@ impl DeadSession<'_> {
 
     /// Clears its `in_hand`: the thing is where it belongs, and the session died before it noted that.
     pub fn put_back(&self) {
-        failpoint("repair: in its place, still in a dead hand");
+        failpoint("repair: frame in its place, still in the dead session's hand");
         self.slot().in_hand.publish(0);
     }
 
     /// Clears its `in_hand` within `section`, a section of another session: when it closes, the thing is where it
     /// belongs.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
-        failpoint("repair: puts back what was in hand");
+        failpoint("repair: about to put back the frame in hand");
         self.slot().in_hand.set(section, 0);
-        failpoint("repair: put back, section open");
+        failpoint("repair: frame put back, section open");
     }
 
     /// Gives all its latches back. The noted record was redone, so its note is cleared first.
@@ -193,16 +193,16 @@ impl DeadSession<'_> {
             let note = word.load();
             let latch = Offset::<Latch>::from_raw(note.place()).and_then(|place| region.try_at(place));
             match latch {
-                Some(_) if note.is_exclusive() && planted("process: latches of the dead stay") => {}
+                Some(_) if note.is_exclusive() && planted("process: latches of dead sessions stay held") => {}
                 Some(latch) if note.is_exclusive() => latch.free_for(&self.stand_in),
-                Some(_) if planted("process: shared holders are not recounted") => {}
+                Some(_) if planted("process: shared holders of a latch are not recounted") => {}
                 Some(_) => self.processes.recount(self.by, note.place(), &Waker),
                 None => {}
             }
-            failpoint("repair: latch given back, still noted");
+            failpoint("repair: latch released, still noted");
             word.init(crate::notes::Note::NONE);
         }
-        failpoint("repair: all latches given back");
+        failpoint("repair: all latches released");
         self.stand_in.forget_notes();
         if let Some(counts) = self.processes.counts() {
             counts.note_physical(self.taken.elapsed());
@@ -227,15 +227,15 @@ impl DeadSession<'_> {
             counts.note_burial(learned.elapsed());
         }
         self.processes.0.header.repaired.fetch_add(1);
-        failpoint("repair: counted, not buried");
-        if planted("process: the right to repair is free before the slot") {
+        failpoint("repair: counted, slot not free");
+        if planted("process: the repair claim is released before the slot") {
             self.slot().reaper.publish(Claim::NONE);
             rio::planted::linger();
-        } else if planted("process: two repair one session") {
+        } else if planted("process: two sessions repair the same dead session") {
             rio::planted::linger_until(|| self.slot().status.load().generation() != self.id().generation());
         }
         self.slot().leave();
-        failpoint("repair: buried, right not given back");
+        failpoint("repair: slot free, claim not released");
     }
 
     fn slot(&self) -> &SessionSlot {

@@ -59,7 +59,7 @@ impl ProcessManager {
         }
         failpoint("session: slot without an undo log");
         let log = Undo::create(&self.0.region, self.0.settings.undo_bytes)?;
-        failpoint("session: undo log made, not the slot's");
+        failpoint("session: undo log made, not in the slot");
         slot.undo.publish(Some(log));
         Ok(log)
     }
@@ -82,7 +82,7 @@ impl ProcessManager {
         }
         failpoint("session: about to add slots");
         let result = self.add_slots_alone();
-        failpoint("session: slots added, still the one who adds");
+        failpoint("session: slots added, grower role held");
         growing.publish(0);
         result
     }

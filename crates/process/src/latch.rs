@@ -344,7 +344,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     }
 
     fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
-        failpoint("latch: waits, noted as wanting");
+        failpoint("latch: waits, noted as waiter");
         self.session.write_note(self.note, Note::NONE);
         if self.session.region().is_broken() {
             // The session does not want the latch any more. The handle must know that too, because the unwinding
@@ -352,7 +352,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
             self.session.drop_note(self.note);
             leave_broken();
         }
-        failpoint("latch: waits, note stepped back");
+        failpoint("latch: waits, note withdrawn");
         let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         if bound == SLEEP_MAX {
             // The note is empty already, and the unwound handle is not used any more.
@@ -360,7 +360,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
             let place = self.session.place_of(self.latch);
             self.said.get_or_init(|| self.session.waits_since(WAITS_FOR_LATCH, place, self.began.elapsed()));
         }
-        if planted("process: waits for a latch until woken") {
+        if planted("process: the sleep of a latch waiter has no bound") {
             bound = Duration::from_secs(3600);
         }
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
@@ -442,11 +442,11 @@ impl Drop for SharedGuard<'_> {
             return;
         }
         self.session.write_note(self.note, Note::releasing(self.session.place_of(self.latch)));
-        failpoint("latch: shared noted as let go, still held");
+        failpoint("latch: shared noted as released, still held");
         if !latch_word::leave_shared(self.latch.word.cell()) {
             self.latch.release_shared(self.session, self.note);
         }
-        failpoint("latch: shared let go, still noted");
+        failpoint("latch: shared released, still noted");
         self.session.drop_note(self.note);
         pay_release();
     }
@@ -479,11 +479,11 @@ impl Drop for ExclusiveGuard<'_> {
         if self.session.abandons() {
             return;
         }
-        failpoint("latch: exclusive about to be let go");
+        failpoint("latch: exclusive about to be released");
         if !latch_word::leave_exclusive(self.latch.word.cell(), self.session.owner()) {
             self.latch.release_exclusive(self.session, self.note);
         }
-        failpoint("latch: exclusive let go, still noted");
+        failpoint("latch: exclusive released, still noted");
         self.session.drop_note(self.note);
         pay_release();
     }

@@ -208,7 +208,7 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
             hold_readers_off(word);
             take_exclusive(word, owner, pass_on)
         });
-        failpoint("latch: spun for it");
+        failpoint("latch: spun for the latch");
         if taken {
             return;
         }
@@ -286,7 +286,7 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
         let last = seen & COUNT == 1;
         let left = if last { 0 } else { seen - 1 };
         if word.swap_if(seen, left).is_ok() {
-            failpoint("latch: shared let go, nobody woken");
+            failpoint("latch: shared released, no waiter woken");
             if last {
                 wake_sleepers(word, seen, waiter);
             }
@@ -326,7 +326,7 @@ pub(crate) fn release_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &imp
             continue;
         }
         if word.swap_if(seen, 0).is_ok() {
-            failpoint("latch: free, nobody woken");
+            failpoint("latch: free, no waiter woken");
             wake_sleepers(word, seen, waiter);
             return;
         }

@@ -92,7 +92,10 @@ impl ProcessManager {
     #[cold]
     fn unwind_if_late(&self) {
         // A thread that unwinds already cannot start to unwind again.
-        if crate::unwinding::unwinds() || rio::planted("process: who leaves waits without end") || !self.is_late() {
+        if crate::unwinding::unwinds()
+            || rio::planted("process: a leaving process waits without a bound")
+            || !self.is_late()
+        {
             return;
         }
         // This may run in a destructor during a panic of the program: from here on the panic is the library's.

@@ -274,7 +274,7 @@ impl ProcessManager {
     /// [`Broken`]. On return, the stores of sessions that had not seen the mark are visible here.
     pub fn declare_broken(&self) {
         self.0.region.mark_broken();
-        if !planted("process: broken memory is declared without a barrier") {
+        if !planted("process: a region is declared broken without a barrier") {
             os::barrier_everywhere();
         }
     }

@@ -47,7 +47,7 @@ impl Process {
             pid_namespace: namespace("pid"),
             time_namespace: namespace("time"),
         };
-        let has_table = table_is_ours() || planted("process: the table of another pid namespace is believed");
+        let has_table = table_is_ours() || planted("process: the process table of another pid namespace is trusted");
         Process { identity, mark: ForkMark::of_this_process(), has_table }
     }
 
@@ -72,7 +72,7 @@ impl Process {
     /// Returns whether that process, with all its threads, is seen to have ended.
     pub(crate) fn has_ended(&self, other: Identity) -> bool {
         let own = &self.identity;
-        if !self.shares_pids_with(other) || planted("process: the seat alone says who is dead") {
+        if !self.shares_pids_with(other) || planted("process: the seat alone decides whether a process is dead") {
             return false;
         }
         // Start times of another time namespace are shifted against ours: then only an unused pid proves the end.
@@ -143,7 +143,7 @@ fn pid_has_ended(pid: u32) -> bool {
 fn process_runs(pid: u32, start_time: u64) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => match Stat::parse(&stat) {
-            Some(stat) if stat.is_stopped && planted("process: who is stopped is dead") => false,
+            Some(stat) if stat.is_stopped && planted("process: a stopped process counts as dead") => false,
             Some(stat) => !stat.has_ended && (start_time == 0 || stat.start_time == start_time),
             None => true,
         },

@@ -117,7 +117,7 @@ impl ForkMark {
     /// Returns whether the calling process made the mark, and is not a child of the maker. It costs one load.
     #[inline]
     pub fn is_current(&self) -> bool {
-        self.0.is_current() || rio::planted("process: the child of a fork is its parent")
+        self.0.is_current() || rio::planted("process: a forked child counts as its parent")
     }
 
     /// Returns whether the calling process is a child of a process that made marks, and has made none itself. It must

@@ -31,7 +31,7 @@ impl ProcessManager {
     /// Stores the number of living sessions that hold the latch at `place` shared. `by` is the calling session.
     pub(crate) fn recount(&self, by: SessionId, place: u64, waiter: &impl Waiter<AtomicU64>) {
         self.become_freezer(by);
-        failpoint("recount: is the freezer");
+        failpoint("recount: freezer role taken");
         self.finish_recount(waiter);
         let Some(word) = self.latch_word(place) else { return self.stop_freezing(by) };
         // First the header: it always names a frozen word.
@@ -42,7 +42,7 @@ impl ProcessManager {
             self.thaw(place, word, waiter);
         }
         self.0.header.frozen.publish(0);
-        failpoint("recount: counted, still the freezer");
+        failpoint("recount: counted, freezer role held");
         self.stop_freezing(by);
     }
 
@@ -123,7 +123,7 @@ impl ProcessManager {
             }
         };
         failpoint("recount: holders counted, not stored");
-        if planted("process: counts without freezing") {
+        if planted("process: a recount does not freeze the latch") {
             rio::planted::linger_until(|| word.look() & COUNT > count + 1);
         }
         loop {
@@ -136,7 +136,7 @@ impl ProcessManager {
                 break;
             }
         }
-        failpoint("recount: stored, nobody woken");
+        failpoint("recount: stored, no waiter woken");
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
@@ -167,7 +167,7 @@ impl ProcessManager {
             if sure == 0 || !self.tenant_lives(slot) {
                 continue;
             }
-            if is_unsure && !planted("process: who wants a latch holds it") {
+            if is_unsure && !planted("process: a waiter counts as a holder of the latch") {
                 return None;
             }
             count += sure;
@@ -183,7 +183,7 @@ fn freeze(word: &AtomicU64) -> bool {
         if seen & OWNER != 0 || seen & COUNT == 0 {
             return false;
         }
-        let is_frozen = seen & FREEZE != 0 || planted("process: counts without freezing");
+        let is_frozen = seen & FREEZE != 0 || planted("process: a recount does not freeze the latch");
         if is_frozen || word.swap_if(seen, seen | FREEZE).is_ok() {
             return true;
         }

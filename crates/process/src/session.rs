@@ -188,7 +188,7 @@ impl Session {
         assert!(!self.undo().is_open(), "an undo log grows only between sections");
         let mut undo = Undo::open(self.region(), self.undo_log);
         undo.ensure(bytes)?;
-        failpoint("session: undo log larger, handle not yet");
+        failpoint("session: undo log larger, handle old");
         let newer = Box::new(UndoHandle { undo, newer: OnceCell::new() });
         let stored = self.undo.newest().newer.set(newer);
         assert!(stored.is_ok(), "the newest handle has no newer one");
@@ -202,7 +202,7 @@ impl Session {
         self.slot.append_txn.init(txn);
         // Release: a non-zero LSN makes the note valid, so the transaction is stored before it; the compiler keeps
         // this order too.
-        failpoint("session: append half noted");
+        failpoint("session: append partly noted");
         self.slot.append_lsn.publish(lsn);
         failpoint("session: append noted");
     }
@@ -259,7 +259,7 @@ impl Session {
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
         self.slot.wait_since.init(0);
-        failpoint("session: says half of what it waits for");
+        failpoint("session: wait partly published");
         self.slot.wait_kind.publish(kind);
     }
 
@@ -359,7 +359,7 @@ impl Session {
     /// Returns whether [`cancel_waits`](crate::cancel_waits) was called since that moment.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        self.cancels.get() != cancels() && !planted("process: a wait is not cancelled")
+        self.cancels.get() != cancels() && !planted("process: a wait ignores its cancellation")
     }
 
     /// Returns the note for the latch at `place` that the session holds exclusively.
@@ -447,7 +447,7 @@ impl Session {
         // A section is dropped before the latches above which it was opened: for a panic in a destructor only the
         // section shows it.
         let is_gone = self.undo().is_open() && (self.dead.get() || self.undo().is_broken());
-        let abandons = (is_gone || unwinds()) && !planted("process: a panic frees latches above an open section");
+        let abandons = (is_gone || unwinds()) && !planted("process: a panic releases latches above an open section");
         abandons && self.notices_its_death()
     }
 }

@@ -45,7 +45,7 @@ impl Session {
         self.leave_if_broken();
         self.leave_if_late();
         let word = self.slot().sleep.cell();
-        let is_unbounded = planted("process: sleeps until woken");
+        let is_unbounded = planted("process: a sleep has no bound");
         let bound = if is_unbounded { Duration::from_secs(3600) } else { duration.min(SLEEP_MAX) };
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }

@@ -124,7 +124,8 @@ impl Claim {
     /// earlier tenant.
     pub(crate) fn of_tenant(self, generation: u32) -> SessionId {
         let by = SessionId(self.0 & REPAIRER);
-        let is_this = self == Claim::new(by, generation) || planted("process: the right to repair outlives the tenant");
+        let is_this =
+            self == Claim::new(by, generation) || planted("process: a repair claim outlives the slot's tenant");
         if is_this {
             by
         } else {

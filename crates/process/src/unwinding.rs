@@ -23,7 +23,7 @@ pub(crate) fn unwinds() -> bool {
 /// its work may be half done (PROTOCOLS D10). In a broken region the role is given back, because others wait for it
 /// (PROTOCOLS D13).
 pub fn leaves_roles(region: &Region) -> bool {
-    unwinds() && !region.is_broken() && !planted("process: a panic gives roles back")
+    unwinds() && !region.is_broken() && !planted("process: a panic returns the session's roles")
 }
 
 /// States that the panic that begins now is the caller's: until [`Call`] ends, dropped guards release what they hold.

@@ -164,7 +164,8 @@ impl DeathWatch {
     /// then the seats of some of the others are checked.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
-        let calls = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
+        let calls = self.called.elapsed() >= ROLL_CALL
+            && !planted("process: a process that runs another program counts as alive");
         let (count, first) = (self.watched.len(), self.next);
         if calls {
             (self.called, self.next) = (Instant::now(), first.wrapping_add(CALLED));

@@ -115,7 +115,7 @@ impl<W: Walk> Cursor<W> {
     fn sought(&mut self, found: bool) -> bool {
         if found {
             self.place = Place::On;
-        } else if planted("record: a cursor that seeks in vain stands behind all") {
+        } else if planted("record: a cursor that finds no key moves behind the last key") {
             self.place = Place::AboveAll;
         }
         found

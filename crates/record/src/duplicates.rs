@@ -32,7 +32,7 @@ const OWN: u8 = u8::MAX;
 /// Returns the bytes that all entries of a key begin with.
 pub fn beginning(key: &[u8]) -> Vec<u8> {
     let mut entry = spelled(key);
-    if !planted("record: an entry does not say where its key ends") {
+    if !planted("record: an entry has no mark at the end of its key") {
         entry.extend_from_slice(&END);
     }
     entry

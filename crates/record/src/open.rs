@@ -145,7 +145,9 @@ fn find_or_make(
     let full_name = file_name(name);
     let registry = managers.buffers.registry();
     let mut is_there = directory.exists(&full_name)?;
-    if !is_there && registry.find(name)?.is_some() && !planted("record: a database whose file is missing is made anew")
+    if !is_there
+        && registry.find(name)?.is_some()
+        && !planted("record: a database with a missing file is created again")
     {
         // A file has its name before the register has its entry. Another process may have made both since the first
         // look.
@@ -180,7 +182,7 @@ fn find_or_make(
                 synced.inspect_err(|error| poison_after_sync(managers, error))?;
             }
             // The sync of the name may have failed in another process. A sync after that does not write the name again.
-            if !planted("record: a name is entered after a failed sync") {
+            if !planted("record: a name is registered after a failed sync") {
                 managers.log.check_poison()?;
             }
             // The log has no record of a database that is not entered.
@@ -205,7 +207,7 @@ fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
 
 /// Poisons the log after the failed sync of a name or of the register: a repeated sync may succeed without writing.
 fn poison_after_sync(managers: &Managers, error: &libtp_io::Error) {
-    if error.is_failed_sync() || planted("record: a limit of a process that makes a database stops all") {
+    if error.is_failed_sync() || planted("record: a process limit at a creation poisons the log") {
         managers.log.poison();
     }
 }
@@ -246,7 +248,7 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
     }
     let new_name = format!("{}{UNFINISHED}", file_name(name));
     let file = directory.open(&new_name, OpenMode::Create)?;
-    failpoint("create: other name there");
+    failpoint("create: other name exists");
     if !lock_to_make(directory, name, &*file)? {
         return Ok(());
     }

@@ -248,7 +248,7 @@ impl<'a> Pages<'a> {
     pub(crate) fn candidate(&self, never_used: bool) -> Result<Candidate<'a>> {
         let meta = self.meta()?;
         let free = meta.free_head.get();
-        let from_free_list = free != 0 && !never_used && !planted("record: free pages are not taken");
+        let from_free_list = free != 0 && !never_used && !planted("record: free pages are not reused");
         let number = if from_free_list { free } else { meta.page_count.get() };
         if number == u32::MAX {
             return Err(Error::TooManyPages { database: self.name() });

@@ -147,7 +147,7 @@ impl<'a> SnapshotAccess<'a> {
 
     /// Refuses a conclusion from an absent version if it may have been removed from the page.
     fn check_removed(&self, deleter: Lsn) -> Result<()> {
-        if deleter < self.view().horizon() || planted("snapshot: what was removed was never there") {
+        if deleter < self.view().horizon() || planted("snapshot: a removed version counts as absent") {
             return Ok(());
         }
         let what = format!(
@@ -194,7 +194,7 @@ impl<'a> SnapshotAccess<'a> {
             }
         };
         // One step back is cheaper than an entry in the cache.
-        if steps > 1 && !planted("snapshot: what was found is forgotten") {
+        if steps > 1 && !planted("snapshot: found versions are not cached") {
             self.snapshot.found.borrow_mut().put(file, name, found.as_ref());
         }
         Ok(found)
@@ -205,7 +205,7 @@ impl<'a> SnapshotAccess<'a> {
     /// where the log is not yet on disk, and a version from between may have been undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
-        let is_early = planted("snapshot: a shortcut of before it was taken");
+        let is_early = planted("snapshot: a shortcut older than the snapshot is used");
         let from = if is_early { self.view().lsn() } else { self.view().taken_at() };
         let found = managers.find_shortcut(name.hash(file), &name.bytes(file), from)?;
         let version = Version { lsn: found.lsn, flags: RecordFlags(found.flags), stored: found.stored };

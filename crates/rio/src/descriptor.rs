@@ -26,7 +26,7 @@ const FIRST_OWN: i32 = 3;
 /// Those of `fcntl(2)`: the process has no descriptor left. The file is then closed.
 pub fn above_standard<D: Into<OwnedFd> + From<OwnedFd>>(opened: D) -> io::Result<D> {
     let opened: OwnedFd = opened.into();
-    if opened.as_raw_fd() >= FIRST_OWN || planted("rio: a standard descriptor is kept") {
+    if opened.as_raw_fd() >= FIRST_OWN || planted("rio: a file keeps the number of a standard descriptor") {
         return Ok(D::from(opened));
     }
     Ok(D::from(rustix::io::fcntl_dupfd_cloexec(&opened, FIRST_OWN)?))

@@ -75,7 +75,7 @@ impl ForkMark {
     /// comparison. Always false if the kernel wipes no pages.
     #[inline(always)]
     pub fn is_certain(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == self.number || crate::planted("rio: a child is its parent")
+        self.word.load(Ordering::Relaxed) == self.number || crate::planted("rio: a forked child counts as its parent")
     }
 
     /// Returns whether the calling process made the mark.

@@ -66,7 +66,7 @@ enum Lock {
 
 impl Lock {
     fn of(file: File, is_shared: bool) -> Lock {
-        let is_left = planted("rio: a child keeps its parent's lock");
+        let is_left = planted("rio: a forked child keeps its parent's lock");
         if is_shared || is_left || !Anchor::holds_locks_of(&file) {
             return Lock::Open(file);
         }
@@ -180,14 +180,14 @@ impl Keeping {
         let access = access_beside(path)?;
         let region = Region::create(&passing, &identity, self.reserve, &access)?;
         self.prepare(&region);
-        let filled = match planted("rio: a new region's first blocks are only set aside") {
+        let filled = match planted("rio: a new region's first blocks are not filled") {
             true => Ok(()),
             false => region.fill_rest().map_err(E::from),
         };
         let made = filled.and_then(|()| build(&region)).and_then(|()| {
             region.set_ready();
             region.header().clean.publish(1);
-            if !planted("rio: a new region is named before it is on its disk") {
+            if !planted("rio: a new region is named before it is synced") {
                 region.sync()?;
             }
             match std::fs::hard_link(&passing, path) {
@@ -347,14 +347,14 @@ impl Kept {
     }
 
     fn seal_and_sync(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        failpoint("rio: kept region left alone, not sealed");
+        failpoint("rio: kept region unused, not sealed");
         // Another program may have truncated the file: the bytes to read must be there.
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
         // The seal and `clean` lie in different cache lines, which get to memory in any order.
         self.region.sync_header()?;
-        failpoint("rio: kept region sealed, not said so");
+        failpoint("rio: kept region sealed, not marked as sealed");
         self.region.header().clean.publish(1);
         self.region.sync()
     }

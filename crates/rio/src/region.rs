@@ -279,7 +279,7 @@ impl Region {
             let what = format!("it has {size} bytes and its header allows {reserve}, which no process can map");
             return Err(unusable(&self.0.path, what));
         }
-        if mapped < reserve && !planted("rio: a region is mapped in part") {
+        if mapped < reserve && !planted("rio: a region is mapped only partly") {
             return Err(Error::Narrow { path: self.0.path.clone(), reserve, mapped });
         }
         Ok(())
@@ -390,9 +390,9 @@ impl Region {
             // The last store of the change. Other threads read it without a latch, so it is never rolled back
             // (PROTOCOLS D2).
             if header.used.compare_exchange(used, end).is_ok() {
-                failpoint("rio: memory taken, used by nobody");
+                failpoint("rio: memory allocated, not used");
                 // Links to the new memory are stored after this.
-                if !planted("rio: memory is led to before it is handed out in memory") {
+                if !planted("rio: a link precedes the write-back of the allocation") {
                     self.write_back_and_fence(SIZES);
                 }
                 return Ok(Offset::from_raw(start).expect("the header lies before it"));
@@ -431,7 +431,7 @@ impl Region {
             target = end.next_multiple_of(4096).min(reserve);
             self.make_blocks(size, target)?;
         }
-        failpoint("rio: file larger, size not yet");
+        failpoint("rio: file larger, size not published");
         self.header().size.fetch_max(target);
         self.write_back_and_fence(SIZES);
         failpoint("rio: region larger");

@@ -60,7 +60,7 @@ impl<'u> Section<'u> {
     pub fn close(mut self) {
         self.open = false;
         failpoint("rio: before a section closes");
-        let start = if planted("rio: closing cuts the outer section's images") { 0 } else { self.start };
+        let start = if planted("rio: an inner section cuts the outer section's images") { 0 } else { self.start };
         self.undo.cut(start);
         failpoint("rio: a section has closed");
         self.undo.leave(self.depth);

@@ -196,7 +196,7 @@ impl<T: Shared> Slab<T> {
         let header = (region.offset_of(&*self.header).raw(), size_of::<SlabHeader>() as u64);
         // The link and the count lie in different cache lines, which get to memory in any order.
         region.write_back_and_fence(header);
-        failpoint("rio: slab knows the chunk, does not count it");
+        failpoint("rio: chunk in the slab's list, not counted");
         self.header.chunk_count.publish(count + 1);
         region.write_back_and_fence(header);
         Ok(first..self.capacity() + 1)

@@ -156,7 +156,7 @@ impl Undo {
             failpoint("rio: between two before-images put back");
             self.apply(record, self.words[record].load());
         }
-        failpoint("rio: rolled back, undo log not yet empty");
+        failpoint("rio: rolled back, undo log not empty");
         self.keep_rolled_back(start, &records);
         self.cut(start);
         records.len()
@@ -230,7 +230,7 @@ impl Undo {
     /// the fewer instructions and stores it takes, the more transactions the processor has under way at once.
     #[inline(always)]
     pub(crate) fn save_behind(&self, top: usize, place: u64, old: &[u8]) -> usize {
-        if planted("rio: areas change without before-images") {
+        if planted("rio: changes of areas save no before-images") {
             return top;
         }
         match self.quick_room(top, old.len()) {

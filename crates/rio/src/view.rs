@@ -124,7 +124,7 @@ impl View {
             self.unprotected.push(part);
         }
         if let Some(nth) = self.unprotected.iter().position(|it| *it == part) {
-            if !planted("rio: what is hidden can be stored to") {
+            if !planted("rio: hidden memory stays writable") {
                 self.protect(part.0, part.1, Protection::None)?;
             }
             self.unprotected.swap_remove(nth);

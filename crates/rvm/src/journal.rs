@@ -106,7 +106,7 @@ impl Journal {
     pub(crate) fn truncate(&mut self, segment: &mut Segment) -> Result<()> {
         self.log_growth(segment)?;
         self.flush()?;
-        let is_late = planted("rvm: the log begins anew before the database is synced");
+        let is_late = planted("rvm: the log is truncated before the database is synced");
         let (database, covered) = (&self.database, &self.covered);
         self.log.guarded(|_| {
             // The gaps between lines of the flat part are unchanged: the database has the same bytes there.
@@ -131,8 +131,7 @@ impl Journal {
     /// log has room: growth since the last commit happened in a transaction that began with half of the log free.
     fn log_growth(&mut self, segment: &mut Segment) -> Result<()> {
         let growth = segment.growth();
-        if growth == self.growth || planted("rvm: what has grown outside of transactions gets to the database in part")
-        {
+        if growth == self.growth || planted("rvm: growth outside of transactions is not logged") {
             return Ok(());
         }
         let covered = &mut self.covered;

@@ -141,7 +141,7 @@ impl Rvm {
     /// Refuses a forked child, which has its parent's descriptors of the log and the database, and the log's tail as
     /// of the fork: its writes would mix with those that the parent has acknowledged since.
     fn check_process(&self) -> Result<()> {
-        if planted("rvm: a child writes its parent's log") {
+        if planted("rvm: a forked child writes to its parent's log") {
             return Ok(());
         }
         Ok(self.segment.check_process()?)

@@ -52,7 +52,7 @@ impl RedoLog {
         let capacity = capacity.max(64 << 10).next_multiple_of(4096);
         let mut log = RedoLog::lock(directory, file, capacity)?;
         // Another process may have made the database, and ended transactions, after our look and before our lock.
-        if directory.exists(database)? && !planted("rvm: who comes late makes the log anew") {
+        if directory.exists(database)? && !planted("rvm: a late opener creates the log again") {
             return Ok(None);
         }
         log.file.set_len(0)?;
@@ -215,7 +215,7 @@ impl RedoLog {
     pub(crate) fn guarded<T>(&mut self, work: impl FnOnce(&RedoLog) -> Result<T>) -> Result<T> {
         self.check()?;
         let done = work(self);
-        self.is_poisoned = done.is_err() && !planted("rvm: a log that failed is written further");
+        self.is_poisoned = done.is_err() && !planted("rvm: a failed log accepts more writes");
         done
     }
 }

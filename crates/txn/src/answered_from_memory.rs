@@ -28,7 +28,7 @@ impl Managers {
     /// The control file cannot be written; `ControlHeld`.
     #[inline]
     pub fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
-        if self.txns.header.rio.load() != 0 || planted("txn: the control file is not told of Rio") {
+        if self.txns.header.rio.load() != 0 || planted("txn: the control file does not record Rio commits") {
             return Ok(());
         }
         self.note_rio(txn)
@@ -49,14 +49,14 @@ impl Managers {
 
     #[cold]
     fn note_relaxed(&self, txn: &TxnSession) -> Result<()> {
-        if planted("txn: the control file is not told of relaxed commits") {
+        if planted("txn: the control file does not record relaxed commits") {
             return Ok(());
         }
         self.change_control(txn.session(), |words| {
             words.relaxed = true;
             words.clean = false;
         })?;
-        failpoint("relaxed: control file told, region not");
+        failpoint("relaxed: noted in the control file, not in the region");
         self.txns.header.relaxed.publish(1);
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Managers {
             words.rio = true;
             words.clean = false;
         })?;
-        failpoint("rio: control file told, region not");
+        failpoint("rio: noted in the control file, not in the region");
         self.txns.header.rio.publish(1);
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Managers {
     /// Makes every process keep the log that this process asks for: any process may take the next checkpoint.
     fn share_settings(&self) {
         let (header, settings) = (&self.txns.header, &self.settings);
-        if self.processes.only_looks() || planted("txn: each process keeps the log that it asks for itself") {
+        if self.processes.only_looks() || planted("txn: the setting for kept log is not shared") {
             return;
         }
         header.keep_log.fetch_max(settings.keep_log_bytes);

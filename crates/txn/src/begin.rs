@@ -53,7 +53,7 @@ impl TxnSession {
         slot.undo_bytes.init(0);
         managers.locks.set_birth(self.locker(), id.raw());
         // The last store: from here on a checkpoint counts the transaction.
-        failpoint("txn: begins, not running");
+        failpoint("txn: begun, not running");
         slot.state.publish(State::Running as u32);
         id
     }
@@ -96,11 +96,11 @@ impl TxnSession {
             // In this order: if the session dies in between, the log keeps room that is not needed; never the other way
             // round.
             slot.undo_counted.init(0);
-            failpoint("txn: promise forgotten, not given back");
+            failpoint("txn: promise cleared, room not returned");
             managers.log.release_promise(counted);
         }
         slot.forget_segments();
-        failpoint("txn: over, not idle");
+        failpoint("txn: ended, not idle");
         slot.state.publish(State::Idle as u32);
     }
 }

@@ -136,7 +136,7 @@ impl Change<'_> {
     pub fn conclude(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let lsn = self.compensate(kind, body, pages, undo_next);
         // If the session dies before this, the undo that passes over the changes does it.
-        failpoint("change: concluded, readers not told");
+        failpoint("change: concluded, readers not notified");
         self.managers.txns.header.last_commit.fetch_max(lsn);
         lsn
     }
@@ -159,7 +159,7 @@ impl Change<'_> {
             true => (Lsn::FIRST, logged.body()),
             false => logged.log(managers, session, entry),
         };
-        if planted("txn: the note is cleared before the pages change") {
+        if planted("txn: the append note is cleared before the pages change") {
             session.clear_append();
         }
         failpoint("change: logged, no page changed");

@@ -58,7 +58,7 @@ impl Managers {
         let me = txn.session().id();
         let holder = word.load();
         let is_held = holder != SessionId::NONE;
-        if is_held && (self.processes.is_alive(holder) || planted("txn: a dead checkpointer is waited for")) {
+        if is_held && (self.processes.is_alive(holder) || planted("txn: sessions wait for a dead checkpointer")) {
             return None;
         }
         let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
@@ -101,18 +101,18 @@ impl Managers {
     fn checkpoint_in_role(&self, txn: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
         let session = txn.session();
         let _freeing = session.begin_freeing();
-        let ignores_pages = planted("txn: checkpoint without its pages");
+        let ignores_pages = planted("txn: checkpoints write no pages");
         if !ignores_pages {
             self.buffers.write_all(session)?;
         }
         failpoint("checkpoint: pages written");
         let begin_lsn = self.log.tail();
         let mut running = self.running_at(begin_lsn);
-        if planted("txn: checkpoint forgets who runs") {
+        if planted("txn: checkpoints omit running transactions") {
             running.clear();
         }
         // After the transactions: a transaction that is not among them any more has left its open outcomes here.
-        let open = match planted("txn: checkpoint forgets the memory of who committed") {
+        let open = match planted("txn: checkpoints drop open segments of committed transactions") {
             true => Vec::new(),
             false => self.open_outcomes(session),
         };

@@ -107,7 +107,7 @@ impl TxnSession {
         if self.last_lsn() == Lsn::NONE {
             // PROTOCOLS L4. Read while the locks are held: every commit this transaction read from is at or below it.
             let lsn = managers.txns.header.last_commit.load();
-            let lsn = if planted("txn: reader does not wait for what it read") { Lsn::NONE } else { lsn };
+            let lsn = if planted("txn: a reader does not wait for the commits that it read") { Lsn::NONE } else { lsn };
             failpoint("commit: read only, locks held");
             self.let_go(managers, || failpoint("commit: read only, locks released"));
             return Ok(Committed { lsn });
@@ -119,8 +119,8 @@ impl TxnSession {
             Between::LastCommitAndSlot => failpoint("commit: logged, record not in the slot"),
         });
         failpoint("commit: record in the slot, locks held");
-        self.let_go(managers, || failpoint("commit: locks released, not over"));
-        failpoint("commit: over, append noted");
+        self.let_go(managers, || failpoint("commit: locks released, not ended"));
+        failpoint("commit: ended, append noted");
         self.session().clear_append();
         Ok(Committed { lsn })
     }
@@ -187,14 +187,14 @@ impl TxnSession {
     /// `Log` if a sync failed: the commit may be lost with the machine.
     #[inline]
     pub fn wait_durable(&self, managers: &Managers, committed: Committed) -> Result<()> {
-        let is_durable = managers.log.durable() > committed.lsn || planted("txn: commit does not wait");
+        let is_durable = managers.log.durable() > committed.lsn || planted("txn: a commit does not wait for the disk");
         if committed.lsn == Lsn::NONE || is_durable {
             return Ok(());
         }
         failpoint("commit: waits for the disk");
         managers.log.force_group(self.session(), committed.lsn, managers.running_count())?;
         managers.locks.forget_crowd(self.locker());
-        failpoint("commit: durable, not answered");
+        failpoint("commit: durable, not returned");
         Ok(())
     }
 
@@ -203,7 +203,10 @@ impl TxnSession {
     #[inline]
     pub fn note_answer(&self, managers: &Managers, durability: Durability) {
         let own = self.commit_record();
-        if durability != Durability::Sync && own != Lsn::NONE && !planted("snapshot: relaxed commits are waited for") {
+        if durability != Durability::Sync
+            && own != Lsn::NONE
+            && !planted("snapshot: a snapshot waits for relaxed commits")
+        {
             managers.txns.header.answered.fetch_max(own);
         }
     }

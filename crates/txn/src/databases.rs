@@ -38,7 +38,7 @@ impl TxnSession {
         let said = managers.log.log(self.session(), DATABASES, self.id(), self.last_lsn(), &[&body]);
         self.logged(said);
         self.session().clear_append();
-        failpoint("databases: said, not committed");
+        failpoint("databases: changes logged, not committed");
         let lsn = self.decide(managers, said, &[], |between| match between {
             Between::RecordAndLastCommit => failpoint("databases: committed, not the last commit"),
             Between::StateAndRecord | Between::LastCommitAndSlot => {}
@@ -54,11 +54,11 @@ impl TxnSession {
         failpoint("databases: carried out, locks held");
         // Ended before the locks are released: a repair carries out again the fates of a transaction that has not
         // ended, and the next holder of the locks may have decided otherwise.
-        let is_late = planted("txn: locks are released before a drop or a new name is over");
+        let is_late = planted("txn: locks are released before a drop or rename has ended");
         if !is_late {
             self.end(managers);
         }
-        failpoint("databases: over, locks held");
+        failpoint("databases: ended, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
         failpoint("databases: locks released");
         if is_late {
@@ -87,9 +87,9 @@ impl Managers {
         self.reserve_last(session, bytes)?;
         let lsn = self.log.log(session, DATABASES, libtp_log::TxnId::NONE, Lsn::NONE, &[&body]);
         session.clear_append();
-        failpoint("databases: given up, not on disk");
+        failpoint("databases: cancelled, not on disk");
         self.log.force(session, lsn)?;
-        failpoint("databases: given up, not in the register");
+        failpoint("databases: cancelled, not in the register");
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Managers {
     /// Carries out the fates that a transaction has decided whose session died after the commit record.
     pub(crate) fn finish_databases(&self, by: &Session, commit: Lsn) -> Result<()> {
         let fates = self.fates_of(commit)?;
-        if fates.is_empty() || planted("txn: what a dead one decided of databases is left") {
+        if fates.is_empty() || planted("txn: repair skips drops and renames of a dead session") {
             return Ok(());
         }
         self.log.force(by, commit)?;
@@ -118,7 +118,7 @@ impl Managers {
 
     /// Carries out, at a restart, the fates in the log, in its order.
     pub(crate) fn settle_databases(&self, by: &Session, decided: Vec<Fate>) -> Result<()> {
-        if decided.is_empty() || planted("txn: restart leaves what was decided of databases") {
+        if decided.is_empty() || planted("txn: restart skips committed drops and renames") {
             return Ok(());
         }
         let last = self.buffers.last_fates(decided)?;

@@ -12,7 +12,7 @@ impl Managers {
     /// there are none (PROTOCOLS D13).
     pub fn writers(&self) -> Vec<SessionId> {
         let header = &self.txns.header;
-        let changer = if planted("txn: who changes the control file is not waited for") {
+        let changer = if planted("txn: a rebuild does not wait for the writer of the control file") {
             SessionId::NONE
         } else {
             header.changer.load()

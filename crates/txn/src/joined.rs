@@ -40,7 +40,7 @@ impl TxnSlot {
         if self.segments[0].get() != 0 {
             for segment in self.segments.iter().rev() {
                 segment.publish(0);
-                failpoint("joined: one more segment forgotten");
+                failpoint("joined: a segment forgotten");
             }
         }
     }
@@ -91,7 +91,7 @@ impl TxnSession {
         });
         failpoint("joined: record in the slot, append noted");
         self.session().clear_append();
-        failpoint("joined: logged, memory not told");
+        failpoint("joined: logged, segments not committed");
         if on_disk {
             // The locks on records, which many sessions may want, do not wait for the disk.
             managers.locks.unlock_those(self.session(), self.locker(), |name| {
@@ -117,8 +117,8 @@ impl TxnSession {
                 when_logged(None);
             }
         }
-        failpoint("joined: memory told, locks held");
-        self.let_go(managers, || failpoint("joined: locks released, not over"));
+        failpoint("joined: segments committed, locks held");
+        self.let_go(managers, || failpoint("joined: locks released, not ended"));
         lasts.map(|()| Committed { lsn })
     }
 
@@ -133,10 +133,10 @@ impl TxnSession {
         let has_read = managers.locks.count(self.locker()) > 1;
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
         self.make_decision_durable(managers, on_disk, lsn)?;
-        failpoint("joined: memory alone, not told");
+        failpoint("joined: segment alone, not committed");
         self.leave_if_given_up();
         when_logged(Some(lsn));
-        failpoint("joined: memory alone told, locks held");
+        failpoint("joined: segment committed alone, locks held");
         self.let_go(managers, || {});
         Ok(Committed { lsn })
     }
@@ -145,14 +145,14 @@ impl TxnSession {
     /// has: the session that makes the region anew may not find it (PROTOCOLS D13). A decision published before that is
     /// found, so a segment that follows it now is right.
     fn leave_if_given_up(&self) {
-        if !planted("txn: memory is told by memory that was given up") {
+        if !planted("txn: a session in a broken region commits segments") {
             self.session().leave_if_broken();
         }
     }
 
     /// Makes the log as durable as it has to be, before the segments follow the decision.
     fn make_decision_durable(&self, managers: &Managers, on_disk: bool, lsn: Lsn) -> Result<()> {
-        if on_disk && lsn != Lsn::NONE && !planted("txn: memory is told before the disk") {
+        if on_disk && lsn != Lsn::NONE && !planted("txn: segments commit before the commit record is durable") {
             managers.log.force_group(self.session(), lsn, managers.running_count())?;
         }
         Ok(())

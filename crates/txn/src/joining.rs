@@ -33,11 +33,11 @@ impl Managers {
     /// took them.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
         let session = self.spares.take(&self.processes)?;
-        failpoint("repair: has a session for a dead one's slot");
+        failpoint("repair: has a session for the dead session's slot");
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
         // One store (PROTOCOLS D5): if this session dies from here on, the transaction is simply its own.
-        let is_adopted = !planted("txn: transactions are not adopted");
+        let is_adopted = !planted("txn: a repairer does not adopt the transaction");
         if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             self.spares.give(session);
             return Ok(None);
@@ -73,7 +73,7 @@ impl Managers {
             session.mark_dead();
             return session;
         }
-        if !planted("snapshot: a dead one's pin stays") {
+        if !planted("snapshot: the pin of a dead session stays") {
             slot.unpin_all();
         }
         failpoint("txn: about to leave");
@@ -103,7 +103,7 @@ impl Managers {
         if is_fresh && used == u64::from(self.txns.slots.capacity()) {
             self.txns.slots.grow()?;
             // If the session dies here: the new slots are above the used ones, and so the next session finds them.
-            if planted("txn: slots that were added and not used are lost") {
+            if planted("txn: new slots are lost when their maker dies") {
                 header.used.publish(self.txns.slots.capacity().into());
             }
             failpoint("txn: slots added, none used");
@@ -116,7 +116,7 @@ impl Managers {
             true => header.used.set(&mut section, u64::from(index)),
             false => header.free.set(&mut section, slot.next_free.get()),
         }
-        failpoint("txn: slot off the list, nobody's");
+        failpoint("txn: slot off the list, without owner");
         // Before the owner: a session that sees the slot's owner finds the locker that goes with it.
         slot.locker.set(&mut section, locker.0);
         failpoint("txn: slot taken, without its owner");

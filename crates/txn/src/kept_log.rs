@@ -72,7 +72,7 @@ impl Managers {
         // Pairs with the fence of a checkpointer: either it sees the word, or this session takes its checkpoint
         // afterwards.
         fence(Ordering::SeqCst);
-        failpoint("kept log: said, no checkpoint");
+        failpoint("kept log: setting noted, no checkpoint");
         let taken = self.own_checkpoint(txn, self.kept_by_setting()).inspect_err(|_| self.end_copy(txn))?;
         failpoint("kept log: checkpoint taken");
         Ok(taken)
@@ -101,7 +101,7 @@ impl Managers {
     /// Returns the LSN from which on the log is being copied.
     pub(crate) fn needed_by_copies(&self) -> Lsn {
         let none = Lsn::new(u64::MAX);
-        if planted("txn: the log does not wait for who copies it") {
+        if planted("txn: checkpoints recycle log that a backup copies") {
             return none;
         }
         // As in `pin_log`.

@@ -41,7 +41,7 @@ impl TxnSlot {
     pub(crate) fn is_offered(&self) -> bool {
         let is_by_owner = self.offered_by.load() == self.owner.load();
         self.offered.load() == mark(self.id.load())
-            && (is_by_owner || planted("pass: what is taken over is still offered"))
+            && (is_by_owner || planted("pass: a transaction that was taken over is still offered"))
     }
 }
 
@@ -52,7 +52,7 @@ impl TxnSession {
         debug_assert!(self.session().latch_count() == 0, "a session with a latch is at work");
         self.slot().offered_by.publish(self.session().id());
         self.slot().offered.publish(mark(self.id()));
-        failpoint("pass: offered, nobody was told");
+        failpoint("pass: offered, offer not returned");
         Offer { slot: self.slot_index(), txn: self.id(), session: self.session().id() }
     }
 }
@@ -87,7 +87,7 @@ impl Managers {
         self.locks.adopt_locker(&session, locker);
         // A session that takes such a lock learns what the lock stands for (`record/indices.rs`), and this session has
         // not.
-        if !planted("pass: intent locks stay kept") {
+        if !planted("pass: intent locks stay kept after a takeover") {
             self.locks.unkeep_all(&session, locker);
         }
         failpoint("pass: taken over, still offered");

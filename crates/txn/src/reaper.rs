@@ -117,7 +117,7 @@ impl Managers {
             self.give_up_on_failure(|| self.repair_physically(by, session));
         }
         failpoint("repair: all physical repairs done");
-        if planted("txn: transactions of the dead are left") {
+        if planted("txn: transactions of dead sessions are not ended") {
             return Ok(reaped);
         }
         self.give_up_on_failure(|| {
@@ -200,14 +200,14 @@ impl Managers {
     fn put_right(&self, by: &Session, dead: SessionId) -> Result<()> {
         let Some(dead_session) = self.processes.take_dead(by, dead) else { return Ok(()) };
         failpoint("repair: begins");
-        if planted("txn: latches are given back before the roll-back") {
+        if planted("txn: repair releases latches before the rollback") {
             dead_session.release_latches();
             rio::planted::linger();
         }
         dead_session.roll_back();
         failpoint("repair: rolled back, not redone");
         self.buffers.settle_hand(&dead_session);
-        if planted("txn: latches are given back before the redo") {
+        if planted("txn: repair releases latches before the redo") {
             dead_session.release_latches();
         }
         self.redo_noted(&dead_session)?;
@@ -239,13 +239,15 @@ impl Managers {
         let lsn = Lsn::new(noted.lsn);
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
-        if !planted("txn: the noted record is not redone") {
+        if !planted("txn: repair does not redo the noted record") {
             // In the dead session's own name: if this session dies here, the dead session's undo log says what to roll
             // back. In this session's name the redo would be rolled back, too, since dead repairers come first.
             redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
-        if record.header.kind() == COMMIT && !planted("txn: a dead one's commit is not the last") {
+        if record.header.kind() == COMMIT
+            && !planted("txn: the commit of a dead session does not raise the last commit")
+        {
             self.txns.header.last_commit.fetch_max(lsn);
         }
         let id = TxnId::new(noted.txn);
@@ -256,7 +258,7 @@ impl Managers {
                 slot.first_lsn.init(lsn);
             }
             failpoint("repair: redone, not the transaction's last");
-            if !planted("txn: the noted record is not the last") {
+            if !planted("txn: repair does not make the noted record the last") {
                 slot.last_lsn.fetch_max(lsn);
             }
         }
@@ -291,7 +293,9 @@ impl Managers {
         if !dead_session.is_let_go() {
             return Ok(());
         }
-        if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &dead_session) {
+        if !planted("txn: repair does not release the frame in hand early")
+            && !self.buffers.repair_hand(by, &dead_session)
+        {
             return Ok(());
         }
         let mut is_whole = true;
@@ -325,12 +329,12 @@ impl Managers {
             // Its locks stay until a process takes its changes back (docs/design/0019).
             return Ok(());
         }
-        failpoint("repair: no transaction left, lockers are");
-        if !planted("txn: spare lockers stay") {
+        failpoint("repair: no transaction left, lockers left");
+        if !planted("txn: spare lockers of a dead session stay") {
             self.free_spare_lockers(by, dead_session.id());
         }
         if self.buffers.repair_frames(by, &dead_session) {
-            failpoint("repair: frames put right, not buried");
+            failpoint("repair: frames repaired, slot not free");
             dead_session.bury(learned);
             reaped.sessions += 1;
         }
@@ -371,18 +375,19 @@ impl Managers {
         if session.state() == State::Idle {
             // The session may have died between the end of its transaction and the release of its locks.
             failpoint("repair: idle transaction, locks held");
-            session.let_go(self, || failpoint("repair: idle transaction, locks fallen"));
+            session.let_go(self, || failpoint("repair: idle transaction, locks released"));
             return Ok(());
         }
         let last = session.last_lsn();
         let kind = if last == Lsn::NONE { None } else { Some(self.last_kind(session.id(), last)?) };
         match kind {
-            Some(COMMIT | ABORT_END) if !planted("txn: who had committed is aborted") => {
-                if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
+            Some(COMMIT | ABORT_END) if !planted("txn: repair aborts a committed transaction") => {
+                if kind == Some(COMMIT) && !planted("txn: the commit of a dead session does not raise the last commit")
+                {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 if kind == Some(COMMIT) {
-                    let has_memory = !planted("txn: the memory of who died committed is forgotten");
+                    let has_memory = !planted("txn: the reaper drops segments of a committed dead session");
                     let commit = (session.id(), session.slot().first_lsn.get(), last);
                     self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }
@@ -390,12 +395,12 @@ impl Managers {
                 // In this order: the next repair must not carry out a drop or a renaming again after the locks are
                 // released.
                 session.end(self);
-                failpoint("repair: over, locks held");
+                failpoint("repair: ended, locks held");
                 self.locks.unlock_all(session.session(), session.locker());
-                failpoint("repair: committed, locks fallen");
+                failpoint("repair: committed, locks released");
                 reaped.finished += 1;
             }
-            _ if planted("txn: who had not committed is finished") => session.let_go(self, || {}),
+            _ if planted("txn: repair ends an uncommitted transaction without undo") => session.let_go(self, || {}),
             _ => {
                 failpoint("repair: about to abort");
                 session.abort(self)?;

@@ -35,7 +35,7 @@ impl Managers {
         self.txns.header.checkpointer.publish(SessionId::NONE);
         // The process that closed the environment may have died before it removed the region: then the control file
         // states a clean close, and must be written again before the next such commit.
-        if !planted("txn: after the dead the control file is not told of Rio again") {
+        if !planted("txn: the control file does not record Rio commits after a repair") {
             self.txns.header.rio.publish(0);
         }
         self.txns.header.relaxed.publish(0);
@@ -95,7 +95,7 @@ impl Managers {
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
             if kind == COMMIT {
-                let has_memory = !planted("txn: repair forgets the memory of who committed");
+                let has_memory = !planted("txn: repair drops open segments of a committed transaction");
                 self.complete_commit(session.session(), slot, (id, first, last), has_memory)?;
             }
             if is_over {
@@ -113,7 +113,7 @@ impl Managers {
             // more.
             let others = named().filter(|(other, _)| *other != session.slot_index());
             others.for_each(|(_, other)| other.id.publish(TxnId::NONE));
-            failpoint("alone: the transaction is ours alone, not undone");
+            failpoint("alone: other slots cleared of the transaction, not undone");
             if !is_over && !planted("txn: repair undoes nothing") {
                 session.abort(self)?;
             }
@@ -126,7 +126,7 @@ impl Managers {
     fn free_slot(&self, session: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
         slot.forget_segments();
-        if !planted("snapshot: a dead one's pin stays") {
+        if !planted("snapshot: the pin of a dead session stays") {
             slot.unpin_all();
         }
         failpoint("alone: slot about to be idle");

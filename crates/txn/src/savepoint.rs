@@ -31,7 +31,7 @@ impl TxnSession {
     /// # Errors
     /// A page cannot be read or the log has failed: then a part was taken back, and the transaction must be aborted.
     pub fn undo_since(&self, managers: &Managers, mark: Mark) -> Result<()> {
-        let to = if planted("txn: who goes back to a mark takes all back") { Lsn::NONE } else { mark.last };
+        let to = if planted("txn: a rollback to a savepoint undoes everything") { Lsn::NONE } else { mark.last };
         self.undo_to(managers, to)?;
         failpoint("savepoint: undone, more room promised than needed");
         self.set_undo_bytes(managers, mark.undo_bytes);

@@ -72,7 +72,7 @@ impl Managers {
         version: impl FnOnce() -> OldVersion,
     ) {
         let pinned_to = self.txns.header.pinned_to.get();
-        if planted("snapshot: no shortcuts are left") {
+        if planted("snapshot: readers leave no shortcuts") {
             return;
         }
         let Some(Set { set, words }) = self.txns.shortcuts.set_for(hash, bytes) else { return };

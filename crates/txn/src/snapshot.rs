@@ -97,7 +97,9 @@ impl View {
     /// Judges a version by its LSN.
     #[inline]
     pub fn sight(&self, version: Lsn) -> Sight {
-        if version < self.horizon || (version < self.lsn && planted("snapshot: all that was logged before is seen")) {
+        if version < self.horizon
+            || (version < self.lsn && planted("snapshot: records of running transactions are visible"))
+        {
             Sight::Seen
         } else if version >= self.lsn {
             Sight::Hidden
@@ -153,7 +155,7 @@ impl TxnSlot {
     /// has another one.
     #[inline]
     pub(crate) fn remember_end(&self, id: TxnId, first: Lsn, end: Lsn) {
-        if planted("snapshot: who has ended is forgotten") {
+        if planted("snapshot: ended transactions are dropped too early") {
             return;
         }
         let count = self.ended_count.get();
@@ -240,7 +242,7 @@ impl Managers {
     /// have read and reported by now (PROTOCOLS S1). After a failed sync no more becomes sure.
     fn visible_place(&self, sure: Place) -> Place {
         let last = self.txns.header.last_commit.load();
-        let is_behind = planted("snapshot: what others have read is not seen") || self.log.is_poisoned();
+        let is_behind = planted("snapshot: commits that other sessions read are not visible") || self.log.is_poisoned();
         match last >= sure.lsn && !is_behind {
             true => Place::behind(last),
             false => sure,
@@ -270,7 +272,7 @@ impl Managers {
         let horizon = open.iter().map(|open| open.first).fold(place.begins, Lsn::min);
         let mut open: Vec<TxnId> = open.into_iter().map(|open| open.id).collect();
         open.sort_unstable();
-        let sure = match place.lsn == sure_place.lsn || planted("snapshot: what is not durable is shown at once") {
+        let sure = match place.lsn == sure_place.lsn || planted("snapshot: commits that are not durable are visible") {
             true => Lsn::new(u64::MAX),
             // Versions below the horizon of the sure place were committed there. If that horizon is not known, all are
             // unsure.
@@ -305,7 +307,7 @@ impl Managers {
         let slot = txn.slot();
         assert_eq!(slot.pinned_since.get(), 0, "a session holds one snapshot");
         // The log is kept from before the view is taken: a later view needs no more than a view of now.
-        let is_late = planted("snapshot: pinned when it is taken");
+        let is_late = planted("snapshot: the log is pinned after the view is taken");
         if !is_late {
             slot.pinned_horizon.init(self.early_horizon(txn)?);
             slot.pinned_since.publish(boot_micros().max(1));
@@ -386,14 +388,14 @@ impl Managers {
     fn keeps(&self, horizon: Lsn, age: Duration) -> bool {
         let is_small = self.log.tail().since(horizon) <= self.snapshot_log_bytes();
         let most = self.settings.snapshot_age.max(Duration::from_micros(self.txns.header.snapshot_age.load()));
-        (is_small && age <= most) || planted("snapshot: what it needs is kept for ever")
+        (is_small && age <= most) || planted("snapshot: a snapshot keeps log without a bound")
     }
 
     /// Returns the LSN from which on the log is kept for snapshots. A snapshot that is pinned later needs nothing that
     /// the caller does not keep anyway.
     pub(crate) fn needed_by_snapshots(&self) -> Lsn {
         let none = Lsn::new(u64::MAX);
-        if planted("snapshot: the log does not wait") {
+        if planted("snapshot: log that a snapshot needs is recycled") {
             return none;
         }
         // As in `begin_snapshot`.
@@ -406,7 +408,7 @@ impl Managers {
     /// versions that these replaced, nor for the ghosts among these. Takes no latch and does not wait; `Lsn::NONE` if
     /// the LSN cannot be told at this moment.
     pub fn reclaim_horizon(&self) -> Lsn {
-        if planted("snapshot: ghosts do not wait") {
+        if planted("snapshot: ghosts are removed under a snapshot") {
             return Lsn::new(u64::MAX);
         }
         // A ghost stays until its deletion is sure: by the ghost a reader knows that it has to wait.

@@ -33,7 +33,7 @@ impl Spares {
     /// The region cannot grow.
     pub(crate) fn keep(&self, processes: &ProcessManager, page_bytes: u32) -> Result<()> {
         // Relaxed, everywhere: the flag hands nothing over.
-        self.are_kept.store(!planted("txn: no session is kept for repairs"), Ordering::Relaxed);
+        self.are_kept.store(!planted("txn: no spare session is kept for repairs"), Ordering::Relaxed);
         self.refill(processes, page_bytes)
     }
 

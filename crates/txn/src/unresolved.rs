@@ -50,7 +50,7 @@ impl Managers {
         let read = |index| {
             let row = table.at(index);
             let (segment, txn) = (row.segment.load(), row.txn.load());
-            failpoint("unresolved: row read in part");
+            failpoint("unresolved: row partly read");
             OpenOutcome { segment, txn, lsn: row.lsn.load() }
         };
         (1..=table.capacity()).map(read).filter(|row| row.segment != 0)
@@ -96,7 +96,7 @@ impl Managers {
             Some(row) => row,
             None => table.grow()?.start,
         };
-        failpoint("unresolved: row found, nobody's");
+        failpoint("unresolved: row found, not taken");
         // Sessions without the latch read this, so it is stored outside a section: it is never rolled back.
         table.at(row).segment.publish(segment);
         failpoint("unresolved: row made");
@@ -143,7 +143,7 @@ impl Managers {
         if rows().all(|row| row.lsn.get() == Lsn::NONE) {
             header.has_unresolved.set(&mut section, 0);
         }
-        failpoint("unresolved: segment told, section open");
+        failpoint("unresolved: segment committed, section open");
         section.close();
     }
 }

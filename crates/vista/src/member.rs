@@ -209,7 +209,7 @@ impl Member {
         self.segment.check_process()?;
         self.segment.release_all()?;
         // The undo log does not decide: once the decision is made, the stores must be in memory.
-        if !planted("vista: it is decided over stores that are not in memory") {
+        if !planted("vista: a decision precedes the write-back of the stores") {
             self.segment.undo.save_stored();
         }
         Ok(())
@@ -257,16 +257,16 @@ impl Member {
         let is_said = self.header.ending.get() == self.header.txn.get();
         // A transaction that has stored nothing depends on no decision.
         let is_new = decision != self.followed() && (is_said || self.segment.undo.has_saved());
-        if is_new && !is_said && !planted("vista: what is followed is noted when that is over") {
+        if is_new && !is_said && !planted("vista: a decision is noted after its application") {
             self.header.ending_incarnation.init(decision.incarnation);
             self.header.ending_lsn.init(decision.lsn);
-            failpoint("member: decision known, not said");
+            failpoint("member: decision known, not noted");
             self.header.ending.publish(self.header.txn.get());
             self.make_safe();
         }
-        failpoint("member: about to follow, undo log not empty");
+        failpoint("member: about to apply the decision, undo log not empty");
         self.segment.undo.discard();
-        failpoint("member: undo log empty, nothing followed");
+        failpoint("member: undo log empty, decision not noted as applied");
         self.ended(is_new.then_some(decision));
     }
 
@@ -275,13 +275,13 @@ impl Member {
     /// If we die here: while the log has images, this is done again; then the transaction is one that has stored
     /// nothing.
     fn undo_unfinished(&self) {
-        if self.header.ending.get() != 0 && !planted("vista: what is rolled back is still about to be followed") {
+        if self.header.ending.get() != 0 && !planted("vista: a rollback keeps the noted decision") {
             self.header.ending.publish(0);
             self.make_safe();
         }
         failpoint("member: about to be rolled back");
         self.segment.undo.roll_back();
-        failpoint("member: rolled back, the transaction still named");
+        failpoint("member: rolled back, transaction still noted");
         self.ended(None);
     }
 
@@ -293,9 +293,9 @@ impl Member {
     fn ended(&self, followed: Option<Decision>) {
         if let Some(Decision { incarnation, lsn }) = followed {
             self.header.incarnation.init(incarnation);
-            failpoint("member: followed, noted in part");
+            failpoint("member: decision applied, partly noted");
             self.header.lsn.init(lsn);
-            failpoint("member: followed, the transaction still named");
+            failpoint("member: decision applied, transaction still noted");
         }
         self.header.txn.publish(0);
         self.make_safe();

@@ -94,7 +94,7 @@ fn play(name: &str, heir: Successor) {
     assert!(begun.elapsed() < PATIENCE, "{name} {heir:?}");
     // Changes that are not on disk are lost with the shared memory.
     if heir != Successor::Restart || !name.starts_with("databases: committed") {
-        assert_eq!(done, name != "databases: said, not committed", "{name} {heir:?}");
+        assert_eq!(done, name != "databases: changes logged, not committed", "{name} {heir:?}");
     }
     if !done {
         step(&env);
@@ -213,7 +213,7 @@ fn a_death_over_databases_leaves_all_of_the_change_or_nothing() {
     // Most of these runs wait most of the time.
     on_threads(4, &plays, |(name, heir)| match *name {
         name if name.starts_with("undo: ") => takes_back(name),
-        "databases: given up, not on disk" | "databases: given up, not in the register" => gives_up(name, *heir),
+        "databases: cancelled, not on disk" | "databases: cancelled, not in the register" => gives_up(name, *heir),
         name => play(name, *heir),
     });
 }

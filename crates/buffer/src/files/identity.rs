@@ -16,7 +16,7 @@ use crate::registry::file_name;
 use crate::{Error, FileId, PageId, PageNo, Result};
 
 /// A planted bug (rio's `planted`): pages go into a file that another file has replaced.
-pub(super) const REPLACED: &str = "buffer: a file that was replaced is written on";
+pub(super) const REPLACED: &str = "buffer: pages are written to a replaced file";
 
 /// Where page 0 has the environment's number.
 const ENVIRONMENT_AT: usize = 48;

@@ -53,7 +53,7 @@ impl OpenFile {
             allocated = needed;
             self.file.allocate(had..allocated)?;
         }
-        failpoint("buffer: file longer, not said");
+        failpoint("buffer: file longer, length not published");
         // Below `allocated` no byte may be without blocks. So nothing is stored if another session has changed the word
         // since, or the slot is another file's by now: this session has then only allocated in vain.
         if self.is_current() {

@@ -37,7 +37,7 @@ impl Files {
             file => file?.ok_or_else(|| away("its file is missing"))?,
         };
         // A planted bug (rio's `planted`): pages go into any file that has the name.
-        if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
+        if !planted("buffer: a file is accepted by its name alone") && self.registry.entry(id)?.is_some() {
             check_own(&*file, &info, environment_of(&self.region))?;
         }
         if !note_identity(slot, &file.identity()?, id) && !planted(REPLACED) {

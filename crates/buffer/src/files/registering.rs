@@ -68,7 +68,7 @@ impl Files {
 
     /// Counts the changes that dead sessions made and did not count. The caller has the table's latch.
     pub(super) fn note_the_dead_ones(&self) {
-        if self.table.uncounted.load() != 0 && !planted("buffer: a slot that a dead process made live is not counted") {
+        if self.table.uncounted.load() != 0 && !planted("buffer: a dead process's new file slot is not counted") {
             self.count_change();
         }
         let mut used = self.table.used.load();

@@ -47,7 +47,7 @@ impl PoolPart {
         let grower = self.slot.grower.load();
         let is_held = grower != SessionId::NONE;
         let is_free =
-            !is_held || (!session.processes().is_alive(grower) && !planted("buffer: a dead grower is waited for"));
+            !is_held || (!session.processes().is_alive(grower) && !planted("buffer: sessions wait for a dead grower"));
         if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }
@@ -116,7 +116,7 @@ impl PoolPart {
                 Err(_) => adding /= 2,
             }
         };
-        failpoint("buffer: memory for frames, nobody's");
+        failpoint("buffer: memory for frames allocated, not used");
         for index in 0..adding {
             let slot = self.slab.at(count + 1 + index);
             slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
@@ -137,7 +137,7 @@ impl PoolPart {
         self.slot.frame_count.set(&mut section, count + adding);
         section.close();
         drop(list);
-        failpoint("buffer: new frames there, table's count old");
+        failpoint("buffer: new frames linked, table's count old");
         table.add_frames(adding);
         adding
     }

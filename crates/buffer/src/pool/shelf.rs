@@ -210,7 +210,7 @@ impl PoolPart {
         assert!(slot.state() == State::Free && slot.page.get().is_none(), "a frame on the free list holds no page");
         let mut section = session.section();
         self.slot.free.set(&mut section, slot.next.get());
-        failpoint("buffer: off the free list, in nobody's hand");
+        failpoint("buffer: off the free list, not in hand");
         session.set_in_hand_in(&mut section, self.region.offset_of(slot).raw());
         section.close();
         failpoint("buffer: off the free list, in hand");

@@ -90,7 +90,7 @@ impl BufferManager {
                     Err(error) => return Err(error),
                 },
             };
-            failpoint("buffer: between two homes");
+            failpoint("buffer: between two pages written home");
             leave_given_up(session);
             let bytes = batch.page(&run);
             home.note_written(run.id, bytes.len() as u64 / u64::from(home.info.page_bytes))?;
@@ -110,7 +110,7 @@ impl<'m> HomeWrites<'m> {
         // Odd while pages are under way. If the count is odd already, the last writer died, and this session takes its
         // place.
         manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
-        failpoint("buffer: says that pages are on their way home");
+        failpoint("buffer: pages marked as being written home");
         HomeWrites(manager)
     }
 }

@@ -13,13 +13,13 @@ use crate::BufferManager;
 pub(super) const SLICE: Duration = Duration::from_micros(300);
 
 /// A planted bug: pages of memory that was given up are written.
-const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
+const WRITES_IN_BROKEN: &str = "buffer: a session writes pages in a broken region";
 
 /// Leaves the call if the region was given up. Called before each write. A session that builds the region anew waits
 /// for a write under way, but not for ever. A sync may take longer than that wait, and the writes after it then belong
 /// to the old region (PROTOCOLS D13).
 pub(super) fn leave_given_up(session: &Session) {
-    if !planted(WRITES_IN_BROKEN) && !planted("buffer: who was at a sync for long goes on in a broken region") {
+    if !planted(WRITES_IN_BROKEN) && !planted("buffer: a writer goes on in a broken region after a long sync") {
         session.leave_if_broken();
     }
 }
@@ -74,7 +74,7 @@ impl BufferManager {
         let me = session.id();
         let holder = self.header.writer.load();
         let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
-        let is_dead = is_dead && !planted("buffer: a dead writer is waited for");
+        let is_dead = is_dead && !planted("buffer: sessions wait for a dead writer");
         if holder != SessionId::NONE && !is_dead {
             return None;
         }
@@ -93,7 +93,7 @@ impl BufferManager {
             let shelves = self.pools.shelves();
             let claimed =
                 shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
-            failpoint("buffer: about to undo a dead one's claims");
+            failpoint("buffer: about to undo claims of a dead writer");
             claimed.for_each(FrameSlot::undo_write);
         }
         Some(writer)

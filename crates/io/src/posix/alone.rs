@@ -27,7 +27,9 @@ impl PosixFile {
             .open(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
             .and_then(rio::above_standard);
         let again = match again {
-            Ok(again) if Anchor::holds_locks_of(&again) && !planted("io: a clone keeps its parent's lock") => again,
+            Ok(again) if Anchor::holds_locks_of(&again) && !planted("io: a cloned child keeps its parent's lock") => {
+                again
+            }
             // Without an anchor, a child keeps the lock until it gives up the descriptor.
             _ => return self.lock(0, LockMode::Exclusive, false),
         };

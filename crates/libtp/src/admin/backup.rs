@@ -158,7 +158,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
             tracing::warn!(%error, "a backup goes to a place without locks: nothing keeps a second one away from there");
             true
         });
-        if !is_alone && !planted("libtp: two backups go to one directory") {
+        if !is_alone && !planted("libtp: two backups run into one directory") {
             return Err(refused(
                 to,
                 "another backup is on its way there: what that has copied stays. Wait for its end",
@@ -306,7 +306,7 @@ impl<'e> Copying<'e> {
         let mut control = self.control()?;
         for file in self.found(&control)? {
             let is_new = !files.iter().any(|known| known.info.id == file.info.id);
-            if is_new && !planted("libtp: databases made meanwhile are not in a backup") {
+            if is_new && !planted("libtp: a backup lacks databases that are made while it runs") {
                 copied.push(copy_header(from, to.as_ref(), &file.info, PAGES_NEW)?);
             }
         }
@@ -458,7 +458,7 @@ impl<'e> Copying<'e> {
         {
             return Ok(());
         }
-        if planted("libtp: another log is added to a backup") {
+        if planted("libtp: a diverged log is added to a backup") {
             return Ok(());
         }
         Err(refused(to.as_ref(), format!("at LSN {end}, where it ends, the environment's log is another: it was restored, or went on without what the backup has. Take a full backup to another directory")))

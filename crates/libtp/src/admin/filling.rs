@@ -86,7 +86,7 @@ impl Filling {
     pub fn finish(self) -> Result<()> {
         self.env.flush()?;
         if self.made.is_some() {
-            failpoint("load: all durable, its mark still there");
+            failpoint("load: all durable, mark not removed");
             unfinished::end_filling(self.env.0.platform.directory.as_ref())?;
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Before {
             }
             directory.sync()?;
         }
-        failpoint("load: nothing left but its mark");
+        failpoint("load: only the mark left");
         unfinished::end_filling(platform.directory.as_ref())?;
         for path in self.missing {
             // A directory in which another program has made a file meanwhile stays.

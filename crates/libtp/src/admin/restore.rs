@@ -263,7 +263,7 @@ impl Backup {
         let settings = self.settings_for(builder, platform)?;
         let cut = self.end_of(until)?;
         let end = cut.end;
-        let environment = if planted("libtp: a restored environment is the old one") {
+        let environment = if planted("libtp: a restored environment keeps the identity of the original") {
             self.manifest.environment().unwrap_or_default()
         } else {
             random_id()
@@ -291,7 +291,7 @@ impl Backup {
         }
         platform.directory.sync()?;
         unfinished::end_restore(platform.directory.as_ref())?;
-        failpoint("restore: its mark gone, control file empty");
+        failpoint("restore: mark removed, control file empty");
         ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
         platform.directory.sync()?;
         failpoint("restore: an environment, not opened");
@@ -303,7 +303,7 @@ impl Backup {
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
         let cut = self.cut(until, last)?;
         let end = cut.end;
-        if end < earliest && !planted("libtp: a state before the copied pages is restored") {
+        if end < earliest && !planted("libtp: a restore to a state before the copied pages is accepted") {
             return Err(self.refused(format!(
                 "its earliest state is the one before LSN {earliest}; for an earlier state, take an earlier backup"
             )));
@@ -417,7 +417,7 @@ impl Backup {
                 if page.len() < page_bytes {
                     return Err(damaged("it ends in the middle of a page".into()));
                 }
-                if !planted("libtp: a restore believes what it reads") {
+                if !planted("libtp: a restore does not check pages") {
                     check(page, PageId::new(id, page_no)).map_err(|what| damaged(format!("page {number}: {what}")))?;
                 }
             }
@@ -425,7 +425,7 @@ impl Backup {
             take(&mut piece[..want], page_bytes)?;
             at += want as u64;
         }
-        if crc != copied.crc && !planted("libtp: a restore believes what it reads") {
+        if crc != copied.crc && !planted("libtp: a restore does not check pages") {
             return Err(damaged("it was changed after it was copied: its checksum differs".into()));
         }
         Ok(())

@@ -86,7 +86,7 @@ impl Env {
         into.put()?;
         into.put_numbered()?;
         lost.extend(into.put_in_order()?);
-        if planted("libtp: lost pages are not told of") {
+        if planted("libtp: salvage does not report lost pages") {
             lost.clear();
         }
         Ok(Salvaged { records: into.records, lost })
@@ -193,7 +193,7 @@ impl Into<'_> {
 
     fn put(&mut self) -> Result<()> {
         let is_numbered = self.open.key_format().duplicates == Duplicates::AsTheyCame
-            && !planted("libtp: salvaged values keep their numbers");
+            && !planted("libtp: salvaged values keep their old order numbers");
         self.env.run(|txn| {
             // Each record takes more than one byte of log, so the next batch's numbers are higher.
             let first = txn.generation().managers.log.tail().raw();

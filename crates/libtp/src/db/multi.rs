@@ -65,7 +65,7 @@ impl Multi {
 
     /// Refuses to write to an index.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if !self.is_index || planted("libtp: who has an index open may write to it") {
+        if !self.is_index || planted("libtp: a handle of an index can write") {
             return Ok(());
         }
         let what = "it is an index, which changes with the records of its database; nothing was changed".into();
@@ -173,7 +173,7 @@ impl Multi {
                 access.lock_order_of(&duplicates::beginning(&key))?;
             }
             let mut number = txn.generation().managers.log.tail().raw();
-            if planted("libtp: values that came later stand before") {
+            if planted("libtp: later values of a key sort first") {
                 number = u64::MAX - number;
             }
             loop {

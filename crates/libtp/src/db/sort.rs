@@ -99,7 +99,7 @@ impl<'d> Sorter<'d> {
             return Ok(Arc::clone(file));
         }
         let file = self.directory.open(&self.name, OpenMode::Create)?;
-        failpoint("sort: file there");
+        failpoint("sort: file made");
         self.directory.remove(&self.name)?;
         file.set_len(0)?;
         self.file = Some(Arc::clone(&file));
@@ -170,7 +170,7 @@ impl<'d> Sorter<'d> {
 
 /// Returns a run's place among equal keys: a later run comes later.
 fn order_of(index: usize) -> usize {
-    if planted("libtp: of equal keys in several runs any counts") {
+    if planted("libtp: a merge of runs reverses equal keys") {
         usize::MAX - index
     } else {
         index

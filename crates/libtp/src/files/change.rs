@@ -398,7 +398,7 @@ impl Work {
             found.push((path.clone(), row));
         }
         failpoint("files: checked, directories not synced");
-        if !planted("libtp: names of new plain files are not synced") {
+        if !planted("libtp: directories of new plain files are not synced") {
             directories.iter().try_for_each(|directory| self.door.plain.sync(directory))?;
         }
         Ok(found)

@@ -31,9 +31,9 @@ use crate::{Db, Durability, Error, Result, Txn};
 const FINISHING: LockName = LockName { space: 0, kind: KIND_PLAIN_FILES, hash: 0 };
 
 /// A planted bug: files go to their places while the commit is not yet on the disk.
-pub(super) const TOO_EARLY: &str = "libtp: plain files are in their places before the commit is on disk";
+pub(super) const TOO_EARLY: &str = "libtp: plain files are put in place before the commit is durable";
 /// A planted bug: the check whether another program changed a file is missing.
-pub(super) const UNSEEN: &str = "libtp: a plain file that another program changed is replaced";
+pub(super) const UNSEEN: &str = "libtp: a plain file that another program changed is overwritten";
 
 /// A path, and a committed transaction's change of it.
 pub(super) type Intention = (String, Row);
@@ -180,7 +180,9 @@ impl Finisher<'_, '_> {
         let (mut failed, mut done, mut directories) = (Vec::new(), Vec::new(), BTreeSet::new());
         for &intention in found {
             let (path, row) = intention;
-            if row.tag != self.door.tag && !planted("libtp: a copy puts files of its original in place") {
+            if row.tag != self.door.tag
+                && !planted("libtp: a copied environment puts plain files of the original in place")
+            {
                 tracing::warn!(path, "a transaction over this plain file was committed in the environment of which this is a copy; the file is left as it is");
                 done.push(intention);
                 continue;
@@ -189,14 +191,14 @@ impl Finisher<'_, '_> {
                 Ok(()) => {
                     directories.insert(split(path).0);
                     done.push(intention);
-                    failpoint("files: one in its place");
+                    failpoint("files: a file in its place");
                 }
                 Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => return Err(ended),
                 Err(error) => failed.push(Failed { path: path.clone(), txn: row.txn, error }),
             }
         }
         failpoint("files: in place, directories not synced");
-        let is_synced_late = planted("libtp: rows of plain files go before their directories are synced");
+        let is_synced_late = planted("libtp: rows of plain files are deleted before the directory sync");
         let mut unsynced = BTreeMap::new();
         for directory in directories {
             if is_synced_late {
@@ -210,7 +212,7 @@ impl Finisher<'_, '_> {
             }
             unsynced.insert(directory, error.to_string());
         }
-        failpoint("files: in place, witnesses there");
+        failpoint("files: in place, witnesses present");
         // For the rows of a copied environment nothing was removed: the witness belongs to the original.
         for (path, row) in done.iter().filter(|(_, row)| row.tag == self.door.tag) {
             if let (Some(witness), None) = (&row.witness, unsynced.get(split(path).0)) {
@@ -304,7 +306,7 @@ impl Finisher<'_, '_> {
 
     fn remove(&self, path: &str, row: &Row) -> Result<()> {
         if !self.door.has_witness(path, row)?
-            && !planted("libtp: a plain file is removed again that another program put back")
+            && !planted("libtp: a plain file that another program put back is removed")
         {
             // The file is removed already. Another program put the present file there, unless a disk has gone since.
             return self.door.check_directory(path, row);
@@ -384,10 +386,11 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
             .filter_map(|(path, row)| row.beside().map(|name| beside(&path, name)))
             .collect();
         for (path, owner) in left {
-            let is_running = running.contains(&owner) && !planted("libtp: temporary files of the living are swept");
+            let is_running =
+                running.contains(&owner) && !planted("libtp: temporary files of running transactions are swept");
             if !is_running && !needed.contains(&path) {
                 remove_temporary(&door, &path);
-                failpoint("files: one swept");
+                failpoint("files: a file swept");
             }
         }
         Ok(())

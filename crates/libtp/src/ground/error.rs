@@ -241,8 +241,7 @@ impl Error {
     /// snapshot, whether another snapshot may succeed. False for a lock timeout: the wait was as long as the program
     /// allows, and the next one ends no sooner if the holder is stopped.
     pub fn is_retryable(&self) -> bool {
-        let is_endless =
-            matches!(self, Error::LockTimeout(_)) && planted("libtp: a transaction is run again after a lock timeout");
+        let is_endless = matches!(self, Error::LockTimeout(_)) && planted("libtp: a lock timeout counts as retryable");
         let is_retryable =
             matches!(self, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::SnapshotTooOld(_));
         is_retryable || is_endless

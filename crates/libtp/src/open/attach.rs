@@ -69,7 +69,7 @@ fn open_as(
         failpoint("attach: at the door");
         match opening.through(&door, file.as_ref(), watch)? {
             Some(through) => {
-                failpoint("attach: seated, door held");
+                failpoint("attach: seat taken, door held");
                 if opening.has_lost.get() {
                     // The answer reports the loss. If this note fails, the next opening reports it again.
                     let noted = opening.note_told();
@@ -334,9 +334,8 @@ impl Opening<'_> {
         }
         let restarted = match looked {
             None => Restarted::of_new_log(log, &self.control_file)?,
-            Some(looked) => {
-                looked.begin(self.has_lost.get() && !planted("libtp: who dies before a loss is told takes it along"))?
-            }
+            Some(looked) => looked
+                .begin(self.has_lost.get() && !planted("libtp: a death before the report of a loss hides the loss"))?,
         };
         self.say_loss();
         let control = restarted.control;

@@ -68,7 +68,7 @@ impl Judge {
     /// # Errors
     /// `Environment`, naming the process at the door, if that process is stopped or does not seem to run for long.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
-        if planted("libtp: the door is waited for without a look") {
+        if planted("libtp: a wait for the door checks no holder") {
             self.file.lock(DOOR, LockMode::Exclusive, true)?;
             return Ok(self.come());
         }
@@ -173,7 +173,7 @@ impl Door<'_> {
     /// Gives the seat back: this handle is no longer attached. It does so behind the door: the next process through it
     /// must not take this handle for attached after the handle has removed the shared memory.
     pub(crate) fn give_back_seat(&self) -> Result<()> {
-        failpoint("leave: about to rise");
+        failpoint("leave: about to give up the seat");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {
             NONE => Ok(()),
             seat => Ok(self.judge.file.unlock(SEATS + seat)?),

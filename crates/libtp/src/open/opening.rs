@@ -145,8 +145,8 @@ impl<'o> Opening<'o> {
             log_layout: record_types::log_layout_hash(),
             environment: [half(0..8), half(8..16)],
             incarnation: control.incarnation(),
-            control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
-            control_birth: if planted("libtp: a copy is the same environment") { 0 } else { own.birth_ns },
+            control_inode: if planted("libtp: a copied environment counts as the original") { 0 } else { own.inode },
+            control_birth: if planted("libtp: a copied environment counts as the original") { 0 } else { own.birth_ns },
             control_device: own.device,
         })
     }

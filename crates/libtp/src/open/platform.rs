@@ -252,7 +252,7 @@ impl Platform {
     /// have, and of the room where its file lies.
     pub(crate) fn memory_for_pages(&self, region: &Region) -> u64 {
         let room = match (&self.memory, region.path().parent()) {
-            (Memory::Files(_), Some(home)) if !planted("libtp: the room for shared memory is not looked at") => {
+            (Memory::Files(_), Some(home)) if !planted("libtp: the free space for shared memory is ignored") => {
                 free_bytes(home).map_or(u64::MAX, |free| free.saturating_add(region.allocated_bytes().unwrap_or(0)))
             }
             _ => u64::MAX,
@@ -267,7 +267,7 @@ impl Platform {
             Memory::Shared(shared) => shared.1,
             Memory::Files(homes) => {
                 let is_there = region.path().parent() == homes.first().map(PathBuf::as_path)
-                    || planted("libtp: what is declared is believed of any memory");
+                    || planted("libtp: the setting of surviving memory applies to any directory");
                 region.find_lasting(declared.filter(|_| is_there))
             }
         }
@@ -461,7 +461,7 @@ fn name_of_any(identity: &Identity) -> String {
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
     // Its maker halves the limit as often as necessary: any other value comes from a wild store.
-    if reserve.is_power_of_two() && !planted("libtp: memory made anew is as large as its maker can map it") {
+    if reserve.is_power_of_two() && !planted("libtp: a rebuild takes the size that its maker can map") {
         reserve.min(RESERVE_BYTES)
     } else {
         RESERVE_BYTES
@@ -499,7 +499,7 @@ fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) ->
     let (is_earlier, header) = (region.is_of_earlier_start(), region.header());
     let is_log_known = header.log_layout.get() == identity.log_layout;
     let is_other_build = header.layout.get() != identity.layout;
-    if planted("libtp: the log of another build is forgotten") && !is_earlier {
+    if planted("libtp: the log of another build is dropped") && !is_earlier {
         return unusable;
     }
     match (is_earlier, is_log_known) {

@@ -53,7 +53,7 @@ impl Opening<'_> {
         self.reserve.set(reserve_after(Some(broken)));
         broken.give_up_growth();
         let rebuilds = self.wait_for_writers(broken, control)?.unwrap_or(0);
-        failpoint("rebuild: nobody writes, ring not rescued");
+        failpoint("rebuild: no writer left, ring not rescued");
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
         let directory = &self.platform.log_directory;
         // Read again: a writer may have taken a checkpoint.
@@ -62,7 +62,7 @@ impl Opening<'_> {
             Some(left) => left.log.rescue(directory, control),
             None => libtp_log::rescue_ring(broken, directory, control),
         };
-        let is_lost = planted("libtp: the log of broken memory is not kept");
+        let is_lost = planted("libtp: a rebuild drops the log in memory");
         if let Some(taken) = self.take_log(broken, control, true, || if is_lost { Ok(None) } else { rescue() })? {
             taken.warn_of_loss();
         }
@@ -77,7 +77,7 @@ impl Opening<'_> {
     /// `Environment`, naming a process that is stopped while it writes, or cannot be seen to run.
     fn wait_for_writers(&self, broken: &Region, control: &Control) -> Result<Option<u64>> {
         let look = AssertUnwindSafe(|| {
-            let takes_a_place = planted("libtp: who makes memory anew takes a place in the old");
+            let takes_a_place = planted("libtp: a rebuild attaches to the old memory");
             let managers =
                 if takes_a_place { self.attach(broken, control) } else { self.look(broken, control) }.ok()?;
             // A session that had not seen the region broken before this has finished its write.
@@ -86,7 +86,7 @@ impl Opening<'_> {
             let (mut not_seen, mut looked) = (begun, begun);
             loop {
                 let writers = managers.writers();
-                if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
+                if writers.is_empty() || planted("libtp: a rebuild does not wait for writers") {
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_running = |writer: &&SessionId| managers.processes.is_seen_running(**writer);

@@ -38,7 +38,7 @@ impl Opening<'_> {
         is_current: bool,
         rescue: impl FnOnce() -> libtp_log::Result<Option<Rescued>>,
     ) -> Result<Option<Taken>> {
-        let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
+        let keep = self.keep.filter(|_| !planted("libtp: the choice between memory and files is ignored"));
         let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {
             // PROTOCOLS F1: a backup was restored while the region existed, and the user has decided.
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {

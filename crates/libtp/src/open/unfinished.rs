@@ -53,9 +53,7 @@ pub(crate) fn one_exists(platform: &Platform) -> Error {
 pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     refuse_filling(platform)?;
     let mut names = platform.directory.list()?;
-    if names.iter().any(|name| name == RESTORING)
-        && !planted("libtp: a restore that was cut off passes for an environment")
-    {
+    if names.iter().any(|name| name == RESTORING) && !planted("libtp: an unfinished restore opens as an environment") {
         let what = format!(
             "it has `{RESTORING}`: a backup was being restored into it, and that was cut off. It is no environment. Remove the \
              directory, and restore the backup again"
@@ -84,9 +82,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
 /// # Errors
 /// `Environment`, with the remedy.
 pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
-    if !platform.directory.exists(FILLING)?
-        || planted("libtp: an environment whose load was cut off passes for a whole one")
-    {
+    if !platform.directory.exists(FILLING)? || planted("libtp: an environment with an unfinished load opens") {
         return Ok(());
     }
     let what = format!(
@@ -105,7 +101,7 @@ pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
         Err(error) => return Err(error.into()),
     }
     directory.open(FILLING, OpenMode::CreateNew)?;
-    failpoint("load: begun, its mark not durable");
+    failpoint("load: begun, mark not durable");
     Ok(directory.sync()?)
 }
 
@@ -121,7 +117,7 @@ pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
         Err(libtp_io::Error::Exists { .. }) => false,
         Err(error) => return Err(error.into()),
     };
-    failpoint("restore: begun, its mark not durable");
+    failpoint("restore: begun, mark not durable");
     directory.sync()?;
     Ok(is_new)
 }

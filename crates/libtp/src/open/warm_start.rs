@@ -35,7 +35,7 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         failpoint("warm start: memory found");
         let how = if region.is_of_earlier_start() { How::Survived } else { How::Restarted };
-        let is_forgotten = planted("libtp: the log's tail in memory that survived is forgotten");
+        let is_forgotten = planted("libtp: a warm start ignores the log's tail in memory");
         let rescue = || match is_forgotten {
             true => Ok(None),
             false => libtp_log::rescue_survivor(region, &self.platform.log_directory, control),
@@ -56,7 +56,7 @@ impl Opening<'_> {
 
     /// Returns whether commits were answered from memory, and the user has not decided to go on without it.
     pub(crate) fn misses_memory(&self, control: &Control) -> bool {
-        let is_done_without = planted("libtp: memory that is not there is done without");
+        let is_done_without = planted("libtp: an environment opens without its missing memory");
         control.rio && self.keep != Some(Keep::Files) && !is_done_without
     }
 
@@ -85,7 +85,7 @@ impl Opening<'_> {
     /// # Errors
     /// `NotLasting`.
     pub(crate) fn check_new(&self, identity: &Identity) -> Result<()> {
-        let is_late = planted("libtp: who may not answer from memory is refused too late");
+        let is_late = planted("libtp: a process without lasting memory is refused too late");
         if self.settings.durability != Some(Durability::Rio) || is_late {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Opening<'_> {
     /// Notes in an unused region what its memory survives, if that has changed.
     pub(crate) fn note_lasting(&self, region: &Region) -> Result<()> {
         let lasting = self.platform.lasting(region, self.settings.region_survives);
-        let is_noted = planted("libtp: what memory survives is not noted anew");
+        let is_noted = planted("libtp: a changed setting of surviving memory is not noted");
         if lasting != libtp_log::lasting_of(region) && !is_noted {
             region.set_lasting(lasting);
             libtp_log::note_lasting(region, lasting);

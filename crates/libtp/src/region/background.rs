@@ -222,7 +222,7 @@ impl<'e> FileRecovery<'e> {
 
     fn look(&mut self, managers: &Managers) {
         let repaired = Some(managers.processes.repaired_count());
-        if self.repaired == repaired || planted("libtp: plain files of the dead stay where they are") {
+        if self.repaired == repaired || planted("libtp: survivors do not finish plain files of dead sessions") {
             return;
         }
         if let Some(env) = Visit::begin(self.env) {
@@ -302,7 +302,7 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> 
 ///
 /// Does nothing where the environment itself was removed: then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
-    if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
+    if !managers.region.has_lost_name() || planted("libtp: sessions go on in removed memory") {
         return Ok(false);
     }
     let Some(env) = Visit::begin(env) else { return Ok(false) };

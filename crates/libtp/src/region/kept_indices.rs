@@ -100,7 +100,7 @@ impl KeptIndices {
     pub(crate) fn forget(&self, kept: &Arc<Kept>, before: Option<Arc<Kept>>) {
         let (mut all, file) = (lock(&self.0), kept.tree.id().raw());
         if all.get(&file).is_some_and(|now| Arc::ptr_eq(now, kept))
-            && !planted("libtp: who fails to make an index keeps it")
+            && !planted("libtp: a failed index build keeps its function")
         {
             match before {
                 Some(before) => all.insert(file, before),

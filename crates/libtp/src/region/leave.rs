@@ -32,7 +32,8 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     if managers.processes.only_looks() {
         return Ok(());
     }
-    let _early = if planted("libtp: sessions leave at the door") { Some(judge.door()?) } else { None };
+    let _early =
+        if planted("libtp: sessions end while their process holds the door") { Some(judge.door()?) } else { None };
     let ended = end(managers, sessions);
     let Some(door) = judge.door_within(PATIENCE)? else {
         tracing::warn!(
@@ -50,12 +51,12 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     }
     failpoint("leave: at the door");
     let left = ended.and_then(|()| close_if_last(&door, managers, platform));
-    if !planted("libtp: sessions for repairs outlive the seat") {
+    if !planted("libtp: spare sessions outlive the seat") {
         managers.drop_spares();
     }
-    failpoint("leave: left, still seated");
+    failpoint("leave: left, seat still taken");
     door.give_back_seat()?;
-    failpoint("leave: risen, door held");
+    failpoint("leave: seat given up, door held");
     left
 }
 
@@ -108,7 +109,7 @@ fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> R
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
-    failpoint("leave: the last one");
+    failpoint("leave: last process");
     managers.processes.take_time();
     // Processes that died may have left work that no other process is there to do.
     if let Err(error) = managers.reap() {
@@ -125,7 +126,7 @@ fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> R
     }
     managers.close(&txn)?;
     managers.leave(txn);
-    failpoint("leave: closed, region there");
+    failpoint("leave: closed, region not removed");
     platform.remove_region(&managers.region)
 }
 

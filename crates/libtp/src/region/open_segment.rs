@@ -70,7 +70,8 @@ impl OpenSegment {
             return Ok(false);
         }
         // A child forked without the C library's knowledge may still have the lock (PROTOCOLS D9).
-        Ok(!ProcessNumber::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
+        Ok(!ProcessNumber::from_raw(holder.process).has_ended()
+            || planted("libtp: a dead process counts as the user of a segment"))
     }
 
     /// Returns whether its memory survives more than the death of processes.

@@ -63,8 +63,8 @@ impl Panics {
             seen.generation = generation;
             seen.places.clear();
         }
-        let is_new = seen.places.insert(place.clone()) || planted("libtp: a panic that comes again is the first");
-        let is_first = is_new && seen.places.len() <= PLACES && !planted("libtp: a panic is the end of the region");
+        let is_new = seen.places.insert(place.clone()) || planted("libtp: a repeated panic counts as the first");
+        let is_first = is_new && seen.places.len() <= PLACES && !planted("libtp: a first panic breaks the region");
         if is_first {
             return PanicEffect::Session;
         }

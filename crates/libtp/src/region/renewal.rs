@@ -115,7 +115,7 @@ impl Inner {
         failpoint("rebuild: attached, old seat kept");
         // Not earlier: until the new region exists, no process may take this handle's sessions in the old one for dead.
         broken.judge.leave_seat();
-        failpoint("rebuild: old seat given back");
+        failpoint("rebuild: old seat given up");
         let generation = Arc::new(generation);
         let idle = {
             let mut present = lock(&self.present.0);
@@ -152,8 +152,8 @@ impl Inner {
             }),
         };
         match outcome {
-            Ok(()) if planted("libtp: a caught commit counts as lost") => Err(Error::Rebuilt),
-            Err(_) if planted("libtp: a caught commit counts as kept") => Ok(()),
+            Ok(()) if planted("libtp: a commit during a rebuild counts as lost") => Err(Error::Rebuilt),
+            Err(_) if planted("libtp: a commit during a rebuild counts as kept") => Ok(()),
             outcome => outcome,
         }
     }

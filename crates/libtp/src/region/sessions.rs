@@ -43,7 +43,7 @@ impl Inner {
         if seat.session.session().is_dead() || seat.session.state() != libtp_txn::State::Idle {
             return seat.let_leave();
         }
-        if planted("libtp: sessions that were given back are not taken again") {
+        if planted("libtp: returned sessions are not reused") {
             return std::mem::forget(seat);
         }
         let mut present = lock(&self.present.0);

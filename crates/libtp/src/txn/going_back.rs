@@ -65,15 +65,15 @@ impl GoingBack<'_> {
     /// `Memory` in a forked child: nothing was undone.
     pub(crate) fn go_back(self) -> Result<()> {
         for (mut member, mark) in self.0 {
-            if mark == Mark::default() && planted("libtp: memory that was joined in a part keeps what that stored") {
+            if mark == Mark::default() && planted("libtp: a segment joined after a savepoint is not rolled back") {
                 continue;
             }
             if let Some(member) = member.as_deref_mut() {
                 member.go_back(&mark)?;
             }
-            failpoint("savepoint: one segment has gone back");
+            failpoint("savepoint: a segment rolled back");
         }
-        failpoint("savepoint: memory has gone back, records have not");
+        failpoint("savepoint: segments rolled back, records not");
         Ok(())
     }
 }

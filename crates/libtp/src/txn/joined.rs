@@ -254,7 +254,7 @@ impl Joining<'_> {
         while let (txn @ 1.., holder) = member.unfinished() {
             // Read again after asking the kernel: a process that gave the outcome and left did both before.
             let is_theirs =
-                self.segment.is_there(holder)? && !planted("libtp: a segment is taken from who works on it");
+                self.segment.is_there(holder)? && !planted("libtp: a segment is taken from a working transaction");
             if member.unfinished() != (txn, holder) {
                 continue;
             }

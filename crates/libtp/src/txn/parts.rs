@@ -93,7 +93,7 @@ impl Parts {
         let on_disk = self.prepare()? || durability == Durability::Sync;
         failpoint("joined: prepared, still running");
         let incarnation = managers.log.incarnation();
-        if planted("libtp: memory is told before the log") {
+        if planted("libtp: segments commit before the commit record") {
             self.end(|member| member.end(Decision::default()));
         }
         let committed = session.commit_joined(managers, on_disk, |decision| {
@@ -136,7 +136,7 @@ impl Parts {
             if let Some(member) = part.member.get_mut() {
                 how(member);
                 part.has_begun = false;
-                failpoint("joined: one segment told");
+                failpoint("joined: a segment committed");
             }
         }
     }

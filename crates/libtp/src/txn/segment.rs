@@ -78,9 +78,9 @@ impl Segment {
         failpoint("segment: has a number, not made");
         let membership = Membership { environment: environment_id(env)?, number };
         let member = Box::new(options.open_member(path, membership)?);
-        let is_given_up = !planted("libtp: a child of a fork keeps its parent's segments");
+        let is_given_up = !planted("libtp: a forked child keeps its parent's segment locks");
         let lock = is_given_up.then(|| Uninherited::new(member.lock()));
-        failpoint("segment: open, not said so");
+        failpoint("segment: open, not noted");
         let (handle, file) = say_so(path)?;
         let refuse = |what: &str| Error::Segment { path: path.clone(), what: what.into() };
         let number = u32::try_from(member.number()).ok().filter(|&number| number != 0);

@@ -214,7 +214,7 @@ impl<'e> Txn<'e> {
     /// Commits the records, whatever becomes of plain files.
     pub(crate) fn commit_records(self) -> Result<()> {
         let (env, durability, emptied) = (self.env, self.durability, self.emptied.take(self.session()));
-        let is_early = planted("libtp: a commit is answered before its record is in memory");
+        let is_early = planted("libtp: a commit returns before its record is in memory");
         if is_early {
             let read = self.session().last_lsn();
             self.session().keep(&self.generation().managers, Committed { lsn: read });
@@ -287,11 +287,11 @@ impl<'e> Txn<'e> {
         });
         // The transaction is committed if its commit record was written when the region broke or the session died.
         let decided = match &ended {
-            Err(Error::Rebuilt) if planted("libtp: who is caught at its commit record has none") => {
+            Err(Error::Rebuilt) if planted("libtp: a commit record during a rebuild is ignored") => {
                 session.commit_record()
             }
             Err(Error::Rebuilt) => session.commit_record_noted(),
-            Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
+            Err(Error::Panicked { .. }) if !planted("libtp: a commit that panics counts as aborted") => {
                 match generation.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
                     // Reading the commit record failed, too. The next life knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
@@ -309,7 +309,7 @@ impl<'e> Txn<'e> {
             // The commit record is written but not known to be durable; the transaction can no longer be aborted.
             Err(error) if session.commit_record() != Lsn::NONE => {
                 self.env.give_session(seat);
-                match planted("libtp: a commit that nobody made sure of counts as aborted") {
+                match planted("libtp: a commit of unknown durability is reported as aborted") {
                     true => Err(error),
                     false => Err(error.behind_a_commit()),
                 }

@@ -84,7 +84,8 @@ pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Updat
 
 /// Appends the body of the compensation of an insertion: a ghost with LSN 0.
 pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: usize) {
-    let flags = if planted("record: undone insertion stays a record") { RecordFlags::NONE } else { RecordFlags::GHOST };
+    let flags =
+        if planted("record: an undone insertion leaves a record") { RecordFlags::NONE } else { RecordFlags::GHOST };
     let record = Restore {
         page: page.into(),
         slot: short(slot),

@@ -220,7 +220,7 @@ pub(crate) fn is_dead(node: &Node<'_>) -> bool {
 /// Whether a deletion left nothing on a leaf that can leave the tree. A session has to clean the leaf after the commit.
 #[inline]
 pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
-    node.left().is_some() && is_dead(node) && !planted("record: who empties a leaf leaves it to others")
+    node.left().is_some() && is_dead(node) && !planted("record: an empty leaf is not unlinked")
 }
 
 /// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if it is empty. Returns whether it did.

@@ -193,7 +193,7 @@ impl<'a> Access<'a> {
             NextKey::End => lock_names::end_gap(file),
             NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
         };
-        if !planted("record: gap entered without asking") && self.try_instant(gap, Mode::IX)? == Tried::Busy {
+        if !planted("record: an insertion does not lock the gap") && self.try_instant(gap, Mode::IX)? == Tried::Busy {
             return Ok(Some(Attempt::WaitForGap(gap)));
         }
         if self.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {

@@ -119,7 +119,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -
     }
     let (record, edit) = restore_edit(body)?;
     let mut word = record.lsn_and_flags.get();
-    if planted("record: what is undone is a new version") {
+    if planted("record: an undo makes a new version") {
         word = pack_lsn(lsn, unpack_lsn(word).1);
     }
     change(page, record.slot.get().into(), edit, word)
@@ -194,7 +194,7 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     bytes[..edit.put.len()].copy_from_slice(edit.put);
     // The bytes behind become slack. They are zeroed, so that an image depends on the records alone.
     bytes[edit.put.len() + tail..].fill(0);
-    if planted("record: slack given up at once") {
+    if planted("record: slack is released before the commit") {
         page.range(cell_at + 10..cell_at + 12).copy_from_slice(&number(new_bytes)?.to_le_bytes());
     }
     Ok(())
@@ -329,7 +329,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
 
 /// Notes on a page that took over another's range up to which LSN versions were removed there.
 pub(super) fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
-    if !planted("record: a split forgets what was removed") {
+    if !planted("record: a split drops the mark of removed versions") {
         page_header::set_deleter_lsn(page, Lsn::new(lsn));
     }
 }
@@ -489,7 +489,7 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
             // them fail.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
-            if !planted("record: a freed chain leaves no trace") {
+            if !planted("record: a freed chain leaves no mark of removed versions") {
                 page_header::set_deleter_lsn(page, deleter);
             }
             Ok(())

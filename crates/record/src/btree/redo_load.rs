@@ -45,7 +45,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
         }
         1 => free_pages::set_allocated(page, record.free_head.get(), record.page_count.get()),
         2 => {
-            if planted("record: a loaded page does not lead to the next") {
+            if planted("record: a loaded page has no link to the next") {
                 return Ok(());
             }
             let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is no page of a B-tree".into()))?;

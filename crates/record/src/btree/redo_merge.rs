@@ -35,7 +35,7 @@ pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
         }
         1 => {
             let mut frame = Frame::of(&node()?);
-            if !planted("record: a leaf that was merged is not marked") {
+            if !planted("record: a merged leaf is not marked as deleted") {
                 frame.flags |= Flags::DELETED;
             }
             rebuild(page, &frame, |_, _, _| Ok(()))

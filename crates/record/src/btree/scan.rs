@@ -454,9 +454,9 @@ impl<'a> BtreeWalk<'a> {
         }
         let file = self.access.database.id();
         let (gap, record) = (lock_names::gap(file, hash), lock_names::record(file, hash));
-        let new = crossed && !self.has_locked(gap) && !planted("record: gaps passed without locks");
+        let new = crossed && !self.has_locked(gap) && !planted("record: a scan does not lock gaps");
         for (name, mode) in [(gap, Mode::S), (record, self.purpose.mode())] {
-            if name == gap && planted("record: gaps passed without locks") {
+            if name == gap && planted("record: a scan does not lock gaps") {
                 continue;
             }
             if self.access.try_lock(name, mode)? == Tried::Busy {

@@ -100,7 +100,7 @@ pub(crate) fn update_by(change: &Change<'_>, logged: &RecordRef<'_>, restore: Re
 /// Undoes the loading of a page: the page is free again. No session can be on the way to the page, for the root does
 /// not lead there.
 pub fn load(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
-    if planted("record: pages of a load that is undone are not given back") {
+    if planted("record: an undone load does not free its pages") {
         return Ok(());
     }
     undo(change, logged, read::<Load>, |pages, (record, _)| {

@@ -73,7 +73,7 @@ impl<'a> Leaf<'a> for ChangedBucket<'a> {
         }
         if wanted.granularity.is_some() {
             let gap = gap_of(wanted.access.database.id(), wanted.hash);
-            if !planted("record: gap of a hash file entered without asking")
+            if !planted("record: an insertion into a hash file does not lock the gap")
                 && wanted.access.try_instant(gap, Mode::IX)? == Tried::Busy
             {
                 return Ok(Err(Attempt::WaitForGap(gap)));

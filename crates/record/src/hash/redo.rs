@@ -105,7 +105,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
         }
         2 => {
             let extent = (record.page_count.get() != 0).then(|| (extent_of(bucket).0, record.new.get()));
-            let too_early = u32::from(planted("record: bucket counted before it is there"));
+            let too_early = u32::from(planted("record: a bucket is counted before it exists"));
             set_buckets(page, bucket + 1 + too_early, extent);
             Ok(())
         }

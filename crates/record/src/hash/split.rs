@@ -101,9 +101,7 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             page_count: meta_latched.map_or(0, |_| number + count).into(),
             free_head: meta_latched.map_or(0, |meta| meta.free_head.get()).into(),
             count: short(slots.len()),
-            is_marked: u8::from(
-                node.next().is_some() && !planted("record: a bucket is split without its further pages"),
-            ),
+            is_marked: u8::from(node.next().is_some() && !planted("record: a bucket split ignores overflow pages")),
             unused: 0,
             deleter_lsn: node.deleter_lsn().raw().into(),
         };

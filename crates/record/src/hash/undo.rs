@@ -33,7 +33,7 @@ fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) ->
             }
             SearchResult::Missing => return Err(not_there(pages, bucket.own.0)),
         };
-        let (number, page) = if planted("record: a change of a hash file undone where it was made") {
+        let (number, page) = if planted("record: an undo in a hash file does not search for the record") {
             drop((which, bucket));
             let number = page_number(wanted.then.0);
             (which, slot) = (Which::Further(number, pages.exclusive(number, 0)?), wanted.then.1);

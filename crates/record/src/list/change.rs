@@ -174,7 +174,7 @@ impl Access<'_> {
     /// Locks the numbers, that is, the whole database.
     fn lock_numbers(&self) -> Result<()> {
         let name = lock_names::database(self.database().id());
-        if self.holds(name) == Some(Mode::X) || planted("list: numbers changed while others rely on them") {
+        if self.holds(name) == Some(Mode::X) || planted("list: renumbering takes no lock") {
             return Ok(());
         }
         self.lock_database(Mode::X)
@@ -234,7 +234,7 @@ impl Access<'_> {
             }
             let right = self.split(head, &mut step)?;
             self.store_node(step.id, &step.node)?;
-            if !planted("list: a count above is not changed") {
+            if !planted("list: the parent's count is not changed") {
                 above.node.children[above.at].count = step.node.count();
             }
             if let Some(right) = right {

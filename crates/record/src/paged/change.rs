@@ -246,7 +246,7 @@ impl Access<'_> {
         mut page: ExclusivePage<'_>,
         undo_bytes: usize,
     ) -> Option<Lsn> {
-        if page.lsn() != copy.lsn && !planted("paged: a page that has changed is overwritten") {
+        if page.lsn() != copy.lsn && !planted("paged: a stale copy overwrites a changed page") {
             return None;
         }
         if page[BEGIN..] == copy.bytes[..] && typed.code == 0 {

@@ -20,12 +20,12 @@ pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<
     let parsed = parse(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
     // Any process can restore bytes.
     let needs_the_program = parsed.record.flags & LOGICAL != 0;
-    if needs_the_program && !planted("txn: what nobody here can take back is given up") {
+    if needs_the_program && !planted("txn: changes without a registered undo are dropped") {
         applications.check(logged)?;
     }
     let pages = Pages::new(*change, FileId::new(file_number(parsed.record.page.get())));
     let function = applications.get(parsed.record.code.get()).and_then(|known| known.undo.as_deref());
-    let is_logical = needs_the_program && !planted("paged: undone by bytes and not by the program");
+    let is_logical = needs_the_program && !planted("paged: an undo restores bytes and does not call the program");
     let undone = match function.filter(|_| is_logical) {
         Some(function) => by_function(&pages, &parsed, function, logged),
         None => by_bytes(&pages, &parsed, logged),

@@ -103,7 +103,7 @@ impl Access<'_> {
             let number = self.database.arithmetic().number(tail, slot);
             if granularity == Some(Granularity::Record)
                 && self.try_lock(lock_names::record(file, number), Mode::X)? == Tried::Busy
-                && !planted("record: locked number appended to")
+                && !planted("record: an append takes a locked number")
             {
                 if self.has_read_to_end(granularity) {
                     return Ok(Attempt::WaitForNumber(number));

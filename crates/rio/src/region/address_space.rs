@@ -20,7 +20,7 @@ pub(super) fn reserve(file: &File, wanted: usize, size: u64) -> std::io::Result<
     let mut bytes = wanted;
     while bytes as u64 > most
         && (bytes / 2) as u64 >= least
-        && !planted("rio: memory takes all address space that is left")
+        && !planted("rio: a region reserves all remaining address space")
     {
         bytes /= 2;
     }

@@ -28,7 +28,7 @@ impl Undo {
         further.next().init(self.next().get());
         self.region.write_back_part(further.log.raw(), size_of::<UndoLog>());
         self.write_back.fence();
-        if !planted("undo: one more log is not linked") {
+        if !planted("undo: a further log is not linked") {
             self.next().publish(further.log.raw());
         }
         self.write_back_word(self.next());

@@ -174,7 +174,7 @@ impl Undo {
             sum_of_it.publish(sum);
             number.publish((sequence + 1) << COUNT_BITS | count as u64);
             self.write_back.write_back(std::ptr::from_ref(log).cast(), size_of_val(log));
-            if !planted("undo: an end is answered before it is in memory") {
+            if !planted("undo: a commit returns before its end is in memory") {
                 self.write_back.fence();
             }
             // The next record's fence covers this write-back; the commit does not wait for it. Once the number is in

@@ -49,19 +49,21 @@ impl Undo {
         );
         let end = gone.last().map_or(start, |&(record, header)| record + 1 + words_of(header));
         assert_eq!(end, top, "an undo log has records up to its end: one was stored to");
-        let is_cut_first = planted("undo: a part is cut off before it is put back");
+        let is_cut_first = planted("undo: records of a savepoint are cut before they are restored");
         if is_cut_first {
             self.cut_off(start, &gone);
         }
         for &(record, header) in gone.iter().rev() {
-            failpoint("undo: between two before-images of a part");
+            failpoint("undo: between two before-images of a savepoint");
             self.apply(record, header);
         }
-        if self.write_back != WriteBack::None && !planted("undo: a part is cut off before memory has what it was") {
+        if self.write_back != WriteBack::None
+            && !planted("undo: records of a savepoint are cut before the restored bytes are in memory")
+        {
             gone.iter().for_each(|(_, header)| self.write_back_stored(*header));
             self.write_back.fence();
         }
-        failpoint("undo: a part put back, not cut off");
+        failpoint("undo: before-images of a savepoint restored, not cut");
         if !is_cut_first {
             self.cut_off(start, &gone);
         }
@@ -78,7 +80,7 @@ impl Undo {
         if self.write_back == WriteBack::None {
             return;
         }
-        let are_left = planted("undo: what is cut off may be read behind what is saved next");
+        let are_left = planted("undo: cut records stay readable behind new records");
         for &(record, _) in &gone[..if are_left { gone.len().min(1) } else { gone.len() }] {
             self.words[record].publish(0);
             self.write_back.write_back(std::ptr::from_ref(&self.words[record]).cast(), 8);

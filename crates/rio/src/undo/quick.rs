@@ -141,7 +141,7 @@ impl<'s, T: Parts> Quick<'s, T> {
         // still `owner`'s view; `owner` is borrowed mutably, so no other code has these bytes, and `self` stays
         // borrowed while they are lent.
         let area = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
-        if planted("rio: areas change without before-images") {
+        if planted("rio: changes of areas save no before-images") {
             return (area, top);
         }
         let saved = Undo::save_in(words, self.copies.from + at, area);

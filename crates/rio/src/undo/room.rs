@@ -54,15 +54,15 @@ impl Undo {
             to.init(from.get());
         }
         // The images get to memory before the link to them.
-        if !planted("undo: a longer log is led to before its images are in memory") {
+        if !planted("undo: a longer log is linked before its images are in memory") {
             self.region.write_back_and_fence((area.raw(), size_of_val(new) as u64));
         }
         let header = self.region.at(self.log);
         // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
         // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.
-        failpoint("rio: undo log made larger, not yet used");
+        failpoint("rio: larger undo log allocated, not used");
         header.area.publish(Some(area));
-        failpoint("rio: undo log moved, its length not yet");
+        failpoint("rio: undo log moved, length old");
         header.words.publish(words);
         // The link gets to memory before any record saved in the new area.
         self.region.write_back_and_fence(self.header_place());

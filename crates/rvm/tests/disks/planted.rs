@@ -5,13 +5,13 @@ use std::process::Command;
 /// A bug, and the test that must fail.
 const PLANTED: [(&str, &str); 5] = [
     ("rvm: the log is not synced", "crashes::the_machine_crashes_between_any_two_calls"),
-    ("rvm: the log begins anew before the database is synced", "crashes::the_machine_crashes_between_any_two_calls"),
-    ("rvm: a log that failed is written further", "failing::any_call_fails"),
+    ("rvm: the log is truncated before the database is synced", "crashes::the_machine_crashes_between_any_two_calls"),
+    ("rvm: a failed log accepts more writes", "failing::any_call_fails"),
     (
-        "rvm: what has grown outside of transactions gets to the database in part",
+        "rvm: growth outside of transactions is not logged",
         "growth::what_an_aborted_transaction_has_made_grow_is_truncated_whole",
     ),
-    ("rvm: who comes late makes the log anew", "late::who_comes_late_finds_what_another_has_made_and_ended"),
+    ("rvm: a late opener creates the log again", "late::who_comes_late_finds_what_another_has_made_and_ended"),
 ];
 
 #[test]

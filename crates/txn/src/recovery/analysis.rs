@@ -137,7 +137,7 @@ impl Found {
     /// Notes the segments of a commit record. A session that joins a segment has found that it knows of all earlier
     /// commits: so the last one counts.
     fn note_end(&mut self, record: &RecordRef<'_>) {
-        if record.header.kind() != COMMIT || planted("txn: restart forgets the memory of who committed") {
+        if record.header.kind() != COMMIT || planted("txn: restart drops open segments of a committed transaction") {
             return;
         }
         for segment in segments_of(record.body) {

@@ -116,7 +116,7 @@ fn read(
     while let Some(record) = roll.next_record() {
         let record = record?;
         found.note(&record)?;
-        if !planted("txn: restart passes over a type that nobody registered") {
+        if !planted("txn: restart skips unregistered record types") {
             managers.types.applications.check(&record)?;
         }
         records += 1;

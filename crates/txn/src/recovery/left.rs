@@ -73,7 +73,7 @@ impl<'m> Undo<'m> {
                     }
                     _ => {}
                 }
-                failpoint("undo: one change that was left taken back");
+                failpoint("undo: a left-over change undone");
             }
             self.txn.end(self.managers);
         }
@@ -84,7 +84,7 @@ impl<'m> Undo<'m> {
     fn undone_by_walk(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
         let mut records = HashSet::new();
         let mut at = loser.last_lsn;
-        while at > Lsn::NONE && !planted("txn: what is left of a transaction that has no end is taken back twice") {
+        while at > Lsn::NONE && !planted("txn: changes of a loser that were left are undone twice") {
             records.insert(at);
             at = before(&self.managers.log.read(at)?.borrow())?;
         }
@@ -128,7 +128,7 @@ impl<'m> Undo<'m> {
             }
             at = before(&record)?;
         }
-        if planted("txn: what a loser changed in a missing file is forgotten") {
+        if planted("txn: restart drops a loser's changes in a missing file") {
             return Ok(());
         }
         for some in changes.chunks(CHANGES_A_RECORD) {
@@ -137,7 +137,7 @@ impl<'m> Undo<'m> {
             log.reserve_undo(session, record_bytes(body.len()))?;
             log.log(session, LEFT, TxnId::NONE, Lsn::NONE, &[&body]);
             session.clear_append();
-            failpoint("undo: written down what is left");
+            failpoint("undo: remaining changes logged");
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl<'m> Undo<'m> {
             return Ok(Some((file, place)));
         }
         let place = match self.managers.buffers.check_place(self.txn.session(), file) {
-            _ if planted("txn: a missing file of a loser refuses the restart") => Place::Here,
+            _ if planted("txn: a loser's missing file fails the restart") => Place::Here,
             Ok(()) => Place::Here,
             Err(libtp_buffer::Error::Dropped { .. }) => Place::Gone,
             Err(libtp_buffer::Error::Away { .. } | libtp_buffer::Error::UnknownFile { .. }) => Place::Away,

@@ -88,7 +88,7 @@ pub(super) fn redo_on_page<'b>(
         // The database was dropped after these records: its pages are gone with it.
         Err(libtp_buffer::Error::Dropped { .. }) => return Ok(0),
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. })
-            if planted("txn: redo passes over a file that is away") =>
+            if planted("txn: redo skips a missing file") =>
         {
             return Ok(0);
         }
@@ -113,7 +113,7 @@ pub(super) fn redo_on_page<'b>(
 #[inline]
 fn redo_change(session: &Session, page: &mut ExclusivePage<'_>, change: &PageChange<'_>) -> Result<bool> {
     let lsn = change.lsn;
-    if page.lsn() >= lsn && !planted("txn: redo repeats what is there") {
+    if page.lsn() >= lsn && !planted("txn: redo ignores page LSNs") {
         return Ok(false);
     }
     failpoint("redo: page older");

@@ -53,10 +53,10 @@ impl Segment {
 
     /// Takes back what the suspended transaction did since the mark.
     fn go_back(&mut self, mark: &Mark) {
-        if !planted("vista: what goes back leaves memory as it is") {
+        if !planted("vista: a rollback to a savepoint restores no memory") {
             self.undo.roll_back_to(mark.undo);
         }
-        if !planted("vista: what was freed in a part that was taken back is gone") {
+        if !planted("vista: blocks freed after a savepoint stay freed") {
             self.freed.retain(|_, nth| *nth < mark.freed);
         }
         self.close_ranges_since(mark.opened, *mark == Mark::default());

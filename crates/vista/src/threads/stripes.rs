@@ -112,7 +112,7 @@ impl Stripes {
         let (lock, mut tries, mut start, mut pause) = (&self.locks[nth], 0, None, PAUSE[0]);
         // Acquire: the stores of the owner before are seen. Relaxed on failure: nothing is learned.
         while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
-            if planted("threads: two have one lock") {
+            if planted("threads: two transactions hold one lock") {
                 return Ok(());
             }
             tries += 1;

@@ -76,7 +76,7 @@ impl FileCopy<'_> {
         let number =
             u32::try_from(number).map_err(|_| Error::Corrupt(format!("{} is too long", info.file_name()).into()))?;
         let id = PageId::new(info.id, PageNo::new(number));
-        let is_believed = |page: &[u8]| check(page, id).is_ok() || planted("libtp: a torn copy is believed");
+        let is_believed = |page: &[u8]| check(page, id).is_ok() || planted("libtp: a backup keeps a torn page");
         if !is_believed(page) {
             self.reread += 1;
             let mut reads = 0;

@@ -126,7 +126,7 @@ impl Differing {
         let tree = &self.kept.tree;
         let access = Access::of_session(&txn.generation().managers, txn.session(), tree);
         for gone in self.before.difference(&self.after) {
-            if planted("libtp: what a record is no more under stays in the index") {
+            if planted("libtp: old index entries of a record stay") {
                 continue;
             }
             if !access.delete(gone)? {
@@ -137,11 +137,11 @@ impl Differing {
                 );
                 return Err(Error::Database { name: tree.name().into(), what });
             }
-            failpoint("index: one entry removed");
+            failpoint("index: an entry removed");
         }
         for new in self.after.difference(&self.before) {
             access.put(new, b"")?;
-            failpoint("index: one entry added");
+            failpoint("index: an entry added");
         }
         Ok(())
     }

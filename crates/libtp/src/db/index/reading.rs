@@ -82,7 +82,7 @@ impl Index {
     pub(in crate::db) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),
-            _ if planted("libtp: an index is read whether it is kept or not") => return Ok(()),
+            _ if planted("libtp: an index that is not kept up to date is read") => return Ok(()),
             Listed::Later => "it was made after this snapshot was taken: read it in a new snapshot",
             Listed::No => "it was dropped and is not kept up to date any more: make it anew (`Db::index`)",
         };
