@@ -55,7 +55,8 @@ pub fn begin_seed(number: u64) {
 }
 
 /// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names, and prints which seed
-/// noticed each. Bugs that show seldom are tried if there is time for them.
+/// noticed each. Without an entry only bugs that name a case are tried. Bugs that show seldom are tried if there is
+/// time for them.
 ///
 /// # Panics
 /// If a bug was not noticed.
@@ -66,7 +67,8 @@ pub fn all_noticed(suite: Suite, entry: &str) {
         Some(name) => name == bug.name,
         None => has_time || !bug.is_seldom,
     };
-    let bugs: Vec<_> = planted::of(suite).into_iter().filter(is_tried).collect();
+    let has_test = |bug: &&Planted| !entry.is_empty() || matches!(bug.judge, Judge::Case(_));
+    let bugs: Vec<_> = planted::of(suite).into_iter().filter(has_test).filter(is_tried).collect();
     let bugs = if chosen.is_some() { bugs } else { sizes::todays(bugs) };
     let threads = if suite == Suite::Crash { crash_states::THREADS } else { THREADS };
     let tried = on_threads(threads, &bugs, |bug| {

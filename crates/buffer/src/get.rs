@@ -25,8 +25,8 @@ impl BufferManager {
     /// Returns the page, latched shared.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes on the disk are not the page, [`Error::UnknownFile`], [`Error::Io`];
-    /// [`Error::Full`], [`Error::Failed`] and [`Error::Log`] if no frame could be had for it.
+    /// `Corrupt` if the bytes on the disk are not the page, `UnknownFile`, `Io`; `Full`, `Failed` and `Log` if no frame
+    /// could be had for the page.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
         match self.shared_now(session, id, rank) {
@@ -98,7 +98,7 @@ impl BufferManager {
     /// disk.
     ///
     /// # Errors
-    /// As [`BufferManager::shared`], but never [`Error::Corrupt`].
+    /// As [`BufferManager::shared`], but never `Corrupt`.
     pub fn pin_new<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
         self.pin_from(session, id, Source::Zeros)
     }

@@ -77,7 +77,7 @@ impl LogManager {
     /// region (PROTOCOLS F1). The first process to attach calls this before it uses a region that it found.
     ///
     /// # Errors
-    /// [`Error::Disagree`], [`Error::Io`].
+    /// `Disagree`, `Io`.
     pub fn check_against_files(&self, control: &Control) -> Result<()> {
         agree(&self.header, &self.ring, &self.files, control)
     }
@@ -91,7 +91,7 @@ impl LogManager {
 /// are on the disk.
 ///
 /// # Errors
-/// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
+/// `Disagree` when files and region contradict each other; `Full`, `Io`: try again.
 pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
     let any = ring_of_any_life(region, control);
     let is_in_order = any.is_some();

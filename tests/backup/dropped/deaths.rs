@@ -182,7 +182,7 @@ fn takes_back(name: &str) {
     }
     let (there, away) = (place.join("env/kv.tp"), place.join("kv away"));
     fs::rename(&there, &away).unwrap();
-    let is_back = name.ends_with("taken back");
+    let is_back = name.ends_with("undone");
     if is_back {
         assert_eq!(get(&open(place), "other"), "first");
         fs::rename(&away, &there).unwrap();
