@@ -118,7 +118,7 @@ pub(super) const CRASHES: &[Planted] = &[
     by_crashes("txn: compensation undone again"),
     by_crashes("txn: a rollback to a savepoint undoes everything"),
     by_crashes("txn: page LSN not set"),
-    by_crashes("txn: a reader does not wait for the commits that it read").seen_at(20794),
+    by_crashes("txn: a reader does not wait for the commits that it read").seen_at(20800),
     by_crashes("txn: redo ignores page LSNs"),
     by_crashes("txn: repair undoes nothing"),
     by_crashes("txn: restart undoes nothing"),
