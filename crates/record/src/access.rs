@@ -168,6 +168,7 @@ impl SnapshotAccess<'_> {
     ///
     /// # Errors
     /// `SnapshotTooOld`, `KeyTooLong`, and errors of pages and the log.
+    #[inline]
     pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match self.database().method() {
             Method::Hash => self.hash_get(key, read),

@@ -44,7 +44,6 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// A `for` loop takes the pairs of a cursor's keys one by one, from both ends if it likes: [`Pairs`](crate::Pairs).
 pub struct Cursor<'t> {
     db: &'t Db,
-    range: KeyRange,
     place: Place<'t>,
     order: Option<Arc<dyn Order>>,
 }
@@ -101,28 +100,27 @@ impl<'t> Cursor<'t> {
         let access = db.access(txn);
         let place = match access.database().method() {
             Method::Hash => Place::HashLocking(Box::new(HashCursor::new(access)), txn),
-            _ => Place::Locking(Box::new(BtreeCursor::new(access).within(range.clone())), txn),
+            _ => Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn),
         };
-        Cursor { db, range, place, order: None }
+        Cursor { db, place, order: None }
     }
 
     pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, db: &'t Db, range: KeyRange) -> Cursor<'t> {
         let access = snapshot.access(db.environment(), db.opened());
         let place = match access.database().method() {
             Method::Hash => Place::HashSnapshot(Box::new(SnapshotHashCursor::new(access)), snapshot),
-            _ => Place::Snapshot(Box::new(SnapshotCursor::new(access).within(range.clone())), snapshot),
+            _ => Place::Snapshot(Box::new(SnapshotCursor::new(access).within(range)), snapshot),
         };
-        Cursor { db, range, place, order: None }
+        Cursor { db, place, order: None }
     }
 
     /// Returns another cursor over the same keys, without a place.
     pub(super) fn another(&self) -> Cursor<'t> {
-        let range = self.range.clone();
         let fresh = match &self.place {
-            Place::Locking(_, txn) | Place::HashLocking(_, txn) => Cursor::locking(txn, self.db, range),
-            Place::Snapshot(_, snapshot) | Place::HashSnapshot(_, snapshot) => {
-                Cursor::of_snapshot(snapshot, self.db, range)
-            }
+            Place::Locking(at, txn) => Cursor::locking(txn, self.db, at.range().clone()),
+            Place::Snapshot(at, snapshot) => Cursor::of_snapshot(snapshot, self.db, at.range().clone()),
+            Place::HashLocking(_, txn) => Cursor::locking(txn, self.db, KeyRange::default()),
+            Place::HashSnapshot(_, snapshot) => Cursor::of_snapshot(snapshot, self.db, KeyRange::default()),
         };
         fresh.in_order(&self.order)
     }
@@ -249,7 +247,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves as [`Cursor::next`] does, for [`Cursor::shown`]. Returns whether there is a pair.
-    #[inline]
+    #[inline(always)] // once a record
     fn advance(&mut self) -> Result<bool> {
         match &mut self.place {
             // Pairs that a snapshot's cursor has copied need no guard, nor does their end: they were right when copied.
@@ -262,7 +260,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Returns the pair under the cursor, its key as the file stores it.
-    #[inline]
+    #[inline(always)] // once a record
     pub(super) fn shown(&self) -> Option<(&[u8], &[u8])> {
         match &self.place {
             Place::Locking(at, _) => at.record(),

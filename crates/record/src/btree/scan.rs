@@ -148,6 +148,11 @@ impl<'a> Cursor<BtreeWalk<'a>> {
         self
     }
 
+    /// Returns the range that limits the cursor.
+    pub fn range(&self) -> &KeyRange {
+        &self.walk.range
+    }
+
     /// Makes the cursor read keys only. All values are empty.
     #[must_use]
     pub fn without_values(mut self) -> BtreeCursor<'a> {

@@ -33,6 +33,7 @@ const LITTLE: usize = 128;
 
 impl<'a> SnapshotAccess<'a> {
     /// As [`SnapshotAccess::get`], in a B-tree.
+    #[inline]
     pub(crate) fn btree_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.access.check_btree()?;
         self.access.check_key(key)?;
@@ -112,6 +113,11 @@ impl<'a> Cursor<SnapshotWalk<'a>> {
     pub fn within(mut self, range: KeyRange) -> SnapshotCursor<'a> {
         self.walk.range = range;
         self
+    }
+
+    /// Returns the range that limits the cursor.
+    pub fn range(&self) -> &KeyRange {
+        &self.walk.range
     }
 
     /// Goes to the next record if the batch holds all of it, or to the end if the batch is the last. Returns whether
