@@ -1,7 +1,7 @@
 //! Whether the log's words in a region are in order, and which records of its ring are good.
 //!
-//! The sessions that wrote the region may be dead, and a wild store may have hit it: each word is looked at before any
-//! is believed. A region whose words are not in order has no log, except for records that are found by their checksums
+//! The sessions that wrote the region may be dead, and a wild store may have damaged the region. All words are checked
+//! before the log uses any of them. A region whose words are not in order has no log, except for records that are found by their checksums
 //! (`salvage`).
 
 use rio::{Checked, Held, Region, RootSlot};

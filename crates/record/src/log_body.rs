@@ -78,7 +78,8 @@ pub(crate) fn first_page(body: &[u8]) -> PageList {
     PageList::one(PageId::from_u64(u64::from_le_bytes(*packed)))
 }
 
-/// Returns the page that a body begins with, and others of its file by their roles; none if the body is too short.
+/// Returns the page that a body begins with and other pages of its file, by role. Returns no page if the body is too
+/// short.
 pub(crate) fn pages_of<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     body: &[u8],
     others: impl FnOnce(&T) -> [u32; 3],

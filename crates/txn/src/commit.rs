@@ -14,7 +14,8 @@
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
 //!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
 //! 4. *Carry out* the decision: fates of databases (`databases.rs`), joined memory (`joined.rs`).
-//! 5. *Let go* (`let_go`): the locks, then the slot. For databases in the other order, see there.
+//! 5. *Let go* (`let_go`): the locks, then the slot. A commit of databases ends before it releases its locks
+//!    (`databases.rs`).
 //! 6. *Make durable* ([`TxnSession::make_durable`]): the disk, or memory that outlives the system.
 //! 7. *Note the answer* ([`TxnSession::note_answer`]), if it comes before the disk.
 //!
@@ -125,8 +126,8 @@ impl TxnSession {
         Ok(Committed { lsn })
     }
 
-    /// Decides: writes the commit record, behind the record `prev`. If the session dies from the record on, the
-    /// transaction is committed: its last record says so (PROTOCOLS D6). `failpoint` is called between the steps.
+    /// Writes the commit record, which decides; `prev` is the transaction's record before it. If the session dies after
+    /// the record, the transaction is committed: its last record says so (PROTOCOLS D6). `failpoint` is called between the steps.
     #[inline]
     pub(crate) fn decide(&self, managers: &Managers, prev: Lsn, body: &[&[u8]], failpoint: impl Fn(Between)) -> Lsn {
         self.slot().state.publish(State::Committing as u32);

@@ -3,7 +3,7 @@
 //! A slot is in the header's free list, or has an owner: one section changes both. A locker is made before its slot is
 //! taken, and freed after its slot was given back.
 //!
-//! If the session dies here: a locker that names the session and belongs to no slot is ended by the repair.
+//! If a session dies while it joins or leaves, the repair ends a locker that names the session and belongs to no slot.
 
 use libtp_lock::LockerId;
 use libtp_log::TxnId;

@@ -105,7 +105,7 @@ fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
     let mut reports = Vec::new();
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
-        assert_eq!(Before::look(&engine).unwrap().history.count, 0, "it ran before it was told to");
+        assert_eq!(Before::look(&engine).unwrap().history.count, 0, "the child ran before its parent sent the order");
         go(to, Duration::from_millis(50));
         let Answer::Report(report) = hear(from).unwrap() else { panic!("no report") };
         reports.push(report);
