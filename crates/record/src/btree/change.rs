@@ -48,18 +48,6 @@ pub(crate) enum Outcome<'v> {
     Ghost,
 }
 
-impl Outcome<'_> {
-    /// Returns the bytes of the stored value, or of the long value that is still to be written.
-    #[inline]
-    fn bytes(&self) -> usize {
-        match self {
-            Outcome::Value(value) => value.len(),
-            Outcome::Chain(_) => CHAIN_REF_BYTES,
-            Outcome::Ghost => 0,
-        }
-    }
-}
-
 /// Bytes of an old record, at least, for which log space is reserved.
 const LIKELY_BYTES: usize = 128;
 
@@ -210,27 +198,8 @@ impl<'a> Access<'a> {
         if granularity == Some(Granularity::Record) {
             self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
         }
-        let mut wanted = RecordChange::new(self, (key, hash), (outcome, policy), granularity);
-        wanted.reserve(outcome.bytes())?;
-        for _ in 0..ROUNDS_MAX {
-            let visit = L::visit(&self.pages);
-            let mut leaf = L::latch(self, key, hash)?;
-            let attempt = match leaf.try_lock(self, wanted.granularity)? {
-                Some(missing) => missing,
-                None => match leaf.find(self, key, &wanted.kept)? {
-                    Ok(Sought::Record(at, slot)) => wanted.replace(&mut leaf, at, slot)?,
-                    Ok(Sought::Gap(slot)) => wanted.insert(&mut leaf, slot)?,
-                    Err(missing) => missing,
-                },
-            };
-            if let Attempt::Done(changed) = attempt {
-                return Ok(changed);
-            }
-            drop(leaf);
-            let _visit = (!attempt.waits()).then_some(visit);
-            wanted.prepare(&attempt)?;
-        }
-        Err(self.pages.corrupt(FIRST_PAGE, "a record found no place"))
+        let mut wanted = RecordChange::<L>::new(self, (key, hash), (outcome, policy), granularity);
+        wanted.attempts()
     }
 
     pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
@@ -255,6 +224,43 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             granularity,
             body_bytes: 0,
             kept: L::Kept::default(),
+        }
+    }
+
+    /// Tries until the record has changed. Returns whether there was something to do.
+    #[inline]
+    fn attempts(&mut self) -> Result<bool> {
+        let access = self.access;
+        self.reserve(self.stored_bytes())?;
+        for _ in 0..ROUNDS_MAX {
+            let visit = L::visit(&access.pages);
+            let mut leaf = L::latch(&access, self.key, self.hash)?;
+            let attempt = match leaf.try_lock(&access, self.granularity)? {
+                Some(missing) => missing,
+                None => match leaf.find(&access, self.key, &self.kept)? {
+                    Ok(Sought::Record(at, slot)) => self.replace(&mut leaf, at, slot)?,
+                    Ok(Sought::Gap(slot)) => self.insert(&mut leaf, slot)?,
+                    Err(missing) => missing,
+                },
+            };
+            if let Attempt::Done(changed) = attempt {
+                return Ok(changed);
+            }
+            drop(leaf);
+            let _visit = (!attempt.waits()).then_some(visit);
+            self.prepare(&attempt)?;
+        }
+        Err(access.pages.corrupt(FIRST_PAGE, "a record found no place"))
+    }
+
+    /// Returns the bytes that the value takes in the record. A long value takes the reference to its chain.
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        match self.outcome {
+            Outcome::Value(value) if self.access.is_long(self.key, value) => CHAIN_REF_BYTES,
+            Outcome::Value(value) => value.len(),
+            Outcome::Chain(_) => CHAIN_REF_BYTES,
+            Outcome::Ghost => 0,
         }
     }
 
@@ -283,7 +289,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     #[inline]
     fn reserve(&mut self, old_bytes: usize) -> Result<()> {
         let page_bytes = self.access.database.page_bytes();
-        let new_bytes = self.outcome.bytes().min(page_bytes) + CHAIN_REF_BYTES;
+        let new_bytes = self.stored_bytes() + CHAIN_REF_BYTES;
         let body_bytes = size_of::<Update>() + self.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
         self.body_bytes = self.body_bytes.max(body_bytes);
         self.access.pages.reserve_own(page_bytes, self.body_bytes)?;
