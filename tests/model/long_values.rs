@@ -1,6 +1,8 @@
-//! Values longer than one reservation of log, put, replaced and taken back, beside small work of other sessions.
+//! Values longer than one reservation of log, put, replaced, taken back and refused, beside small work of other sessions.
 
-use libtp::{Bytes, Env, Txn};
+use std::time::Duration;
+
+use libtp::{Bytes, Env, Error, Txn};
 
 /// More than one reservation may be.
 const LONG: usize = 17 << 20;
@@ -76,4 +78,29 @@ fn one_session_with_a_long_value_leaves_the_log_to_all_others() {
     let txn = env.begin().unwrap();
     assert_eq!(tree.count(&txn, ..).unwrap(), 21);
     assert!(tree.get(&txn, b"long").unwrap().as_deref() == Some(&long[..]));
+}
+
+#[test]
+fn a_value_whose_record_is_refused_leaves_no_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
+    let (tree, hash) = (env.btree("tree").unwrap(), env.hash("hash").unwrap());
+    env.run(|txn| tree.put(txn, b"a", b"").and_then(|()| tree.put(txn, b"z", b""))).unwrap();
+    // This transaction holds the gaps, which the search for the value's place meets last.
+    let reader = env.begin().unwrap();
+    for db in [&tree, &hash] {
+        let mut cursor = db.cursor(&reader);
+        while cursor.next().unwrap().is_some() {}
+    }
+    let long = value(100_000, 1);
+    let txn = env.begin().unwrap();
+    for db in [&tree, &hash] {
+        let refused = db.put(&txn, b"m", &long);
+        assert!(matches!(refused, Err(Error::LockTimeout(_))), "{refused:?}");
+    }
+    txn.commit().unwrap();
+    drop(reader);
+    check(&env, &["tree", "hash"]);
+    env.run(|txn| tree.put(txn, b"m", &long).and_then(|()| hash.put(txn, b"m", &long))).unwrap();
+    check(&env, &["tree", "hash"]);
 }

@@ -107,6 +107,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "log: segments that are no longer needed stay", HOUSE),
     case(Lived, "libtp: returned sessions are not reused", HOUSE),
     // Models.
+    case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
     case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: commits that are not durable are visible", ANSWERED),

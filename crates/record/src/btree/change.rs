@@ -7,6 +7,7 @@
 
 use libtp_lock::{LockName, Mode};
 use libtp_process::Rank;
+use libtp_txn::Mark;
 use rio::planted;
 use zerocopy::IntoBytes;
 
@@ -156,6 +157,8 @@ pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
     pub(crate) granularity: Option<Granularity>,
     /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
+    /// The transaction's place before the change wrote its long value.
+    before_chain: Option<Mark>,
     pub(crate) kept: L::Kept,
 }
 
@@ -199,7 +202,23 @@ impl<'a> Access<'a> {
             self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
         }
         let mut wanted = RecordChange::<L>::new(self, (key, hash), (outcome, policy), granularity);
-        wanted.attempts()
+        let done = wanted.attempts();
+        match wanted.before_chain {
+            Some(mark) if !matches!(done, Ok(true)) => {
+                self.give_back(mark)?;
+                done
+            }
+            _ => done,
+        }
+    }
+
+    /// Frees the pages of a long value whose record was not changed.
+    #[cold]
+    fn give_back(&self, mark: Mark) -> Result<()> {
+        if planted("record: a long value stays though its record was refused") {
+            return Ok(());
+        }
+        Ok(self.pages.change.txn.undo_since(self.pages.change.managers, mark)?)
     }
 
     pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
@@ -223,6 +242,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             policy,
             granularity,
             body_bytes: 0,
+            before_chain: None,
             kept: L::Kept::default(),
         }
     }
@@ -276,6 +296,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             Attempt::Reserve(old_bytes) => return self.reserve(*old_bytes),
             Attempt::WriteFirst(older) => {
                 if let Outcome::Value(value) = self.outcome {
+                    self.before_chain = Some(self.access.pages.change.txn.mark());
                     self.outcome = Outcome::Chain(long_value::write(&self.access, value, *older)?);
                 }
             }
