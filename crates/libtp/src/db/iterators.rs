@@ -4,6 +4,7 @@
 //! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The ends compare the keys that the cursors hold,
 //! as the file stores them. An iterator ends after an error, so no loop runs into the same error for ever.
 
+mod listed;
 mod numbered;
 
 use std::cell::Cell;
@@ -14,7 +15,8 @@ use crate::db::index::{Index, IndexCursor, IndexEntry};
 use crate::db::multi::{Multi, MultiCursor};
 use crate::{Reader, Result};
 
-pub use numbered::{ListRecords, Records};
+pub use listed::ListRecords;
+pub use numbered::Records;
 
 /// One end of an iterator: a cursor.
 pub(super) trait End: Sized {
