@@ -11,16 +11,6 @@ use crate::{Reader, Result};
 /// A number and its record.
 pub(super) type Record = (u64, Vec<u8>);
 
-/// A cursor over the records with some of the numbers.
-struct NumberEnd<'t> {
-    cursor: RecnoCursor<'t>,
-    low: u64,
-    /// Inclusive. Below `low` if there are no such numbers.
-    high: u64,
-    /// The number of the record under the cursor.
-    number: Option<u64>,
-}
-
 /// Returns the lowest and the highest of some numbers. If the highest is below the lowest, there are no numbers.
 pub(super) fn bounds(numbers: &impl RangeBounds<u64>) -> (u64, u64) {
     // Numbers begin with 1, and the number 0 stands below all.
@@ -37,21 +27,7 @@ pub(super) fn bounds(numbers: &impl RangeBounds<u64>) -> (u64, u64) {
     low.map_or((1, 0), |low| (low, high))
 }
 
-impl<'t> NumberEnd<'t> {
-    fn new(cursor: RecnoCursor<'t>, numbers: &impl RangeBounds<u64>) -> NumberEnd<'t> {
-        let (low, high) = bounds(numbers);
-        NumberEnd { cursor, low, high, number: None }
-    }
-
-    /// Returns the record if it is one of these, and notes its number.
-    fn arrive(&mut self, found: Option<Record>) -> Option<Record> {
-        let found = found.filter(|&(number, _)| (self.low..=self.high).contains(&number))?;
-        self.number = Some(found.0);
-        Some(found)
-    }
-}
-
-impl End for NumberEnd<'_> {
+impl End for RecnoCursor<'_> {
     type Item = Record;
     type Place<'p>
         = u64
@@ -59,42 +35,26 @@ impl End for NumberEnd<'_> {
         Self: 'p;
 
     fn forth(&mut self) -> Result<Option<Record>> {
-        let found = match self.number {
-            _ if self.low > self.high => None,
-            None => self.cursor.seek(self.low)?,
-            Some(number) if number == self.high => None,
-            Some(_) => self.cursor.next()?,
-        };
-        Ok(self.arrive(found))
+        self.next()
     }
 
     fn back(&mut self) -> Result<Option<Record>> {
-        let found = match self.number {
-            _ if self.low > self.high => None,
-            None if self.high == u64::MAX => self.cursor.last()?,
-            None => match self.cursor.seek(self.high)? {
-                Some((number, record)) if number == self.high => Some((number, record)),
-                Some(_) => self.cursor.prev()?,
-                None => self.cursor.last()?,
-            },
-            Some(number) if number == self.low => None,
-            Some(_) => self.cursor.prev()?,
-        };
-        Ok(self.arrive(found))
+        self.prev()
     }
 
     fn place(&self) -> Option<u64> {
-        self.number
+        self.number()
     }
 
     fn another(&self) -> Self {
-        NumberEnd { cursor: self.cursor.another(), low: self.low, high: self.high, number: None }
+        RecnoCursor::another(self)
     }
 }
 
 /// An iterator over the records of a record-number database, from both ends: [`Recno::range`], or a [`RecnoCursor`] in a
-/// `for` loop. After an error it ends.
-pub struct Records<'t>(Ends<NumberEnd<'t>>);
+/// `for` loop. In a transaction the iterator locks the numbers that it passes, and no numbers outside of its range.
+/// After an error the iterator ends.
+pub struct Records<'t>(Ends<RecnoCursor<'t>>);
 
 impl Iterator for Records<'_> {
     type Item = Result<Record>;
@@ -118,19 +78,13 @@ impl<'t> IntoIterator for RecnoCursor<'t> {
 
     /// Returns an iterator over all records, wherever the cursor stands.
     fn into_iter(self) -> Records<'t> {
-        Records::of(self.another(), &(..))
+        Records(Ends::of(self.another()))
     }
 }
 
 impl std::fmt::Debug for Records<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        debug(f, "Records", self.0.cursor().cursor.database_name(), self.0.has_ended())
-    }
-}
-
-impl<'t> Records<'t> {
-    fn of(cursor: RecnoCursor<'t>, numbers: &impl RangeBounds<u64>) -> Records<'t> {
-        Records(Ends::of(NumberEnd::new(cursor, numbers)))
+        debug(f, "Records", self.0.cursor().database_name(), self.0.has_ended())
     }
 }
 
@@ -151,6 +105,7 @@ impl Recno {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn range<'t>(&'t self, reader: &'t impl Reader, numbers: impl RangeBounds<u64>) -> Records<'t> {
-        Records::of(self.cursor(reader), &numbers)
+        let (low, high) = bounds(&numbers);
+        Records(Ends::of(self.cursor(reader).within(low..=high)))
     }
 }
