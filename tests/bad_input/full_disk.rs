@@ -124,6 +124,31 @@ fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() 
     });
 }
 
+#[test]
+fn a_creation_that_a_full_disk_refused_is_done_by_the_next() {
+    alone("full_disk::a_creation_that_a_full_disk_refused_is_done_by_the_next", || {
+        let mut refused = 0;
+        for room in [0, 4, 8, 16, 64, 512, 1024] {
+            let disk = SmallDisk::mount(8 << 20);
+            disk.ballast("ballast", (8 << 20) - (room << 10));
+            let directory = disk.path().join("env");
+            if let Err(error) = Env::create(&directory) {
+                says(&error, &["full"]);
+                refused += 1;
+            } else {
+                continue;
+            }
+            disk.free("ballast");
+            let env = Env::create(&directory).unwrap_or_else(|error| panic!("{room} KiB were left before: {error}"));
+            env.btree("table").unwrap();
+            drop(env);
+            let error = Env::create(&directory).map(|_| ()).unwrap_err();
+            says(&error, &["it is an environment already"]);
+        }
+        assert!(refused > 2, "{refused} disks were full");
+    });
+}
+
 /// Puts a long value and commits, without the value if the disk refused it; returns whether the disk refused.
 fn without_a_long_value(env: &Env, disk: &SmallDisk, bytes: usize) -> bool {
     let table = env.btree("table").unwrap();

@@ -16,7 +16,8 @@ use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, 
 
 impl Env {
     /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
-    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds.
+    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds. A call that failed
+    /// or was cut off has created no environment, and the next call goes on from there.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -35,6 +35,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
     case(Backup, "libtp: an unfinished restore opens as an environment", CUT_OFF),
     case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment"),
+    case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::a_creation_that_is_cut_off_is_done_by_the_next"),
     case(Backup, "libtp: a restore does not check pages", DAMAGED),
     case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_is_another_one"),
     case(Backup, "libtp: a restore to a state before the copied pages is accepted", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),

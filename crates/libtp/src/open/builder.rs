@@ -142,7 +142,8 @@ impl Builder {
     }
 
     /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. Of
-    /// several processes that create one environment at once, one succeeds.
+    /// several processes that create one environment at once, one succeeds. An opening that failed or was cut off has created
+    /// no environment, and the next opening goes on from there.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> Builder {
         self.create_new = create_new;
