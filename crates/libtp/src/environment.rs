@@ -54,8 +54,10 @@ impl Env {
         Builder::default().open(directory)
     }
 
-    /// Opens the environment in `directory` for reading only: this handle refuses every change with
-    /// [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
+    /// Opens the environment in `directory` for reading only: this handle refuses every change of records, databases,
+    /// files and segments with [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
+    /// Upkeep changes none of these and goes on: [`Env::checkpoint`], [`Env::flush`], [`Env::background_step`],
+    /// [`Env::sweep_memory`].
     ///
     /// The refusal guards the program against itself, and no permission replaces it: the handle joins the shared memory
     /// as every handle does. The process must be able to write to the environment's directory and to the shared memory.

@@ -150,8 +150,8 @@ impl Builder {
         self
     }
 
-    /// Sets whether the handle refuses every change ([`Env::open_read_only`](crate::Env::open_read_only)). Such an
-    /// opening creates no environment.
+    /// Sets whether the handle refuses every change of data ([`Env::open_read_only`](crate::Env::open_read_only)). Such
+    /// an opening creates no environment.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.is_read_only = read_only;
