@@ -66,6 +66,40 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
 }
 
 #[test]
+fn a_creation_that_is_cut_off_is_done_by_the_next() {
+    let seed = sizes::first_seed();
+    let disk = SimDisk::new(seed);
+    let create = |disk: &SimDisk| {
+        let target = platform("new", inside(disk, "new"), &SharedMemory::new());
+        Env::builder().create_new(true).settings(quiet()).open_on(target, &mut |_| {})
+    };
+    inside(&disk, "new");
+    disk.sync().unwrap();
+    let begun = disk.io_index();
+    let env = create(&disk).unwrap();
+    let done = disk.io_index();
+    let mut images = disk.crash_images();
+    images.advance_to(begun);
+    let mut cut_off = 0;
+    while images.position() < done {
+        let position = images.position();
+        for mode in LossMode::ALL {
+            match create(&images.image(mode, position as u64)) {
+                Ok(_) => cut_off += 1,
+                // The mark was removed, and the removal was not synced.
+                Err(Error::Environment { .. }) if position + 1 >= done => {}
+                Err(error) => panic!("LIBTP_TEST_SEED={seed} call {position} of {begun} to {done} {mode:?}: {error}"),
+            }
+        }
+        images.advance();
+    }
+    let refused = create(&disk.crash_image(LossMode::KeepAll, 1)).err().unwrap();
+    assert!(matches!(refused, Error::Environment { .. }), "{refused}");
+    drop(env);
+    println!("figures: {cut_off} power cuts in a creation, each left a directory in which the next creation succeeds");
+}
+
+#[test]
 fn an_abandoned_load_leaves_the_directory_unchanged() {
     let disk = SimDisk::new(1);
     let directory = inside(&disk, "filled");

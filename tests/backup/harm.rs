@@ -78,6 +78,29 @@ fn a_damaged_backup_is_noticed() {
 }
 
 #[test]
+fn a_damaged_page_of_a_backup_is_named() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let (shop, _) = traded(directory.path(), 80);
+    shop.env.backup(&backup, &mut |_| {}).unwrap();
+    let files = std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.filter(|file| file.extension().is_some_and(|end| end == "tp")) {
+        let good = std::fs::read(&file).unwrap();
+        for at in [100, good.len() - 100] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            std::fs::write(&file, &bad).unwrap();
+            let error = Backup::open(&backup).and_then(|backup| backup.check(&mut |_| {})).unwrap_err();
+            let Error::Corrupt(damage) = &error else { panic!("{error}") };
+            let page = damage.page.unwrap_or_else(|| panic!("no page is named: {error}"));
+            assert_eq!(page == 0, at == 100, "{error}");
+            assert!(error.to_string().contains(&format!("page {page}")), "{error}");
+        }
+        std::fs::write(&file, &good).unwrap();
+    }
+}
+
+#[test]
 fn a_full_disk_ends_a_backup_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let (shop, mut commits) = traded(directory.path(), 80);

@@ -125,6 +125,70 @@ fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() 
 }
 
 #[test]
+fn a_creation_that_a_full_disk_refused_is_done_by_the_next() {
+    alone("full_disk::a_creation_that_a_full_disk_refused_is_done_by_the_next", || {
+        let mut refused = 0;
+        for room in [0, 4, 8, 16, 64, 512, 1024] {
+            let disk = SmallDisk::mount(8 << 20);
+            disk.ballast("ballast", (8 << 20) - (room << 10));
+            let directory = disk.path().join("env");
+            if let Err(error) = Env::create(&directory) {
+                says(&error, &["full"]);
+                refused += 1;
+            } else {
+                continue;
+            }
+            disk.free("ballast");
+            let env = Env::create(&directory).unwrap_or_else(|error| panic!("{room} KiB were left before: {error}"));
+            env.btree("table").unwrap();
+            drop(env);
+            let error = Env::create(&directory).map(|_| ()).unwrap_err();
+            says(&error, &["it is an environment already"]);
+        }
+        assert!(refused > 2, "{refused} disks were full");
+    });
+}
+
+/// Puts a long value and commits, without the value if the disk refused it; returns whether the disk refused.
+fn without_a_long_value(env: &Env, disk: &SmallDisk, bytes: usize) -> bool {
+    let table = env.btree("table").unwrap();
+    let value = vec![7; bytes];
+    let txn = env.begin().unwrap();
+    table.put(&txn, b"small", b"kept").unwrap();
+    let refused = match table.put(&txn, b"long", &value) {
+        Ok(()) => false,
+        Err(error) => {
+            assert!(matches!(error, Error::Full { .. }), "{error}");
+            true
+        }
+    };
+    txn.commit().unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"small")).unwrap().as_deref(), Some(&b"kept"[..]));
+    let found = env.run(|txn| table.get(txn, b"long")).unwrap();
+    assert_eq!(found.is_none(), refused, "{} bytes on {}", bytes, disk.path().display());
+    assert_eq!(env.verify("table").unwrap().findings, [], "{bytes} bytes");
+    refused
+}
+
+#[test]
+fn a_long_value_that_a_full_disk_refused_leaves_no_page() {
+    alone("full_disk::a_long_value_that_a_full_disk_refused_leaves_no_page", || {
+        let (mut refused, mut taken) = (0, 0);
+        for bytes in [100_000, 1 << 20, 4 << 20, 9 << 20, 14 << 20, 30 << 20] {
+            let disk = SmallDisk::mount(24 << 20);
+            let env = Env::builder().memory(libtp::Bytes::mib(4)).open(disk.path().join("env")).unwrap();
+            match without_a_long_value(&env, &disk, bytes) {
+                true => refused += 1,
+                false => taken += 1,
+            }
+            env.run(|txn| env.btree("table")?.put(txn, b"more", b"value")).unwrap();
+        }
+        assert!(refused > 0 && taken > 0, "{refused} refused, {taken} taken");
+        println!("figures: {refused} long values refused on a full disk, {taken} taken, 0 pages lost");
+    });
+}
+
+#[test]
 fn a_disk_that_is_full_at_the_close_loses_nothing() {
     alone("full_disk::a_disk_that_is_full_at_the_close_loses_nothing", || {
         let disk = SmallDisk::mount(24 << 20);

@@ -13,6 +13,7 @@
 //! | `town` | an environment, its survivors, and how a death is judged |
 //! | `audit` | checks after all other processes have left |
 //! | `scenes` | how each failpoint is reached: at work, during a repair, alone |
+//! | `counts` | a commit counts once, whichever session completes it |
 //! | `rebuild` | deaths of processes that make the shared memory anew |
 //! | `panics` | a thread panics instead: only its session dies |
 //! | `listed` | the list of failpoints agrees with the sources |
@@ -24,6 +25,7 @@
 mod audit;
 mod child;
 mod churn;
+mod counts;
 mod crew;
 mod listed;
 mod panics;

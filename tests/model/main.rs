@@ -10,6 +10,7 @@
 //! | `list` | records by number that are renumbered, through cursors too |
 //! | `index` | a database with indices |
 //! | `recno` | records by number |
+//! | `long_values` | values longer than one reservation of log |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //!
 //! `LIBTP_TEST_CASES` sets the number of cases with the smallest pages, `LIBTP_TEST_SEED` chooses them; a failure
@@ -23,6 +24,7 @@ mod hash;
 mod index;
 mod life;
 mod list;
+mod long_values;
 mod multi;
 mod pairs;
 mod recno;

@@ -333,6 +333,9 @@ impl BufferManager {
         };
         // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
         failpoint("buffer: batch of a dead writer found");
+        // The dead writer may have kept images after a checkpoint looked and found no file of images. If the data file is
+        // back, this session keeps no images that would be noted below.
+        self.note_kept_images();
         for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.

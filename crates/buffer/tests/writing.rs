@@ -387,6 +387,22 @@ fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
 }
 
 #[test]
+fn images_that_a_dead_writer_has_kept_are_looked_for_though_a_checkpoint_has_found_none() {
+    let disk = SimDisk::new(12);
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    set_all(&world, &session, 1_000);
+    disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
+    world.buffers.write_all(&session).unwrap_err();
+    // The dead writer made the file behind the checkpoint's look. The data file is back.
+    let directory: Arc<dyn libtp_io::Directory> = Arc::new(disk.process_view());
+    directory.open("libtp.double.1.1", OpenMode::CreateNew).unwrap();
+    world.buffers.write_all(&session).unwrap();
+    world.buffers.forget_kept_images(world.log.tail()).unwrap();
+    assert!(!directory.exists("libtp.double.1.1").unwrap(), "an image that stays would hide damage");
+}
+
+#[test]
 fn a_page_that_stays_latched_stays_dirty_and_keeps_no_other_from_the_disk() {
     let disk = SimDisk::new(1);
     let (world, session) = dirty_world(&disk);

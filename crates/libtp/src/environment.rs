@@ -16,7 +16,8 @@ use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, 
 
 impl Env {
     /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
-    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds.
+    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds. A call that failed
+    /// or was cut off has created no environment, and the next call goes on from there.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -53,8 +54,10 @@ impl Env {
         Builder::default().open(directory)
     }
 
-    /// Opens the environment in `directory` for reading only: this handle refuses every change with
-    /// [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
+    /// Opens the environment in `directory` for reading only: this handle refuses every change of records, databases,
+    /// files and segments with [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
+    /// Upkeep changes none of these and goes on: [`Env::checkpoint`], [`Env::flush`], [`Env::background_step`],
+    /// [`Env::sweep_memory`].
     ///
     /// The refusal guards the program against itself, and no permission replaces it: the handle joins the shared memory
     /// as every handle does. The process must be able to write to the environment's directory and to the shared memory.

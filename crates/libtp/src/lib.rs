@@ -88,7 +88,7 @@
 //! own errors end a transaction with [`Env::try_run`]; a part that may fail alone is a [`Savepoint`] or [`Txn::nested`].
 //!
 //! **Opening.** [`Env::create`] refuses an environment that exists, [`Env::open`] one that does not;
-//! [`Env::open_or_create`] suits programs of which any may be first. [`Env::open_read_only`] refuses every change.
+//! [`Env::open_or_create`] suits programs of which any may be first. [`Env::open_read_only`] refuses every change of data.
 //! [`Env::builder`] has the settings.
 //!
 //! # Examples to run

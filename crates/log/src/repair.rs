@@ -14,6 +14,7 @@ use rio::{Extent, Region};
 
 use crate::agree::agree;
 use crate::in_order::{check_header, chunk_bytes_of, good_records, header_of, ring_of_any_life, Rescued};
+use crate::reserve::RESERVE_BYTES_MIN;
 use crate::ring::Ring;
 use crate::salvage::salvage;
 use crate::tail::LogHeader;
@@ -37,6 +38,7 @@ impl LogManager {
         header.waiters.iter().for_each(|place| place.session.publish(SessionId::NONE));
         header.waiter_high.publish(0);
         header.session_high.publish(1);
+        header.reserve_largest.publish(RESERVE_BYTES_MIN);
         // The sessions that promised are dead, and only their repair appends meanwhile.
         header.promised.publish(0);
         self.check()

@@ -52,8 +52,8 @@ impl LogManager {
     /// until it reserves again, without waiting and without failing. May flush the log and prepare a segment.
     ///
     /// # Errors
-    /// [`Error::Full`] when disk or memory have no room, [`Error::Io`]: nothing was changed, and the next call tries
-    /// again. [`Error::Failed`] after a failed write or sync.
+    /// [`Error::Full`] when disk or memory have no room, or the ring cannot have as much for every session;
+    /// [`Error::Io`]: nothing was changed, and the next call tries again. [`Error::Failed`] after a failed write or sync.
     ///
     /// # Panics
     /// If a latch is held, in debug builds; if `bytes` is more than 16 records of the largest size.
@@ -79,7 +79,7 @@ impl LogManager {
 
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
-        self.raise_reservation(session, bytes);
+        self.raise_reservation(session, bytes)?;
         if session.is_freeing() && !planted("log: no room is reserved for deletes") {
             return self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Freeing)));
         }
@@ -109,7 +109,7 @@ impl LogManager {
     pub fn reserve_undo(&self, session: &Session, bytes: usize) -> Result<()> {
         debug_assert!(session.latch_count() == 0, "log room is reserved before the first latch");
         let header = &*self.header;
-        self.raise_reservation(session, bytes);
+        self.raise_reservation(session, bytes)?;
         self.make_sure(session, || {
             let tail = header.tail.load();
             let ring_end = tail.plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES);
@@ -117,12 +117,18 @@ impl LogManager {
         })
     }
 
-    /// Counts the session among the appenders, and raises the largest reservation to `bytes`.
-    fn raise_reservation(&self, session: &Session, bytes: usize) {
+    /// Counts the session among the appenders, and raises the largest reservation to `bytes`. Refuses more than the ring
+    /// can hold for every session: the raised words would refuse the reservations of all.
+    fn raise_reservation(&self, session: &Session, bytes: usize) -> Result<()> {
         assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
-        self.header.session_high.fetch_max(session_index(session));
+        self.check_demands();
+        let (header, bytes) = (&*self.header, (bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
+        let high = header.session_high.load().max(session_index(session));
+        self.ring.check_bytes(high * header.reserve_largest.load().max(bytes) + MARKS_BYTES)?;
+        header.session_high.fetch_max(session_index(session));
         failpoint("log: half counted among appenders");
-        self.header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
+        header.reserve_largest.fetch_max(bytes);
+        Ok(())
     }
 
     /// Waits for room up to the two ends that `ends` returns: the ring's and the files'.

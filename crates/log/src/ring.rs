@@ -44,6 +44,12 @@ impl RingBounds {
     }
 }
 
+#[cold]
+fn too_much_at_once() -> Error {
+    let source_text = "more is reserved at once than the ring's directory can name".to_string();
+    Error::Full { what: "its ring in memory", source_text }
+}
+
 impl Ring {
     pub(crate) fn new(region: &Region, header: Held<LogHeader>) -> Ring {
         let shift = header.chunk_bytes.get().trailing_zeros();
@@ -139,8 +145,7 @@ impl Ring {
             } else if has_most && !is_flushed {
                 return Ok(Room::FlushFirst);
             } else if end.since(start) >= self.directory_bytes() {
-                let source_text = "more is reserved at once than the ring's directory can name".to_string();
-                return Err(Error::Full { what: "its ring in memory", source_text });
+                return Err(too_much_at_once());
             } else if let Err(error) = self.add_chunk(end) {
                 // No memory for a new chunk: use a chunk that readers might still want, or one that a flush sets free.
                 match (spare(0), is_flushed) {
@@ -151,6 +156,15 @@ impl Ring {
             }
         }
         Ok(Room::Made)
+    }
+
+    /// Refuses more bytes behind the tail than the directory can name.
+    pub(crate) fn check_bytes(&self, bytes: u64) -> Result<()> {
+        // The chunks of the durable end and of the last byte may be used in part.
+        match bytes + 2 * self.chunk_bytes() <= self.directory_bytes() {
+            true => Ok(()),
+            false => Err(too_much_at_once()),
+        }
     }
 
     fn directory_bytes(&self) -> u64 {

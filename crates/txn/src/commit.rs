@@ -230,7 +230,9 @@ impl Managers {
         if has_memory {
             self.leave_segments_open(by, slot, txn, commit)?;
         }
-        slot.remember_end(txn, first, commit);
+        if !slot.remembers_end(commit) {
+            slot.remember_end(txn, first, commit);
+        }
         self.finish_databases(by, commit)
     }
 

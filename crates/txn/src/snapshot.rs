@@ -168,6 +168,12 @@ impl TxnSlot {
         self.ended_count.publish(count + 1);
     }
 
+    /// Returns whether the transaction that ended here last has this commit record.
+    pub(crate) fn remembers_end(&self, end: Lsn) -> bool {
+        let count = self.ended_count.load();
+        count > 0 && self.ended[place_of(count - 1)].end_lsn.load() == end
+    }
+
     /// Returns the transaction that runs here now, if it has logged something. `notes` has the first record of a
     /// transaction whose slot does not have it yet. `Err` if the slot changed hands meanwhile.
     fn running_now(&self, notes: &[Open]) -> std::result::Result<Option<Open>, ()> {

@@ -35,6 +35,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
     case(Backup, "libtp: an unfinished restore opens as an environment", CUT_OFF),
     case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment"),
+    case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::a_creation_that_is_cut_off_is_done_by_the_next"),
     case(Backup, "libtp: a restore does not check pages", DAMAGED),
     case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_is_another_one"),
     case(Backup, "libtp: a restore to a state before the copied pages is accepted", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),
@@ -107,6 +108,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "log: segments that are no longer needed stay", HOUSE),
     case(Lived, "libtp: returned sessions are not reused", HOUSE),
     // Models.
+    case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
     case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: commits that are not durable are visible", ANSWERED),

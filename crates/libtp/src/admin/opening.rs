@@ -9,6 +9,7 @@ use crate::open::builder::Builder;
 use crate::open::log_type;
 use crate::open::opening::{Create, How};
 use crate::open::platform::Platform;
+use crate::open::unfinished;
 use crate::{Durability, Env, Error, Result};
 
 impl Builder {
@@ -62,6 +63,7 @@ impl Builder {
                     // Unlogged pages carry the LSN of the log's first record, so that record must exist.
                     env.checkpoint()?;
                 }
+                unfinished::end_creating(env.0.platform.directory.as_ref())?;
                 Ok(env)
             }
             Err(error) => {

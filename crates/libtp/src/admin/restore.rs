@@ -392,9 +392,12 @@ impl Backup {
     /// Passes a copied file to `take` in runs of whole pages, after checking each page. Checks the whole file at its
     /// end.
     fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
-        let damaged = |what: String| {
-            let place = self.directory.describe(&copied.name);
-            Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{place}: {what}")))
+        let place = || self.directory.describe(&copied.name);
+        let damaged =
+            |what: String| Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{}: {what}", place())));
+        let in_page = |number: u32, what: &str| {
+            let message = format!("{}: page {number}: {what}", place());
+            Error::Corrupt(Damage::in_page(&copied.name, number, what, message))
         };
         let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
         let mut piece = vec![0; PIECE_BYTES];
@@ -408,17 +411,17 @@ impl Backup {
             }
             let (id, page_bytes) = match shape {
                 Some(shape) => shape,
-                None => *shape
-                    .insert(shape_of(&piece[..want]).ok_or_else(|| damaged("its first page is no header".into()))?),
+                None => *shape.insert(shape_of(&piece[..want]).ok_or_else(|| in_page(0, "it is no header"))?),
             };
             for (index, page) in piece[..want].chunks(page_bytes).enumerate() {
                 let number = at / page_bytes as u64 + index as u64;
-                let page_no = PageNo::new(u32::try_from(number).unwrap_or(u32::MAX));
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
                 if page.len() < page_bytes {
                     return Err(damaged("it ends in the middle of a page".into()));
                 }
                 if !planted("libtp: a restore does not check pages") {
-                    check(page, PageId::new(id, page_no)).map_err(|what| damaged(format!("page {number}: {what}")))?;
+                    let checked = check(page, PageId::new(id, PageNo::new(number)));
+                    checked.map_err(|what| in_page(number, &what.to_string()))?;
                 }
             }
             crc = crc32c::crc32c_append(crc, &piece[..want]);

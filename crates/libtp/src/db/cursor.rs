@@ -1,6 +1,6 @@
 //! Cursors: places in a database that move both ways.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use libtp_record::{
@@ -212,7 +212,7 @@ impl<'t> Cursor<'t> {
     /// # let env = libtp::Env::create(dir.path())?;
     /// # let words = env.btree("words")?;
     /// # env.run(|txn| words.put(txn, b"apple", b"5"))?;
-    /// use std::ops::ControlFlow;
+    /// use std::ops::{ControlFlow, RangeInclusive};
     ///
     /// let snapshot = env.snapshot()?;
     /// let mut bytes = 0;
@@ -404,12 +404,32 @@ impl<'t> RecnoCursor<'t> {
         RecnoCursor { db, place: NumberPlace::Snapshot(Box::new(at), snapshot) }
     }
 
+    /// Keeps the cursor, which has no place yet, within some of the numbers. The cursor locks no other numbers.
+    pub(super) fn within(self, numbers: RangeInclusive<u64>) -> RecnoCursor<'t> {
+        let place = match self.place {
+            NumberPlace::Locking(at, txn) => NumberPlace::Locking(Box::new(at.within(numbers)), txn),
+            NumberPlace::Snapshot(at, snapshot) => NumberPlace::Snapshot(Box::new(at.within(numbers)), snapshot),
+        };
+        RecnoCursor { place, ..self }
+    }
+
     /// Returns another cursor over the same records, without a place.
     pub(super) fn another(&self) -> RecnoCursor<'t> {
         match &self.place {
-            NumberPlace::Locking(_, txn) => RecnoCursor::locking(txn, self.db),
-            NumberPlace::Snapshot(_, snapshot) => RecnoCursor::of_snapshot(snapshot, self.db),
+            NumberPlace::Locking(at, txn) => RecnoCursor::locking(txn, self.db).within(at.numbers().clone()),
+            NumberPlace::Snapshot(at, snapshot) => {
+                RecnoCursor::of_snapshot(snapshot, self.db).within(at.numbers().clone())
+            }
         }
+    }
+
+    /// Returns the number of the record under the cursor.
+    pub(super) fn number(&self) -> Option<u64> {
+        let record = match &self.place {
+            NumberPlace::Locking(at, _) => at.record(),
+            NumberPlace::Snapshot(at, _) => at.record(),
+        };
+        record.map(|(number, _)| number)
     }
 
     /// Returns the name of the database.

@@ -38,7 +38,7 @@ named! {
 
 impl<R: Reader> Debug for ListCursor<'_, R> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.debug_struct("ListCursor").field("list", &self.list().name()).field("number", &self.number()).finish()
+        f.debug_struct("ListCursor").field("list", &self.list_name()).field("number", &self.number()).finish()
     }
 }
 

@@ -4,6 +4,7 @@
 //! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The ends compare the keys that the cursors hold,
 //! as the file stores them. An iterator ends after an error, so no loop runs into the same error for ever.
 
+mod listed;
 mod numbered;
 
 use std::cell::Cell;
@@ -14,7 +15,8 @@ use crate::db::index::{Index, IndexCursor, IndexEntry};
 use crate::db::multi::{Multi, MultiCursor};
 use crate::{Reader, Result};
 
-pub use numbered::{ListRecords, Records};
+pub use listed::ListRecords;
+pub use numbered::Records;
 
 /// One end of an iterator: a cursor.
 pub(super) trait End: Sized {
@@ -122,7 +124,8 @@ impl End for Cursor<'_> {
 
 /// An iterator over pairs of keys and values, in the order of the keys and from both ends: a [`Cursor`] in a `for` loop.
 ///
-/// In a transaction each step locks as the cursor's step does. A hash file has no order and no last pair:
+/// In a transaction each step locks as the cursor's step does. The loop may change the database: pairs that it puts ahead
+/// of itself come, too, and pairs that it removes do not. A hash file has no order and no last pair:
 /// [`next_back`](DoubleEndedIterator::next_back) is refused there. After an error the iterator ends.
 ///
 /// ```
@@ -241,6 +244,9 @@ impl<'t> IntoIterator for MultiCursor<'t> {
 }
 
 /// An iterator over the records that an index finds: an [`IndexCursor`] in a `for` loop.
+///
+/// A record comes again if the loop changes it so that its entry moves ahead of the loop: a loop that raises the value by
+/// which it goes may never end. Collect the keys first, or go from the back.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

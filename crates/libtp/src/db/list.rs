@@ -223,14 +223,14 @@ type Found = Option<(u64, Vec<u8>)>;
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t, R: Reader> ListCursor<'t, R> {
-    /// Returns another cursor over the same records, without a place.
-    pub(super) fn another(&self) -> ListCursor<'t, R> {
-        self.list.cursor(self.reader)
+    /// Returns the name of the list.
+    pub(super) fn list_name(&self) -> &'t str {
+        self.list.name()
     }
 
-    /// Returns the list.
-    pub(super) fn list(&self) -> &'t List {
-        self.list
+    /// Returns the list and the reader.
+    pub(super) fn into_parts(self) -> (&'t List, &'t R) {
+        (self.list, self.reader)
     }
 
     /// Returns the number under the cursor.
@@ -369,8 +369,7 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::count`].
     pub fn go_to(&mut self, place: &ListPlace) -> Result<bool> {
-        let (list, txn) = (self.list, self.reader);
-        let now = txn.guarded(|| Ok(list.tree.access(txn).list_now(&place.0)?))?;
+        let now = self.reader.list_now(&self.list.tree, &place.0)?;
         self.standing = match now {
             Now::At(number) => Standing::On(number),
             Now::GoneBefore(number) => Standing::Before(number),

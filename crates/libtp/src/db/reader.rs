@@ -1,6 +1,7 @@
 //! The places from which databases are read: a transaction or a snapshot.
 
 use libtp_buffer::FileId;
+use libtp_record::list::{Now, Seen};
 use libtp_record::{KeyRange, Listed, Stretch};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
@@ -41,6 +42,9 @@ pub trait Reader: sealed::Sealed {
     fn list_stretch(&self, tree: &Db, number: u64) -> Result<Option<Stretch>>;
     #[doc(hidden)]
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>>;
+    /// Returns the present place of a record that this reader saw at an earlier stamp.
+    #[doc(hidden)]
+    fn list_now(&self, tree: &Db, seen: &Seen) -> Result<Now>;
     /// Returns a number that changes before any read result can change: it guards remembered results.
     #[doc(hidden)]
     fn stamp(&self) -> u64;
@@ -93,6 +97,10 @@ impl Reader for Txn<'_> {
 
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>> {
         self.guarded(|| Ok(tree.access(self).list_record(id, <[u8]>::to_vec)?))
+    }
+
+    fn list_now(&self, tree: &Db, seen: &Seen) -> Result<Now> {
+        self.guarded(|| Ok(tree.access(self).list_now(seen)?))
     }
 
     fn stamp(&self) -> u64 {
@@ -151,6 +159,10 @@ impl Reader for Snapshot<'_> {
         self.guarded(|| Ok(self.access(tree.environment(), tree.opened()).list_record(id, <[u8]>::to_vec)?))
     }
 
+    fn list_now(&self, _tree: &Db, seen: &Seen) -> Result<Now> {
+        Ok(Now::At(seen.number))
+    }
+
     fn stamp(&self) -> u64 {
         0
     }
@@ -202,6 +214,10 @@ impl<R: Reader> Reader for &R {
 
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>> {
         (**self).list_record(tree, id)
+    }
+
+    fn list_now(&self, tree: &Db, seen: &Seen) -> Result<Now> {
+        (**self).list_now(tree, seen)
     }
 
     fn stamp(&self) -> u64 {

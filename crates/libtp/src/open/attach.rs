@@ -218,6 +218,7 @@ impl Opening<'_> {
         // The first bytes are written last: zeros mean an unfinished file.
         if read == front.len() && front != [0; 8] {
             return match self.create {
+                Create::New if unfinished::is_creating(self.platform.directory.as_ref())? => Ok(false),
                 Create::New => Err(unfinished::one_exists(self.platform)),
                 Create::Never | Create::IfMissing | Create::ToFill(_) => Ok(false),
             };
@@ -233,9 +234,13 @@ impl Opening<'_> {
         let log_settings = self.log_settings();
         let control = Control::new(random_id(), &log_settings);
         self.check_new(&self.identity(file, &control)?)?;
-        if let Create::ToFill(begun) = self.create {
-            begun.set(true);
-            unfinished::begin_filling(self.platform.directory.as_ref())?;
+        match self.create {
+            Create::New => unfinished::begin_creating(self.platform.directory.as_ref())?,
+            Create::ToFill(begun) => {
+                begun.set(true);
+                unfinished::begin_filling(self.platform.directory.as_ref())?;
+            }
+            Create::Never | Create::IfMissing => {}
         }
         failpoint("attach: about to make an environment");
         self.control_file.create(&control)?;

@@ -142,15 +142,16 @@ impl Builder {
     }
 
     /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. Of
-    /// several processes that create one environment at once, one succeeds.
+    /// several processes that create one environment at once, one succeeds. An opening that failed or was cut off has created
+    /// no environment, and the next opening goes on from there.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> Builder {
         self.create_new = create_new;
         self
     }
 
-    /// Sets whether the handle refuses every change ([`Env::open_read_only`](crate::Env::open_read_only)). Such an
-    /// opening creates no environment.
+    /// Sets whether the handle refuses every change of data ([`Env::open_read_only`](crate::Env::open_read_only)). Such
+    /// an opening creates no environment.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.is_read_only = read_only;

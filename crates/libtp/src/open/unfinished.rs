@@ -8,6 +8,10 @@
 //!
 //! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
 //!
+//! An opening that must make a new environment makes the file [`CREATING`] before the control file, and removes the file
+//! when it succeeds, as every other opening does. If it fails or dies before, the next one takes the environment for its
+//! own.
+//!
 //! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
 //! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
 //! every opening.
@@ -23,6 +27,9 @@ use crate::{Error, Result};
 
 /// The file that marks a directory with a restore that has not reached the log.
 pub(crate) const RESTORING: &str = "restore.unfinished";
+
+/// The file that marks an environment whose making, by an opening that makes a new one only, has not been answered.
+const CREATING: &str = "create.unfinished";
 
 /// The file that marks a new environment that is being filled (`filling.rs`).
 pub(crate) const FILLING: &str = "load.unfinished";
@@ -90,6 +97,26 @@ pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
          load; if no load is under way, remove the directory, and load the dump again"
     );
     Err(refusal(&platform.path, what))
+}
+
+/// Records durably that the environment made here next must be new. Called under the door, which keeps other makers
+/// away.
+pub(crate) fn begin_creating(directory: &dyn Directory) -> Result<()> {
+    directory.open(CREATING, OpenMode::Create)?;
+    Ok(directory.sync()?)
+}
+
+/// Returns whether the environment was made for an opening that failed or died, and no opening has succeeded since.
+pub(crate) fn is_creating(directory: &dyn Directory) -> Result<bool> {
+    Ok(directory.exists(CREATING)? && !planted("libtp: a creation that was cut off counts as an environment"))
+}
+
+/// Records durably that an opening of the environment has succeeded.
+pub(crate) fn end_creating(directory: &dyn Directory) -> Result<()> {
+    if !directory.exists(CREATING)? {
+        return Ok(());
+    }
+    remove_mark(directory, CREATING)
 }
 
 /// Records durably that the environment made here next is filled first. Called under the door, which keeps other makers

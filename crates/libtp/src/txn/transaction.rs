@@ -229,13 +229,7 @@ impl<'e> Txn<'e> {
         if ended.is_none() && waited.is_ok() {
             emptied.clear_away(env);
         }
-        let waited = waited.map_err(Error::behind_a_commit);
-        let Some(number) = ended else { return waited };
-        match env.outcome_of(number, committed.lsn) {
-            // A record on disk is kept, whether or not a next life begins.
-            Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
-            outcome => outcome,
-        }
+        outcome(env, ended, committed, durability, waited)
     }
 
     /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
@@ -253,11 +247,10 @@ impl<'e> Txn<'e> {
         let waited = answer(env, &seat, committed, durability);
         let (number, has_ended) = (seat.generation.number(), seat.generation.managers.region.is_broken());
         env.give_session(seat);
-        match has_ended {
-            true => env.outcome_of(number, committed.lsn)?,
-            false => emptied.clear_away(env),
+        if !has_ended && waited.is_ok() {
+            emptied.clear_away(env);
         }
-        waited.map_err(Error::behind_a_commit)?;
+        outcome(env, has_ended.then_some(number), committed, durability, waited)?;
         group.map_or(Ok(()), |group| group.finish(env))?;
         Ok(CommitLsn { generation: number, committed })
     }
@@ -439,6 +432,23 @@ fn answer(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Dur
     };
     session.note_answer(&generation.managers, durability);
     waited
+}
+
+/// Returns the answer of a commit that has waited. If the life `ended` meanwhile, the next one knows the outcome.
+fn outcome(
+    env: &Arc<Inner>,
+    ended: Option<u64>,
+    committed: Committed,
+    durability: Durability,
+    waited: Result<()>,
+) -> Result<()> {
+    let waited = waited.map_err(Error::behind_a_commit);
+    let Some(number) = ended else { return waited };
+    match env.outcome_of(number, committed.lsn) {
+        // A record on disk is kept, whether or not a next life begins.
+        Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
+        outcome => outcome,
+    }
 }
 
 impl Drop for Txn<'_> {

@@ -232,11 +232,31 @@ fn what_a_dead_preparer_left_is_in_nobodys_way() {
 }
 
 #[test]
-fn what_the_dead_had_promised_is_not_kept_free_for_ever() {
+fn a_reservation_that_the_ring_cannot_hold_for_every_session_is_refused_alone() {
+    let rig = Rig::new();
+    // Both are counted. The directory of the small ring names 4 MiB.
+    rig.one.commit(b"x").unwrap();
+    rig.two.commit(b"x").unwrap();
+    for _ in 0..2 {
+        assert!(matches!(rig.one.log.reserve(&rig.one.session, 3 << 20), Err(Error::Full { .. })));
+    }
+    rig.two.commit(b"on").unwrap();
+    rig.one.log.reserve_undo(&rig.one.session, 1000).unwrap();
+    rig.one.commit(&[1; 100_000]).unwrap();
+}
+
+#[test]
+fn room_for_the_dead_is_not_kept_free_for_ever() {
     let rig = Rig::new();
     rig.one.log.promise(&rig.one.session, 40_000).unwrap();
+    rig.one.log.reserve(&rig.one.session, 100_000).unwrap();
+    let header = &rig.two.log.header;
+    assert!(header.reserve_largest.load() >= 100_000);
     rig.two.log.repair_alone().unwrap();
-    assert_eq!(rig.two.log.header.promised.load(), 0);
+    assert_eq!((header.promised.load(), header.reserve_largest.load()), (0, crate::reserve::RESERVE_BYTES_MIN));
+    // As much as before the deaths, for a session that asks for that much.
+    rig.two.log.reserve(&rig.two.session, 100_000).unwrap();
+    assert!(header.reserve_largest.load() >= 100_000);
 }
 
 #[test]

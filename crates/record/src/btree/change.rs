@@ -7,6 +7,7 @@
 
 use libtp_lock::{LockName, Mode};
 use libtp_process::Rank;
+use libtp_txn::Mark;
 use rio::planted;
 use zerocopy::IntoBytes;
 
@@ -46,18 +47,6 @@ pub(crate) enum Outcome<'v> {
     Chain(ChainRef),
     /// No record: a ghost.
     Ghost,
-}
-
-impl Outcome<'_> {
-    /// Returns the bytes of the stored value, or of the long value that is still to be written.
-    #[inline]
-    fn bytes(&self) -> usize {
-        match self {
-            Outcome::Value(value) => value.len(),
-            Outcome::Chain(_) => CHAIN_REF_BYTES,
-            Outcome::Ghost => 0,
-        }
-    }
 }
 
 /// Bytes of an old record, at least, for which log space is reserved.
@@ -168,6 +157,8 @@ pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
     pub(crate) granularity: Option<Granularity>,
     /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
+    /// The transaction's place before the change wrote its long value.
+    before_chain: Option<Mark>,
     pub(crate) kept: L::Kept,
 }
 
@@ -210,27 +201,24 @@ impl<'a> Access<'a> {
         if granularity == Some(Granularity::Record) {
             self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
         }
-        let mut wanted = RecordChange::new(self, (key, hash), (outcome, policy), granularity);
-        wanted.reserve(outcome.bytes())?;
-        for _ in 0..ROUNDS_MAX {
-            let visit = L::visit(&self.pages);
-            let mut leaf = L::latch(self, key, hash)?;
-            let attempt = match leaf.try_lock(self, wanted.granularity)? {
-                Some(missing) => missing,
-                None => match leaf.find(self, key, &wanted.kept)? {
-                    Ok(Sought::Record(at, slot)) => wanted.replace(&mut leaf, at, slot)?,
-                    Ok(Sought::Gap(slot)) => wanted.insert(&mut leaf, slot)?,
-                    Err(missing) => missing,
-                },
-            };
-            if let Attempt::Done(changed) = attempt {
-                return Ok(changed);
+        let mut wanted = RecordChange::<L>::new(self, (key, hash), (outcome, policy), granularity);
+        let done = wanted.attempts();
+        match wanted.before_chain {
+            Some(mark) if !matches!(done, Ok(true)) => {
+                self.give_back(mark)?;
+                done
             }
-            drop(leaf);
-            let _visit = (!attempt.waits()).then_some(visit);
-            wanted.prepare(&attempt)?;
+            _ => done,
         }
-        Err(self.pages.corrupt(FIRST_PAGE, "a record found no place"))
+    }
+
+    /// Frees the pages of a long value whose record was not changed.
+    #[cold]
+    fn give_back(&self, mark: Mark) -> Result<()> {
+        if planted("record: a long value stays though its record was refused") {
+            return Ok(());
+        }
+        Ok(self.pages.change.txn.undo_since(self.pages.change.managers, mark)?)
     }
 
     pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
@@ -254,7 +242,45 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             policy,
             granularity,
             body_bytes: 0,
+            before_chain: None,
             kept: L::Kept::default(),
+        }
+    }
+
+    /// Tries until the record has changed. Returns whether there was something to do.
+    #[inline]
+    fn attempts(&mut self) -> Result<bool> {
+        let access = self.access;
+        self.reserve(self.stored_bytes())?;
+        for _ in 0..ROUNDS_MAX {
+            let visit = L::visit(&access.pages);
+            let mut leaf = L::latch(&access, self.key, self.hash)?;
+            let attempt = match leaf.try_lock(&access, self.granularity)? {
+                Some(missing) => missing,
+                None => match leaf.find(&access, self.key, &self.kept)? {
+                    Ok(Sought::Record(at, slot)) => self.replace(&mut leaf, at, slot)?,
+                    Ok(Sought::Gap(slot)) => self.insert(&mut leaf, slot)?,
+                    Err(missing) => missing,
+                },
+            };
+            if let Attempt::Done(changed) = attempt {
+                return Ok(changed);
+            }
+            drop(leaf);
+            let _visit = (!attempt.waits()).then_some(visit);
+            self.prepare(&attempt)?;
+        }
+        Err(access.pages.corrupt(FIRST_PAGE, "a record found no place"))
+    }
+
+    /// Returns the bytes that the value takes in the record. A long value takes the reference to its chain.
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        match self.outcome {
+            Outcome::Value(value) if self.access.is_long(self.key, value) => CHAIN_REF_BYTES,
+            Outcome::Value(value) => value.len(),
+            Outcome::Chain(_) => CHAIN_REF_BYTES,
+            Outcome::Ghost => 0,
         }
     }
 
@@ -270,6 +296,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             Attempt::Reserve(old_bytes) => return self.reserve(*old_bytes),
             Attempt::WriteFirst(older) => {
                 if let Outcome::Value(value) = self.outcome {
+                    self.before_chain = Some(self.access.pages.change.txn.mark());
                     self.outcome = Outcome::Chain(long_value::write(&self.access, value, *older)?);
                 }
             }
@@ -283,7 +310,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     #[inline]
     fn reserve(&mut self, old_bytes: usize) -> Result<()> {
         let page_bytes = self.access.database.page_bytes();
-        let new_bytes = self.outcome.bytes().min(page_bytes) + CHAIN_REF_BYTES;
+        let new_bytes = self.stored_bytes() + CHAIN_REF_BYTES;
         let body_bytes = size_of::<Update>() + self.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
         self.body_bytes = self.body_bytes.max(body_bytes);
         self.access.pages.reserve_own(page_bytes, self.body_bytes)?;

@@ -27,6 +27,7 @@ use crate::log_body::short;
 use crate::page::free_pages::META_PAGE;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::common_prefix;
+use crate::pages::undo::FREE_BODY_BYTES;
 use crate::pages::{rank, ROUNDS_MAX};
 use crate::{Error, Result};
 
@@ -179,7 +180,7 @@ impl Loader<'_> {
         let (record, rest) = filling.encode(high, self.deleter);
         for _ in 0..ROUNDS_MAX {
             pages.reserve_common(page_bytes, size_of::<Load>() + rest.len())?;
-            pages.reserve_own(page_bytes, UNDO_BODY_BYTES)?;
+            pages.reserve_own(page_bytes, FREE_BODY_BYTES)?;
             let candidate = pages.candidate(false)?;
             let left_pin = (*left != 0).then(|| pages.pin(*left)).transpose()?;
             let mut left_page = left_pin.as_ref().map(|pin| pin.exclusive(rank(filling.level)));
@@ -201,9 +202,9 @@ impl Loader<'_> {
             failpoint("load: about to write a page");
             let change = &pages.change;
             match &mut left_page {
-                None => change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta], UNDO_BODY_BYTES),
+                None => change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta], FREE_BODY_BYTES),
                 Some(left) => {
-                    change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta, left], UNDO_BODY_BYTES)
+                    change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta, left], FREE_BODY_BYTES)
                 }
             };
             failpoint("load: page written");
@@ -255,6 +256,3 @@ impl Loader<'_> {
         Ok(())
     }
 }
-
-/// Bytes of the log record that undoes the loading of a page, with a reserve.
-const UNDO_BODY_BYTES: usize = 64;

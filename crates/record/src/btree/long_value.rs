@@ -19,6 +19,7 @@ use crate::page::free_pages::META_PAGE;
 use crate::page::log_records::{WritePiece, WRITE_PIECE};
 use crate::page::node::Node;
 use crate::page::overflow::{self, ChainRef};
+use crate::pages::undo::FREE_BODY_BYTES;
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
@@ -72,7 +73,7 @@ pub(crate) fn write(access: &Access<'_>, value: &[u8], older: Option<ChainRef>) 
 fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, older: ChainRef) -> Result<u32> {
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, page_bytes + 64)?;
-        pages.reserve_own(page_bytes, 64)?;
+        pages.reserve_own(page_bytes, FREE_BODY_BYTES)?;
         let candidate = pages.candidate(false)?;
         let Some(mut new) = pages.allocate(&candidate)? else {
             candidate.wait();
@@ -92,7 +93,8 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
         body.writer().extend_from_slice(record.as_bytes());
         body.writer().extend_from_slice(piece);
         failpoint("long value: about to write a piece");
-        pages.change.apply(WRITE_PIECE, &mut body, &mut [&mut new.page, &mut new.meta]);
+        let changed: &mut [_] = &mut [&mut new.page, &mut new.meta];
+        pages.change.apply_undone_by(WRITE_PIECE, &mut body, changed, FREE_BODY_BYTES);
         failpoint("long value: piece written");
         return Ok(new.number);
     }

@@ -14,6 +14,9 @@ use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
 use crate::pages::{loose_rank, Pages};
 use crate::Result;
 
+/// Bytes of the body of the log record that frees a page, with a reserve.
+pub(crate) const FREE_BODY_BYTES: usize = 64;
+
 /// The result of an undo function.
 pub(crate) type Undone = libtp_txn::Result<()>;
 

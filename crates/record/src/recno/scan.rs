@@ -1,7 +1,10 @@
 //! Walks the records in the order of their numbers, in both directions.
 //!
 //! A cursor locks every number that it passes, whether or not the number holds a record, so that no record appears or
-//! goes behind it. At the end it locks the gap above the last number, which a transaction with a new number asks for.
+//! goes behind it. At the end it locks the gap above the last number, which a transaction with a new number asks for. A
+//! cursor within some of the numbers locks no other numbers.
+
+use std::ops::RangeInclusive;
 
 use libtp_lock::Mode;
 
@@ -28,6 +31,8 @@ pub type NumberCursor<'a> = Cursor<NumberWalk<'a>>;
 /// A walk through a recno file.
 pub struct NumberWalk<'a> {
     access: Access<'a>,
+    /// The numbers that it passes and locks.
+    numbers: RangeInclusive<u64>,
     number: u64,
     record: Vec<u8>,
 }
@@ -35,7 +40,19 @@ pub struct NumberWalk<'a> {
 impl<'a> Cursor<NumberWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> NumberCursor<'a> {
-        Cursor::over(NumberWalk { access, number: 0, record: Vec::new() })
+        Cursor::over(NumberWalk { access, numbers: 1..=u64::MAX, number: 0, record: Vec::new() })
+    }
+
+    /// Keeps the cursor, which has no place yet, within some of the numbers. The cursor locks no other numbers.
+    #[must_use]
+    pub fn within(mut self, numbers: RangeInclusive<u64>) -> NumberCursor<'a> {
+        self.walk.numbers = numbers;
+        self
+    }
+
+    /// Returns the numbers that the cursor keeps within.
+    pub fn numbers(&self) -> &RangeInclusive<u64> {
+        &self.walk.numbers
     }
 }
 
@@ -66,11 +83,11 @@ impl Walk for NumberWalk<'_> {
 
 impl BothWays for NumberWalk<'_> {
     fn go_last(&mut self) -> Result<bool> {
-        self.backward(None)
+        self.backward(self.numbers.end().saturating_add(1))
     }
 
     fn go_previous(&mut self) -> Result<bool> {
-        self.backward(Some(self.number))
+        self.backward(self.number)
     }
 
     fn go_to(&mut self, number: u64) -> Result<bool> {
@@ -85,8 +102,10 @@ impl NumberWalk<'_> {
         access.check_recno()?;
         let granularity = access.enter(Purpose::Read)?;
         let arithmetic = access.database.arithmetic();
-        let mut at = number;
-        loop {
+        let (low, high) = (*self.numbers.start(), *self.numbers.end());
+        // The walk has passed the numbers below.
+        let mut at = number.max(low);
+        while at <= high {
             let place = arithmetic.place(at);
             let tail = access.recno_tail()?;
             let Some((page, slot)) = place.filter(|(page, _)| *page <= tail) else {
@@ -96,9 +115,15 @@ impl NumberWalk<'_> {
                 continue;
             };
             self.lock_page(page, granularity)?;
-            // On the last page only the used slots count, on the others every slot.
-            let end = |recno: &RecnoPage<'_>| if page == tail { recno.used() } else { recno.capacity() };
-            match self.look(page, |recno| slot..end(recno), granularity)? {
+            let behind_high = usize::try_from(high - at).unwrap_or(usize::MAX).saturating_add(slot).saturating_add(1);
+            let mut has_high = false;
+            let slots = |recno: &RecnoPage<'_>| {
+                // On the last page only the used slots count, on the others every slot.
+                let end = if page == tail { recno.used() } else { recno.capacity() };
+                has_high = behind_high <= end;
+                slot..end.min(behind_high)
+            };
+            match self.look(page, slots, granularity)? {
                 Look::Arrived(number) => {
                     self.number = number;
                     return Ok(true);
@@ -107,30 +132,35 @@ impl NumberWalk<'_> {
                     access.lock(lock_names::record(access.database.id(), number), Mode::S)?;
                     at = number;
                 }
+                Look::Passed if has_high => return Ok(false),
                 Look::Passed if page < tail => at = arithmetic.number(page + 1, 0),
                 Look::Passed if self.is_end(tail, granularity)? => return Ok(false),
                 Look::Passed => {}
             }
         }
+        Ok(false)
     }
 
-    /// Goes down to the last record below `number`, or to the last of all. Stays if there is none.
-    fn backward(&mut self, number: Option<u64>) -> Result<bool> {
+    /// Goes down to the last record below `number`. Stays if there is none.
+    fn backward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
         let granularity = access.enter(Purpose::Read)?;
         let arithmetic = access.database.arithmetic();
-        if number.is_none() && granularity.is_some() {
+        let end = |tail: u32| arithmetic.number(tail + 1, 0);
+        // Numbers that the file does not reach have no locks of their own.
+        if number > end(access.recno_tail()?) && granularity.is_some() {
             access.lock(lock_names::end_gap(access.database.id()), Mode::S)?;
         }
         let tail = access.recno_tail()?;
-        let end = arithmetic.number(tail + 1, 0);
-        // The cursor has passed the numbers from here on.
-        let mut at = number.map_or(end, |number| number.min(end));
-        while tail != 0 && at > 1 {
+        // The walk has passed the numbers from here on.
+        let mut at = number.min(end(tail));
+        let low = *self.numbers.start();
+        while tail != 0 && at > low {
             let Some((page, last)) = arithmetic.place(at - 1) else { break };
             self.lock_page(page, granularity)?;
-            match self.look(page, |recno| (0..=last.min(recno.capacity() - 1)).rev(), granularity)? {
+            let first = arithmetic.place(low).filter(|(of_low, _)| *of_low == page).map_or(0, |(_, slot)| slot);
+            match self.look(page, |recno| (first..=last.min(recno.capacity() - 1)).rev(), granularity)? {
                 Look::Arrived(number) => {
                     self.number = number;
                     return Ok(true);
@@ -139,7 +169,7 @@ impl NumberWalk<'_> {
                     access.lock(lock_names::record(access.database.id(), number), Mode::S)?;
                     at = number + 1;
                 }
-                Look::Passed => at = arithmetic.number(page, 0),
+                Look::Passed => at = arithmetic.number(page, first),
             }
         }
         Ok(false)

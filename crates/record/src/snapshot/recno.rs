@@ -2,7 +2,7 @@
 //!
 //! Slots are never removed, so an absent record never existed, and the deleter LSN of pages does not matter.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use libtp_log::Lsn;
 
@@ -63,6 +63,7 @@ pub type SnapshotNumberCursor<'a> = Cursor<SnapshotNumberWalk<'a>>;
 /// A walk through what a snapshot shows of a recno file.
 pub struct SnapshotNumberWalk<'a> {
     at: SnapshotAccess<'a>,
+    numbers: RangeInclusive<u64>,
     /// The entry of the walk's record.
     index: usize,
     batch: Batch,
@@ -71,7 +72,19 @@ pub struct SnapshotNumberWalk<'a> {
 impl<'a> Cursor<SnapshotNumberWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotNumberCursor<'a> {
-        Cursor::over(SnapshotNumberWalk { at, index: 0, batch: Batch::default() })
+        Cursor::over(SnapshotNumberWalk { at, numbers: 1..=u64::MAX, index: 0, batch: Batch::default() })
+    }
+
+    /// Keeps the cursor, which has no place yet, within some of the numbers.
+    #[must_use]
+    pub fn within(mut self, numbers: RangeInclusive<u64>) -> SnapshotNumberCursor<'a> {
+        self.walk.numbers = numbers;
+        self
+    }
+
+    /// Returns the numbers that the cursor keeps within.
+    pub fn numbers(&self) -> &RangeInclusive<u64> {
+        &self.walk.numbers
     }
 }
 
@@ -109,7 +122,7 @@ impl BothWays for SnapshotNumberWalk<'_> {
     fn go_last(&mut self) -> Result<bool> {
         self.at.access.check_recno()?;
         let tail = self.at.access.recno_tail()?;
-        self.go_down_from(tail)
+        self.go_down_from(self.page_of_high().min(tail))
     }
 
     fn go_previous(&mut self) -> Result<bool> {
@@ -122,7 +135,7 @@ impl BothWays for SnapshotNumberWalk<'_> {
 
     fn go_to(&mut self, number: u64) -> Result<bool> {
         self.at.access.check_recno()?;
-        match self.at.access.database.arithmetic().place(number.max(1)) {
+        match self.at.access.database.arithmetic().place(number.max(*self.numbers.start())) {
             Some((page, _)) => self.go_up_from(page, number),
             None => Ok(false),
         }
@@ -130,11 +143,23 @@ impl BothWays for SnapshotNumberWalk<'_> {
 }
 
 impl SnapshotNumberWalk<'_> {
+    /// Returns the page of the highest number.
+    fn page_of_high(&self) -> u32 {
+        self.at.access.database.arithmetic().place((*self.numbers.end()).max(1)).map_or(u32::MAX, |(page, _)| page)
+    }
+
+    /// Returns the records of a page with these numbers.
+    fn batch_of(&self, page: u32) -> Result<Batch> {
+        let mut batch = self.at.batch_of(page)?;
+        batch.entries.retain(|(number, _)| self.numbers.contains(number));
+        Ok(batch)
+    }
+
     /// Goes to the first record with `number` or a greater one, from `page` on. Stays if there is none.
     fn go_up_from(&mut self, page: u32, number: u64) -> Result<bool> {
         let mut page = page;
-        while page <= self.at.access.recno_tail()? {
-            let batch = self.at.batch_of(page)?;
+        while page <= self.page_of_high() && page <= self.at.access.recno_tail()? {
+            let batch = self.batch_of(page)?;
             if let Some(index) = batch.entries.iter().position(|(at, _)| *at >= number) {
                 self.batch = batch;
                 self.index = index;
@@ -148,8 +173,10 @@ impl SnapshotNumberWalk<'_> {
     /// Goes to the last record on `page` or before. Stays if there is none.
     fn go_down_from(&mut self, page: u32) -> Result<bool> {
         let mut page = page;
-        while page >= crate::page::free_pages::FIRST_PAGE {
-            let batch = self.at.batch_of(page)?;
+        let first =
+            self.at.access.database.arithmetic().place(*self.numbers.start()).map_or(u32::MAX, |(page, _)| page);
+        while page >= first {
+            let batch = self.batch_of(page)?;
             if let Some(last) = batch.entries.len().checked_sub(1) {
                 self.batch = batch;
                 self.index = last;

@@ -36,6 +36,8 @@ fn opening_makes_nothing() {
     for path in [dir.path(), &missing] {
         assert!(matches!(Env::open(path), Err(Error::Environment { .. } | Error::Io(_))));
         assert!(matches!(Env::open_read_only(path), Err(Error::Environment { .. } | Error::Io(_))));
+        let filled = Env::builder().read_only(true).open_to_fill(path, &mut |_| {});
+        assert!(matches!(filled, Err(Error::Environment { .. } | Error::Io(_))));
     }
     assert!(!missing.exists());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -1,6 +1,7 @@
 //! Iterators over every kind of database, in a transaction and in a snapshot.
 
 use std::ops::Bound;
+use std::time::Duration;
 
 use crate::order::Descending;
 use crate::{Duplicates, Env, Error, Pair, Reader, Result};
@@ -147,6 +148,44 @@ fn records_by_number_are_bounded_by_numbers() {
         Ok(())
     })
     .unwrap();
+}
+
+#[test]
+fn a_range_of_numbers_locks_its_own_numbers_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::ZERO).open(dir.path()).unwrap();
+    let recno = env.recno("recno", 4).unwrap();
+    let put = |txn: &crate::Txn<'_>, number: u64| recno.put(txn, number, &[7; 4]);
+    env.run(|txn| [1, 2, 3, 4, 100_000].into_iter().try_for_each(|number| put(txn, number))).unwrap();
+    // The range, the records in it, and numbers in it and outside of it; with the last range the file ends.
+    let ranges = [
+        (3..=10, vec![3, 4], vec![3, 5, 10], vec![2, 11, 99_999, 100_001]),
+        (4..=4, vec![4], vec![4], vec![3, 5, 100_001]),
+        (99_990..=100_000, vec![100_000], vec![99_990, 99_999], vec![99_989, 100_001]),
+        (99_999..=100_009, vec![100_000], vec![99_999, 100_000, 100_005], vec![99_998, 5]),
+    ];
+    for (numbers, records, inside, outside) in ranges {
+        for is_back in [false, true] {
+            let what = format!("{numbers:?}, from the back: {is_back}");
+            let (reader, writer) = (env.begin().unwrap(), env.begin().unwrap());
+            let range = recno.range(&reader, numbers.clone());
+            let mut found: Vec<u64> = match is_back {
+                true => range.rev().map(|record| record.unwrap().0).collect(),
+                false => range.map(|record| record.unwrap().0).collect(),
+            };
+            found.sort_unstable();
+            assert_eq!(found, records, "{what}");
+            let locks = env.locks().unwrap().len();
+            assert!(locks <= 15, "{what}: {locks} locks");
+            for &number in &inside {
+                let refused = put(&writer, number);
+                assert!(matches!(refused, Err(Error::LockTimeout(_))), "{what}: {number}: {refused:?}");
+            }
+            for &number in &outside {
+                put(&writer, number).unwrap_or_else(|error| panic!("{what}: {number}: {error}"));
+            }
+        }
+    }
 }
 
 #[test]

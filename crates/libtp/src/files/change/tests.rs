@@ -653,6 +653,22 @@ fn a_commit_that_is_not_waited_for_is_on_the_disk_before_its_files_are_seen() {
 }
 
 #[test]
+fn files_of_a_commit_in_memory_that_is_given_up_are_put_in_their_places_by_both_calls() {
+    for waits in [true, false] {
+        let place = Place::new();
+        let txn = place.env.begin().unwrap();
+        place.users.put(&txn, b"a", b"1").unwrap();
+        txn.create_file(place.at("a"), b"1").unwrap();
+        place.env.managers().region.mark_broken();
+        match waits {
+            true => txn.commit().unwrap(),
+            false => txn.commit_async().map(drop).unwrap(),
+        }
+        assert_eq!((place.text("a").as_deref(), place.rows()), (Some("1"), 0), "waits: {waits}");
+    }
+}
+
+#[test]
 fn files_are_made_by_who_has_very_many_locks_and_where_pages_were_to_be_locked() {
     let mut place = Place::new();
     let mut other = Place::new();
