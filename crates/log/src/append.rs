@@ -141,6 +141,7 @@ impl LogManager {
 
     #[inline]
     fn append_assembled(&self, session: &Session, header: &RecordHeader, record: &mut [u8], crc: u32) -> Lsn {
+        session.log_room().take(header.length() as u64);
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
@@ -166,6 +167,7 @@ impl LogManager {
         }
         crc = crc32c::crc32c_append(crc, &[0; 8][..padding]);
 
+        session.log_room().take(header.length() as u64);
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
