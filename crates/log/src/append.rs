@@ -80,6 +80,8 @@ impl RecordBuffer {
     }
 }
 
+const NOT_RESERVED: &str = "a record was logged without reserving room for it";
+
 /// Room for a record on the stack, aligned so that checksum and copy work on whole words.
 #[repr(align(64))]
 struct Place<const N: usize>([u8; N]);
@@ -145,12 +147,13 @@ impl LogManager {
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
+        let end = lsn.plus(record.len() as u64);
         put_crc(record, seal(crc, lsn, self.incarnation));
-        self.check_room(lsn, header);
         failpoint("log: latched, nothing copied");
-        self.ring.copy_in(lsn, record);
+        // Else the record would overwrite bytes that are not durable.
+        assert!(self.ring.copy_in(lsn, end, record), "{NOT_RESERVED}");
         failpoint("log: copied, append not noted");
-        self.publish(session, lsn, header);
+        self.publish(session, header.txn(), lsn, end);
         failpoint("log: tail published, latch held");
         drop(latch);
         failpoint("log: tail published");
@@ -172,7 +175,8 @@ impl LogManager {
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
         put_crc(&mut head.0, seal(crc, lsn, self.incarnation));
-        self.check_room(lsn, header);
+        let end = lsn.plus(header.length() as u64);
+        assert!(end <= self.header.ring_end.load(), "{NOT_RESERVED}");
         let mut copy = Pieces { log: self, at: lsn, place: Place([0; 1024]), filled: 0 };
         copy.push(&head.0);
         body.iter().for_each(|part| copy.push(part));
@@ -180,28 +184,20 @@ impl LogManager {
         failpoint("log: large record half copied");
         copy.end();
         failpoint("log: large record copied");
-        self.publish(session, lsn, header);
+        self.publish(session, header.txn(), lsn, end);
         failpoint("log: large record published");
         drop(latch);
         lsn
     }
 
-    /// Panics if the record needs more room than was reserved: it would overwrite bytes that are not durable.
     #[inline]
-    fn check_room(&self, lsn: Lsn, header: &RecordHeader) {
-        let end = lsn.plus(header.length() as u64);
-        // Relaxed: the session that reserved has seen a ring at least this long, and the ring only grows.
-        assert!(end <= self.header.ring_end.get(), "a record was logged without reserving room for it");
-    }
-
-    #[inline]
-    fn publish(&self, session: &Session, lsn: Lsn, header: &RecordHeader) {
+    fn publish(&self, session: &Session, txn: TxnId, lsn: Lsn, end: Lsn) {
         if !planted("log: appends are not noted") {
-            session.note_append(lsn.raw(), header.txn().raw());
+            session.note_append(lsn.raw(), txn.raw());
         }
         // Release: publishes the record's bytes to a thread that loads the tail with acquire.
         failpoint("log: append noted, tail not published");
-        self.header.tail.publish(lsn.plus(header.length() as u64));
+        self.header.tail.publish(end);
     }
 
     /// Appends a flush mark if there is room: the log's own statement of its durable end (PROTOCOLS L2). A mark changes
@@ -230,7 +226,7 @@ impl LogManager {
         let crc = assemble(&mut place.0, &header, &[&body]);
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
         failpoint("log: flush mark not copied");
-        self.ring.copy_in(lsn, &place.0);
+        assert!(self.ring.copy_in(lsn, end, &place.0), "the ring reaches there, as was just seen");
         self.header.mark_time.init(time);
         // Release: as in `publish`.
         failpoint("log: flush mark copied");
@@ -275,8 +271,9 @@ impl Pieces<'_> {
     }
 
     fn end(&mut self) {
-        self.log.ring.copy_in(self.at, &self.place.0[..self.filled]);
-        self.at = self.at.plus(self.filled as u64);
+        let end = self.at.plus(self.filled as u64);
+        assert!(self.log.ring.copy_in(self.at, end, &self.place.0[..self.filled]), "{NOT_RESERVED}");
+        self.at = end;
         self.filled = 0;
     }
 }

@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `lsn`, `record` | a record's position, and its layout |
-//! | `tail`, `ring` | the words and the memory that all processes share |
+//! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
 //! | `reserve`, `append` | first room, then the record |
 //! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits at once, and sleep until then |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
@@ -69,6 +69,7 @@ mod roles;
 mod roll;
 mod salvage;
 mod same_files;
+mod seen;
 mod segment;
 mod segment_files;
 mod settings;
@@ -195,7 +196,7 @@ impl LogManager {
         let mut before = vec![0; usize::try_from(end.since(witness)).expect("at most 4096 bytes")];
         let read = files.copy_out(witness, &mut before)?;
         before[read..].fill(0);
-        ring.copy_in(witness, &before);
+        assert!(ring.copy_in(witness, end, &before), "the ring was just made up to the end");
         region.set_root(RootSlot::Log, offset);
         note_files(region, directory)
     }
