@@ -16,7 +16,7 @@ use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::record::{assemble, put_crc, seal};
+use crate::record::{assemble, crc, put_crc, seal};
 use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
@@ -127,7 +127,7 @@ impl LogManager {
     pub fn log_buffer(&self, session: &Session, entry: &Entry, buffer: &mut RecordBuffer) -> Lsn {
         let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, buffer.body().len());
         let record = buffer.seal(&header);
-        let crc = crc32c::crc32c(&record[8..]);
+        let crc = crc(0, &record[8..]);
         let lsn = self.append_assembled(session, &header, record, crc);
         buffer.open(&header);
         lsn
