@@ -29,7 +29,7 @@ pub struct Entry {
     pub flags: u16,
     /// The transaction that the record belongs to, or [`TxnId::NONE`].
     pub txn: TxnId,
-    /// The transaction's previous record, or [`Lsn::NONE`].
+    /// The transaction's previous record, an earlier one, or [`Lsn::NONE`].
     pub prev: Lsn,
 }
 
@@ -45,7 +45,8 @@ impl RecordBuffer {
     /// Empties the buffer.
     #[inline]
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        // The header's room stays.
+        self.bytes.truncate(RECORD_HEADER_BYTES);
     }
 
     /// Returns the buffer for writing the body: append to it, and leave its present bytes alone.
@@ -127,23 +128,23 @@ impl LogManager {
     pub fn log_buffer(&self, session: &Session, entry: &Entry, buffer: &mut RecordBuffer) -> Lsn {
         let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, buffer.body().len());
         let record = buffer.seal(&header);
-        let crc = crc(0, &record[8..]);
-        let lsn = self.append_assembled(session, &header, record, crc);
+        let crc = crc(0, record);
+        let lsn = self.append_assembled(session, entry.txn, record, crc);
         buffer.open(&header);
         lsn
     }
 
-    #[inline]
+    #[inline(always)]
     fn append_small<const N: usize>(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
         let mut place = Place([0; N]);
         let record = &mut place.0[..header.length()];
         let crc = assemble(record, header, body);
-        self.append_assembled(session, header, record, crc)
+        self.append_assembled(session, header.txn(), record, crc)
     }
 
     #[inline]
-    fn append_assembled(&self, session: &Session, header: &RecordHeader, record: &mut [u8], crc: u32) -> Lsn {
-        session.log_room().take(header.length() as u64);
+    fn append_assembled(&self, session: &Session, txn: TxnId, record: &mut [u8], crc: u32) -> Lsn {
+        session.log_room().take(record.len() as u64);
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
@@ -153,7 +154,7 @@ impl LogManager {
         // Else the record would overwrite bytes that are not durable.
         assert!(self.ring.copy_in(lsn, end, record), "{NOT_RESERVED}");
         failpoint("log: copied, append not noted");
-        self.publish(session, header.txn(), lsn, end);
+        self.publish(session, txn, lsn, end);
         failpoint("log: tail published, latch held");
         drop(latch);
         failpoint("log: tail published");
@@ -201,10 +202,10 @@ impl LogManager {
     }
 
     /// Appends a flush mark if there is room: the log's own statement of its durable end (PROTOCOLS L2). A mark changes
-    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in the field of
-    /// the previous record. A record that was reported durable before a time T lies below the last mark with a time
-    /// before T. An unfinished flush leaves its mark, and the next flush adds no second mark with the same durable end:
-    /// marks take room that other sessions have reserved. Returns the durable end and the tail after the mark.
+    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in that field. A
+    /// record that was reported durable before a time T lies below the last mark with a time before T. An unfinished
+    /// flush leaves its mark, and the next flush adds no second mark with the same durable end: marks take room that
+    /// other sessions have reserved. Returns the durable end and the tail after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
@@ -216,13 +217,13 @@ impl LogManager {
         }
         let body = durable.raw().to_le_bytes();
         let (last, time) = (self.header.mark_time.get(), self.next_mark_time(wall));
-        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(time), body.len());
+        let header = RecordHeader::mark(time, body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
         if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks") {
             return (durable, lsn);
         }
-        let mut place = Place([0; 40]);
+        let mut place = Place([0; MARK_BYTES]);
         let crc = assemble(&mut place.0, &header, &[&body]);
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
         failpoint("log: flush mark not copied");

@@ -111,10 +111,7 @@ pub use reserve::{KEPT_BACK_BYTES, UNDO_SHARE_BYTES, WORTH_BYTES};
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
 pub use same_files::{check_same_files, note_files};
-pub use segment::{
-    segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, NAME_PREPARING,
-    SEGMENT_HEADER_BYTES,
-};
+pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, NAME_PREPARING, SEGMENT_HEADER_BYTES};
 pub use segment_files::LogFiles;
 pub use settings::Settings;
 pub use unroll::Unroll;
@@ -136,8 +133,9 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// The layout of everything that the log manager shares.
-    pub const LAYOUT: u64 = rio::layout![LogHeader, tail::FlushWaiter];
+    /// The layout of everything that the log manager shares. The ring has records as the files have them.
+    pub const LAYOUT: u64 =
+        rio::LayoutHash::new().number(rio::layout![LogHeader, tail::FlushWaiter]).number(LOG_VERSION as u64).get();
 
     /// Returns the bytes of region that a new log manager takes.
     pub fn size(settings: &Settings) -> u64 {
