@@ -11,6 +11,7 @@
 //! | `worker` | transactions of random changes, some aborted |
 //! | `sample` | the sizes of files and memory, once in a hundredth of the run |
 //! | `plot` | the run as a picture |
+//! | `log_room` | many appends on what sessions have reserved in the log |
 //! | `yardstick` | planted bugs, each to be noticed (built with `planted`) |
 //!
 //! Two threads update, insert and delete at random. Seven in ten keys are there; values have 20 to 400 bytes, some of
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod house;
+mod log_room;
 mod plot;
 mod sample;
 mod stock;

@@ -118,6 +118,7 @@ fn is_told(directory: &Path, how: Making) {
                 is_forked(env.stats()),
                 is_forked(table.get(&txn, b"before")),
                 is_forked(table.put(&txn, b"child", b"1")),
+                is_forked(table.put(&txn, b"child", &[1; 20_000])),
                 is_forked(cursor.next()),
                 is_forked(table.cursor(&txn).first()),
             ];
@@ -135,6 +136,8 @@ fn is_told(directory: &Path, how: Making) {
             assert!(cursor.next().unwrap().is_some());
             drop(cursor);
             table.put(&txn, b"after", b"1").unwrap();
+            // Log records longer than a session may append on earlier reservations (PROTOCOLS D11).
+            table.put(&txn, b"long", &[1; 20_000]).unwrap();
             txn.commit().unwrap();
             say("committed");
             next_order();

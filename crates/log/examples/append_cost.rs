@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libtp_io::{Directory, PosixDirectory};
-use libtp_log::{record_bytes, Control, LogManager, Lsn, Settings, TxnId};
+use libtp_log::{record_bytes, Control, LogManager, Lsn, Settings, TxnId, RECORD_HEADER_BYTES};
 use libtp_process::{Latch, ProcessManager, Rank, Session};
 
 const APPENDS: usize = 50_000;
@@ -56,9 +56,10 @@ fn measure(path: &std::path::Path) -> Result<(), Failure> {
     let bare = fastest(|| {
         let record = record_bytes(BODY_BYTES);
         let (from, to) = (at, at + record);
-        place[from + 32..from + 32 + BODY_BYTES].copy_from_slice(black_box(&body));
-        let crc = crc32c::crc32c(&place[from + 8..to]);
-        place[from + 4..from + 8].copy_from_slice(&crc.to_le_bytes());
+        let body_at = from + RECORD_HEADER_BYTES;
+        place[body_at..body_at + BODY_BYTES].copy_from_slice(black_box(&body));
+        let crc = crc32c::crc32c(&place[from..to]);
+        place[from..from + 4].copy_from_slice(&crc.to_le_bytes());
         at = to % (APPENDS * record);
     });
     println!("{APPENDS} appends of {BODY_BYTES} bytes, fastest of {ROUNDS} rounds, nanoseconds each");

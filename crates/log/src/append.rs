@@ -16,7 +16,7 @@ use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::record::{assemble, put_crc, seal};
+use crate::record::{assemble, crc, put_crc, seal};
 use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
@@ -29,7 +29,7 @@ pub struct Entry {
     pub flags: u16,
     /// The transaction that the record belongs to, or [`TxnId::NONE`].
     pub txn: TxnId,
-    /// The transaction's previous record, or [`Lsn::NONE`].
+    /// The transaction's previous record, an earlier one, or [`Lsn::NONE`].
     pub prev: Lsn,
 }
 
@@ -45,7 +45,8 @@ impl RecordBuffer {
     /// Empties the buffer.
     #[inline]
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        // The header's room stays.
+        self.bytes.truncate(RECORD_HEADER_BYTES);
     }
 
     /// Returns the buffer for writing the body: append to it, and leave its present bytes alone.
@@ -79,6 +80,8 @@ impl RecordBuffer {
         self.bytes.truncate(RECORD_HEADER_BYTES + header.body_bytes());
     }
 }
+
+const NOT_RESERVED: &str = "a record was logged without reserving room for it";
 
 /// Room for a record on the stack, aligned so that checksum and copy work on whole words.
 #[repr(align(64))]
@@ -125,31 +128,33 @@ impl LogManager {
     pub fn log_buffer(&self, session: &Session, entry: &Entry, buffer: &mut RecordBuffer) -> Lsn {
         let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, buffer.body().len());
         let record = buffer.seal(&header);
-        let crc = crc32c::crc32c(&record[8..]);
-        let lsn = self.append_assembled(session, &header, record, crc);
+        let crc = crc(0, record);
+        let lsn = self.append_assembled(session, entry.txn, record, crc);
         buffer.open(&header);
         lsn
     }
 
-    #[inline]
+    #[inline(always)]
     fn append_small<const N: usize>(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
         let mut place = Place([0; N]);
         let record = &mut place.0[..header.length()];
         let crc = assemble(record, header, body);
-        self.append_assembled(session, header, record, crc)
+        self.append_assembled(session, header.txn(), record, crc)
     }
 
     #[inline]
-    fn append_assembled(&self, session: &Session, header: &RecordHeader, record: &mut [u8], crc: u32) -> Lsn {
+    fn append_assembled(&self, session: &Session, txn: TxnId, record: &mut [u8], crc: u32) -> Lsn {
+        session.log_room().take(record.len() as u64);
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
+        let end = lsn.plus(record.len() as u64);
         put_crc(record, seal(crc, lsn, self.incarnation));
-        self.check_room(lsn, header);
         failpoint("log: latched, nothing copied");
-        self.ring.copy_in(lsn, record);
+        // Else the record would overwrite bytes that are not durable.
+        assert!(self.ring.copy_in(lsn, end, record), "{NOT_RESERVED}");
         failpoint("log: copied, append not noted");
-        self.publish(session, lsn, header);
+        self.publish(session, txn, lsn, end);
         failpoint("log: tail published, latch held");
         drop(latch);
         failpoint("log: tail published");
@@ -166,11 +171,13 @@ impl LogManager {
         }
         crc = crc32c::crc32c_append(crc, &[0; 8][..padding]);
 
+        session.log_room().take(header.length() as u64);
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();
         put_crc(&mut head.0, seal(crc, lsn, self.incarnation));
-        self.check_room(lsn, header);
+        let end = lsn.plus(header.length() as u64);
+        assert!(end <= self.header.ring_end.load(), "{NOT_RESERVED}");
         let mut copy = Pieces { log: self, at: lsn, place: Place([0; 1024]), filled: 0 };
         copy.push(&head.0);
         body.iter().for_each(|part| copy.push(part));
@@ -178,35 +185,27 @@ impl LogManager {
         failpoint("log: large record half copied");
         copy.end();
         failpoint("log: large record copied");
-        self.publish(session, lsn, header);
+        self.publish(session, header.txn(), lsn, end);
         failpoint("log: large record published");
         drop(latch);
         lsn
     }
 
-    /// Panics if the record needs more room than was reserved: it would overwrite bytes that are not durable.
     #[inline]
-    fn check_room(&self, lsn: Lsn, header: &RecordHeader) {
-        let end = lsn.plus(header.length() as u64);
-        // Relaxed: the session that reserved has seen a ring at least this long, and the ring only grows.
-        assert!(end <= self.header.ring_end.get(), "a record was logged without reserving room for it");
-    }
-
-    #[inline]
-    fn publish(&self, session: &Session, lsn: Lsn, header: &RecordHeader) {
+    fn publish(&self, session: &Session, txn: TxnId, lsn: Lsn, end: Lsn) {
         if !planted("log: appends are not noted") {
-            session.note_append(lsn.raw(), header.txn().raw());
+            session.note_append(lsn.raw(), txn.raw());
         }
         // Release: publishes the record's bytes to a thread that loads the tail with acquire.
         failpoint("log: append noted, tail not published");
-        self.header.tail.publish(lsn.plus(header.length() as u64));
+        self.header.tail.publish(end);
     }
 
     /// Appends a flush mark if there is room: the log's own statement of its durable end (PROTOCOLS L2). A mark changes
-    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in the field of
-    /// the previous record. A record that was reported durable before a time T lies below the last mark with a time
-    /// before T. An unfinished flush leaves its mark, and the next flush adds no second mark with the same durable end:
-    /// marks take room that other sessions have reserved. Returns the durable end and the tail after the mark.
+    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in that field. A
+    /// record that was reported durable before a time T lies below the last mark with a time before T. An unfinished
+    /// flush leaves its mark, and the next flush adds no second mark with the same durable end: marks take room that
+    /// other sessions have reserved. Returns the durable end and the tail after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
@@ -218,17 +217,17 @@ impl LogManager {
         }
         let body = durable.raw().to_le_bytes();
         let (last, time) = (self.header.mark_time.get(), self.next_mark_time(wall));
-        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(time), body.len());
+        let header = RecordHeader::mark(time, body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
         if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks") {
             return (durable, lsn);
         }
-        let mut place = Place([0; 40]);
+        let mut place = Place([0; MARK_BYTES]);
         let crc = assemble(&mut place.0, &header, &[&body]);
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
         failpoint("log: flush mark not copied");
-        self.ring.copy_in(lsn, &place.0);
+        assert!(self.ring.copy_in(lsn, end, &place.0), "the ring reaches there, as was just seen");
         self.header.mark_time.init(time);
         // Release: as in `publish`.
         failpoint("log: flush mark copied");
@@ -273,8 +272,9 @@ impl Pieces<'_> {
     }
 
     fn end(&mut self) {
-        self.log.ring.copy_in(self.at, &self.place.0[..self.filled]);
-        self.at = self.at.plus(self.filled as u64);
+        let end = self.at.plus(self.filled as u64);
+        assert!(self.log.ring.copy_in(self.at, end, &self.place.0[..self.filled]), "{NOT_RESERVED}");
+        self.at = end;
         self.filled = 0;
     }
 }

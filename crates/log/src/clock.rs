@@ -118,7 +118,7 @@ pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64
             let Some(place) = piece[..read].get(into..into + MARK_BYTES) else { continue };
             let lsn = from.plus(into as u64);
             if mark_at(place, lsn, files.incarnations().at(lsn)).is_some() {
-                return Ok(RecordHeader::plausible(place).map_or(0, |header| header.prev().raw()));
+                return Ok(RecordHeader::plausible(place).ok().and_then(|header| header.time()).unwrap_or(0));
             }
         }
         to = from;

@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `lsn`, `record` | a record's position, and its layout |
-//! | `tail`, `ring` | the words and the memory that all processes share |
+//! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
 //! | `reserve`, `append` | first room, then the record |
 //! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits at once, and sleep until then |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
@@ -69,6 +69,7 @@ mod roles;
 mod roll;
 mod salvage;
 mod same_files;
+mod seen;
 mod segment;
 mod segment_files;
 mod settings;
@@ -110,10 +111,7 @@ pub use reserve::{KEPT_BACK_BYTES, UNDO_SHARE_BYTES, WORTH_BYTES};
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
 pub use same_files::{check_same_files, note_files};
-pub use segment::{
-    segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, NAME_PREPARING,
-    SEGMENT_HEADER_BYTES,
-};
+pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, NAME_PREPARING, SEGMENT_HEADER_BYTES};
 pub use segment_files::LogFiles;
 pub use settings::Settings;
 pub use unroll::Unroll;
@@ -135,8 +133,9 @@ pub struct LogManager {
 }
 
 impl LogManager {
-    /// The layout of everything that the log manager shares.
-    pub const LAYOUT: u64 = rio::layout![LogHeader, tail::FlushWaiter];
+    /// The layout of everything that the log manager shares. The ring has records as the files have them.
+    pub const LAYOUT: u64 =
+        rio::LayoutHash::new().number(rio::layout![LogHeader, tail::FlushWaiter]).number(LOG_VERSION as u64).get();
 
     /// Returns the bytes of region that a new log manager takes.
     pub fn size(settings: &Settings) -> u64 {
@@ -195,7 +194,7 @@ impl LogManager {
         let mut before = vec![0; usize::try_from(end.since(witness)).expect("at most 4096 bytes")];
         let read = files.copy_out(witness, &mut before)?;
         before[read..].fill(0);
-        ring.copy_in(witness, &before);
+        assert!(ring.copy_in(witness, end, &before), "the ring was just made up to the end");
         region.set_root(RootSlot::Log, offset);
         note_files(region, directory)
     }

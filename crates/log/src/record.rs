@@ -5,7 +5,7 @@
 //! that remain in a recycled segment, or beyond a torn tail, never pass for a record (PROTOCOLS L1).
 //!
 //! Invariants
-//! 1. `length == round_up(32 + body_bytes, 8)`; the bytes after the body are zero.
+//! 1. A record has `round_up(24 + body_bytes, 8)` bytes; the bytes after the body are zero.
 //! 2. A record that does not verify at its LSN does not exist.
 //!
 //! The checksum of everything but LSN and incarnation is computed before the append latch is taken; under the latch
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::Lsn;
 
 /// Bytes of a record's header.
-pub const RECORD_HEADER_BYTES: usize = 32;
+pub const RECORD_HEADER_BYTES: usize = 24;
 /// The largest body, in bytes.
 pub const BODY_BYTES_MAX: usize = (1 << 20) - RECORD_HEADER_BYTES;
 /// The largest record, in bytes.
@@ -70,48 +70,58 @@ impl fmt::Display for TxnId {
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RecordHeader {
-    length: U32,     // 00-03  of the whole record, a multiple of eight
-    crc: U32,        // 04-07  CRC-32C of bytes 8.., mixed with LSN and incarnation: see `seal`
-    kind: U16,       // 08-09
-    flags: U16,      // 10-11  meaning given by whoever owns the kind
-    body_bytes: U32, // 12-15
-    txn: U64,        // 16-23
-    prev: U64,       // 24-31  LSN of the transaction's previous record
+    crc: U32,      // 00-03  CRC-32C of the record with zeros here, mixed with LSN and incarnation: see `seal`
+    kind: U16,     // 04-05  never zero
+    body_low: U16, // 06-07  the low 16 bits of the body's length
+    txn: U64,      // 08-15  of a flush mark: its time
+    link: U64,     // 16-23  bits 0 to 2: flags; 3 to 54: the previous record's LSN; 56 to 63: the length's next 8 bits
 }
+
+/// The bits of the previous record's LSN in [`RecordHeader::link`].
+const PREV_BITS: u64 = ((1 << 55) - 1) & !FLAG_BITS;
+const FLAG_BITS: u64 = 7;
+const BODY_SHIFT: u32 = 56;
+/// A bit that is always zero.
+const SPARE_BIT: u64 = 1 << 55;
 
 const _: () = {
     assert!(size_of::<RecordHeader>() == RECORD_HEADER_BYTES);
-    assert!(std::mem::offset_of!(RecordHeader, crc) == 4);
-    assert!(std::mem::offset_of!(RecordHeader, kind) == 8);
-    assert!(std::mem::offset_of!(RecordHeader, body_bytes) == 12);
-    assert!(std::mem::offset_of!(RecordHeader, txn) == 16);
-    assert!(std::mem::offset_of!(RecordHeader, prev) == 24);
+    assert!(std::mem::offset_of!(RecordHeader, kind) == 4);
+    assert!(std::mem::offset_of!(RecordHeader, body_low) == 6);
+    assert!(std::mem::offset_of!(RecordHeader, txn) == 8);
+    assert!(std::mem::offset_of!(RecordHeader, link) == 16);
+    assert!(<Lsn as rio::Checkable>::FREE & PREV_BITS == 0);
 };
 
 impl RecordHeader {
     /// Makes a header for a body of `body_bytes`, without its checksum.
     ///
     /// # Panics
-    /// If the body is longer than [`BODY_BYTES_MAX`].
+    /// If the body is longer than [`BODY_BYTES_MAX`], `kind` is zero, or a flag has no bit.
     #[inline]
     pub(crate) fn new(kind: u16, flags: u16, txn: TxnId, prev: Lsn, body_bytes: usize) -> RecordHeader {
         assert!(body_bytes <= BODY_BYTES_MAX, "a record's body is at most 1 MiB less its header");
-        let whole = |bytes: usize| U32::new(u32::try_from(bytes).expect("checked: a record is at most 1 MiB"));
+        assert!(kind != 0 && u64::from(flags) <= FLAG_BITS, "a record has a kind, and three flags at most");
+        debug_assert_eq!(prev.raw() & !PREV_BITS, 0, "the previous record has an LSN");
+        let [low, high] = [body_bytes & 0xFFFF, body_bytes >> 16];
         RecordHeader {
-            length: whole(record_bytes(body_bytes)),
             crc: U32::ZERO,
             kind: U16::new(kind),
-            flags: U16::new(flags),
-            body_bytes: whole(body_bytes),
+            body_low: U16::new(u16::try_from(low).expect("sixteen bits")),
             txn: U64::new(txn.raw()),
-            prev: U64::new(prev.raw()),
+            link: U64::new((high as u64) << BODY_SHIFT | prev.raw() & PREV_BITS | u64::from(flags)),
         }
+    }
+
+    /// Makes the header of a flush mark that is logged at `time`, in microseconds since 1970.
+    pub(crate) fn mark(time: u64, body_bytes: usize) -> RecordHeader {
+        RecordHeader::new(KIND_FLUSH_MARK, 0, TxnId::new(time), Lsn::NONE, body_bytes)
     }
 
     /// Returns the bytes of the whole record, header and padding included.
     #[inline]
     pub fn length(&self) -> usize {
-        self.length.get() as usize
+        record_bytes(self.body_bytes())
     }
 
     /// Returns the record's kind; the crate that owns the number defines it.
@@ -120,40 +130,51 @@ impl RecordHeader {
         self.kind.get()
     }
 
-    /// Returns bits whose meaning the owner of the kind defines. Bit 0: a compensation record (CLR).
+    /// Returns three bits whose meaning the owner of the kind defines. Bit 0: a compensation record (CLR).
     #[inline]
     pub fn flags(&self) -> u16 {
-        self.flags.get()
+        u16::try_from(self.link.get() & FLAG_BITS).unwrap_or(0)
     }
 
     /// Returns the bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
-        self.body_bytes.get() as usize
+        let [.., high] = self.link.get().to_le_bytes();
+        usize::from(high) << 16 | usize::from(self.body_low.get())
     }
 
     /// Returns the record's transaction, or [`TxnId::NONE`].
     #[inline]
     pub fn txn(&self) -> TxnId {
+        if self.kind() == KIND_FLUSH_MARK {
+            return TxnId::NONE;
+        }
         TxnId(self.txn.get())
     }
 
     /// Returns the previous record of the same transaction, or [`Lsn::NONE`].
     #[inline]
     pub fn prev(&self) -> Lsn {
-        Lsn::new(self.prev.get())
+        Lsn::new(self.link.get() & PREV_BITS)
     }
 
-    /// Reads a header that could be a record's: its lengths agree. Nothing else is checked yet.
+    /// Returns when a flush mark was logged, in microseconds since 1970, never earlier than the mark before. `None` for
+    /// other records.
+    #[inline]
+    pub fn time(&self) -> Option<u64> {
+        (self.kind() == KIND_FLUSH_MARK).then(|| self.txn.get())
+    }
+
+    /// Reads a header that could be a record's: it has a kind, and the length is possible. Nothing else is checked yet.
     #[inline]
     pub(crate) fn plausible(bytes: &[u8]) -> Result<RecordHeader, Bad> {
         let (header, _) = RecordHeader::read_from_prefix(bytes).map_err(|_| Bad::Short)?;
-        let body = header.body_bytes();
-        if header.length() == 0 {
+        if header.kind() == 0 {
             return Err(Bad::Empty);
         }
-        if body > BODY_BYTES_MAX || header.length() != record_bytes(body) {
-            return Err(Bad::Lengths);
+        let is_spare_used = header.link.get() & SPARE_BIT != 0;
+        if header.body_bytes() > BODY_BYTES_MAX || is_spare_used {
+            return Err(Bad::Header);
         }
         Ok(header)
     }
@@ -204,8 +225,8 @@ pub(crate) enum Bad {
     Short,
     /// Zeros: nothing was ever written here.
     Empty,
-    /// The lengths contradict each other.
-    Lengths,
+    /// The length is impossible.
+    Header,
     /// The checksum is wrong for these bytes, this LSN and this incarnation.
     Checksum,
 }
@@ -216,7 +237,7 @@ impl Bad {
         match self {
             Bad::Short => "the file ends, or is missing",
             Bad::Empty => "there are zeros where a record should begin",
-            Bad::Lengths => "the record's lengths contradict each other",
+            Bad::Header => "no record has such a header",
             Bad::Checksum => "the record's checksum is wrong",
         }
     }
@@ -226,16 +247,16 @@ impl Bad {
 #[inline]
 pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordHeader, Bad> {
     let header = RecordHeader::plausible(bytes)?;
-    let rest = bytes.get(8..header.length()).ok_or(Bad::Short)?;
-    if seal(crc32c::crc32c(rest), lsn, incarnation) != header.crc.get() {
+    let record = bytes.get(..header.length()).ok_or(Bad::Short)?;
+    if seal(stored_crc(record), lsn, incarnation) != header.crc.get() {
         return Err(Bad::Checksum);
     }
     Ok(header)
 }
 
-/// Writes a whole record into `place`, which has exactly its length: a small record on the stack, before the latch is
-/// taken. Returns the checksum, not yet sealed.
-#[inline]
+/// Writes a whole record into `place`, which has exactly its length and is zero: a small record on the stack, before
+/// the latch is taken. Returns the checksum, not yet sealed.
+#[inline(always)]
 pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) -> u32 {
     place[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
     let mut at = RECORD_HEADER_BYTES;
@@ -243,14 +264,28 @@ pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) 
         place[at..at + part.len()].copy_from_slice(part);
         at += part.len();
     }
-    place[at..].fill(0);
-    crc32c::crc32c(&place[8..])
+    crc(0, place)
+}
+
+/// Returns the CRC-32C of bytes that have the checksum `crc`, and of `bytes` after them. A record has zeros in place of
+/// its checksum meanwhile.
+#[inline]
+pub(crate) fn crc(crc: u32, bytes: &[u8]) -> u32 {
+    rio::short_crc32c(crc, bytes).unwrap_or_else(|| crc32c::crc32c_append(crc, bytes))
+}
+
+/// Returns the CRC-32C of a record that has its checksum, with zeros in place of that.
+#[inline]
+pub(crate) fn stored_crc(record: &[u8]) -> u32 {
+    let (head, rest) = record.split_at(8);
+    let [_, _, _, _, kind_low, kind_high, low, high] = head.try_into().unwrap_or([0; 8]);
+    crc(crc(0, &[0, 0, 0, 0, kind_low, kind_high, low, high]), rest)
 }
 
 /// Puts the sealed checksum into a record's first bytes.
 #[inline]
 pub(crate) fn put_crc(place: &mut [u8], crc: u32) {
-    place[4..8].copy_from_slice(&crc.to_le_bytes());
+    place[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// A record read from the log, with a body of its own.
@@ -288,13 +323,6 @@ pub struct RecordRef<'b> {
 }
 
 impl RecordRef<'_> {
-    /// Returns when a flush mark was logged, in microseconds since 1970, never earlier than the mark before. `None` for
-    /// other records, and for marks of builds that recorded no time.
-    pub fn time(&self) -> Option<u64> {
-        let is_said = self.header.kind() == KIND_FLUSH_MARK && self.header.prev() != Lsn::NONE;
-        is_said.then(|| self.header.prev().raw())
-    }
-
     /// Returns a copy that owns its body.
     pub fn to_record(&self) -> Record {
         Record { lsn: self.lsn, header: self.header, body: self.body.to_vec() }
@@ -313,7 +341,7 @@ mod tests {
 
     fn whole(lsn: Lsn, incarnation: u64, body: &[u8]) -> Vec<u8> {
         let header = RecordHeader::new(40, 1, TxnId::new(7), Lsn::new(64), body.len());
-        let mut bytes = vec![0xAA; header.length()];
+        let mut bytes = vec![0; header.length()];
         let crc = assemble(&mut bytes, &header, &[&body[..body.len() / 2], &body[body.len() / 2..]]);
         put_crc(&mut bytes, seal(crc, lsn, incarnation));
         bytes
@@ -322,7 +350,7 @@ mod tests {
     #[test]
     fn a_record_verifies_where_it_was_logged_and_nowhere_else() {
         let bytes = whole(Lsn::new(128), 3, b"thirteen byte");
-        assert_eq!(bytes.len(), 48);
+        assert_eq!(bytes.len(), 40);
         let header = verify(&bytes, Lsn::new(128), 3).expect("it was logged there");
         assert_eq!((header.kind(), header.flags(), header.body_bytes()), (40, 1, 13));
         assert_eq!((header.txn(), header.prev()), (TxnId::new(7), Lsn::new(64)));
@@ -344,15 +372,70 @@ mod tests {
     }
 
     #[test]
+    fn a_header_says_what_it_was_made_of_at_every_bound() {
+        let last = Lsn::new((1 << 55) - 8);
+        for body_bytes in [0, 1, 0xFFFF, 0x1_0000, 0x1_0001, 0xA_5A5A, BODY_BYTES_MAX] {
+            for (prev, flags, kind) in [(Lsn::NONE, 0, 2), (Lsn::FIRST, 7, u16::MAX), (last, 1, 1024)] {
+                let txn = TxnId::new(u64::MAX - 1);
+                let header = RecordHeader::new(kind, flags, txn, prev, body_bytes);
+                let read = RecordHeader::plausible(header.as_bytes()).expect("it is a header");
+                assert_eq!((read.kind(), read.flags(), read.txn(), read.prev()), (kind, flags, txn, prev));
+                assert_eq!((read.body_bytes(), read.length()), (body_bytes, record_bytes(body_bytes)));
+                assert_eq!(read.time(), None);
+            }
+        }
+        let mark = RecordHeader::mark(1 << 63, 8);
+        assert_eq!((mark.time(), mark.txn(), mark.prev()), (Some(1 << 63), TxnId::NONE, Lsn::NONE));
+    }
+
+    #[test]
+    fn a_header_with_one_wrong_field_is_no_records() {
+        let good = RecordHeader::new(40, 1, TxnId::new(7), Lsn::new(64), 100);
+        let read = |header: RecordHeader| RecordHeader::plausible(header.as_bytes());
+        assert_eq!(read(good), Ok(good));
+        let wrong = [
+            (RecordHeader { kind: U16::ZERO, ..good }, Bad::Empty),
+            (RecordHeader { link: U64::new(good.link.get() | SPARE_BIT), ..good }, Bad::Header),
+            (RecordHeader { link: U64::new(good.link.get() | 16 << BODY_SHIFT), ..good }, Bad::Header),
+            (RecordHeader { body_low: U16::new(0xFFE9), link: U64::new(15 << BODY_SHIFT), ..good }, Bad::Header),
+        ];
+        for (header, bad) in wrong {
+            assert_eq!(read(header), Err(bad));
+        }
+        assert_eq!(RecordHeader::plausible(&good.as_bytes()[..23]), Err(Bad::Short));
+    }
+
+    #[test]
+    fn both_ways_to_sum_a_record_agree_for_all_lengths() {
+        let mut state = 1_u64;
+        let bytes = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            state.to_be_bytes()[0]
+        });
+        let bytes: Vec<u8> = bytes.take(1200).collect();
+        let mut short = 0;
+        for length in 0..bytes.len() - 8 {
+            for from in 0..8 {
+                let part = &bytes[from..from + length];
+                let sum = crc32c::crc32c_append(from as u32, part);
+                assert_eq!(crc(from as u32, part), sum, "{length} bytes from {from} on");
+                short += usize::from(rio::short_crc32c(from as u32, part).is_some_and(|it| it == sum));
+            }
+        }
+        let has_instruction = rio::short_crc32c(0, &[]).is_some();
+        assert_eq!(short, if has_instruction { 8 * 129 } else { 0 }, "whole words up to a kilobyte");
+    }
+
+    #[test]
     fn zeros_are_no_record() {
         assert_eq!(verify(&[0; 64], Lsn::new(8), 1), Err(Bad::Empty));
     }
 
     #[test]
     fn lengths_are_whole_words() {
-        assert_eq!(record_bytes(0), 32);
-        assert_eq!(record_bytes(1), 40);
-        assert_eq!(record_bytes(8), 40);
+        assert_eq!(record_bytes(0), 24);
+        assert_eq!(record_bytes(1), 32);
+        assert_eq!(record_bytes(8), 32);
         assert_eq!(record_bytes(BODY_BYTES_MAX), RECORD_BYTES_MAX);
     }
 }

@@ -2,23 +2,45 @@
 //!
 //! Nothing is handed out and nothing is taken back. A reservation is a promise that the ring and the files reach far
 //! enough beyond the tail for *every* session that may append before it reserves again, each as much as the largest
-//! reservation ever made. So a reservation is two comparisons, and a session that dies with one leaves nothing.
+//! reservation ever made. So a session that dies with a reservation leaves nothing.
 //!
-//! Why that is enough: a session that reserves counts all sessions that have reserved before, itself included, from the
-//! tail at that moment. A later append is by a session that was counted, or by a session that reserved later and then
-//! counted this one.
+//! Why that is enough: a session that counts at the shared words counts all sessions that have counted before, itself
+//! included, from the tail at that moment. A later append is by a session that was counted, or by a session that
+//! counted later and then counted this one.
+//!
+//! The words promise each session the largest reservation, and most sessions ask for little. So a session that asked for
+//! at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append takes its bytes of the
+//! credit, and a reservation that the credit covers looks at no shared word but the poison.
+//!
+//! Why the credit is covered:
+//! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
+//!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger of
+//!    both, which is at most the largest reservation.
+//! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
+//!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
+//! 3. A larger reservation leaves no credit: with one, small records could use it up, and their marks would take
+//!    more room than there is. The next reservation counts anew.
+//! 4. The bytes that all credits may take come on top of the bytes kept back of a full disk. So appends on credits after
+//!    the last count that found room leave the bytes kept back for deletes as they are.
+//! 5. A refused reservation leaves no credit, and neither does one that used bytes kept back or bytes for undo.
 //!
 //! A reserving session holds no latch while it waits: it may flush, and prepare a segment.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
+use crate::restart::MARK_BYTES;
 use crate::ring::{RingBounds, Room};
 use crate::tail::POISONED;
-use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
+use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX, RECORD_HEADER_BYTES};
 
 /// The least number of bytes that a session may append on one reservation.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
+/// The credit of a session, and the largest reservation that leaves one.
+const AHEAD_BYTES: u64 = 8 << 10;
+/// The most bytes that the records on one credit take: each the smallest, with a flush mark behind it.
+pub(crate) const CREDIT_BYTES: u64 = AHEAD_BYTES + AHEAD_BYTES / RECORD_HEADER_BYTES as u64 * MARK_BYTES as u64;
+const _: () = assert!(CREDIT_BYTES <= RESERVE_BYTES_MIN);
 /// Room for the marks that flushes append without reserving.
 const MARKS_BYTES: u64 = 4096;
 /// Room for one mark, in a reservation for undo.
@@ -63,27 +85,52 @@ impl LogManager {
             session.latch_count() == 0,
             "log room is reserved before the first latch: it may wait for the disk"
         );
+        let room = session.log_room();
+        if bytes as u64 <= room.credit() && self.header.poison.get() == 0 {
+            room.ask(bytes as u64);
+            return Ok(());
+        }
+        self.reserve_anew(session, bytes)
+    }
+
+    /// Reserves by the shared words.
+    #[inline(never)]
+    fn reserve_anew(&self, session: &Session, bytes: usize) -> Result<()> {
+        let room = session.log_room();
+        room.set_credit(0);
+        let is_kept_back_used = self.has_no_room(session, bytes) && self.reserve_slowly(session, bytes)?;
+        room.ask(bytes as u64);
+        if bytes as u64 <= AHEAD_BYTES && !is_kept_back_used {
+            room.set_credit(AHEAD_BYTES);
+        } else if planted("log: a large reservation leaves a credit") {
+            room.set_credit(bytes as u64);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the session is not counted yet, or ring or files do not reach far enough.
+    #[inline]
+    fn has_no_room(&self, session: &Session, bytes: usize) -> bool {
         let header = &*self.header;
         let (high, largest) = (header.session_high.get(), header.reserve_largest.get());
         let is_counted = session_index(session) <= high && bytes as u64 <= largest;
         // Acquire: chunks and segments up to the ends were made before the ends were published.
         let end = header.tail.load().plus(high * largest + MARKS_BYTES);
         let has_ring = end <= header.ring_end.load();
-        let kept = high * UNDO_SHARE_BYTES + header.promised.get() + KEPT_BACK_BYTES;
-        let has_files = end.plus(kept) <= header.file_end.load();
-        if is_counted && has_ring && has_files && header.poison.get() == 0 {
-            return Ok(());
-        }
-        self.reserve_slowly(session, bytes)
+        let has_files = end.plus(self.kept_bytes(Use::Any)) <= header.file_end.load();
+        !(is_counted && has_ring && has_files && header.poison.get() == 0)
     }
 
+    /// Makes room; returns whether it is of the bytes kept back of a full disk.
     #[cold]
-    fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
+    fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<bool> {
         self.raise_reservation(session, bytes)?;
-        if session.is_freeing() && !planted("log: no room is reserved for deletes") {
-            return self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Freeing)));
-        }
-        self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Any)))
+        let what = match session.is_freeing() && !planted("log: no room is reserved for deletes") {
+            true => Use::Freeing,
+            false => Use::Any,
+        };
+        self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(what)))?;
+        Ok(what == Use::Freeing)
     }
 
     /// Returns how far the ring must reach for all sessions that may append.
@@ -94,9 +141,19 @@ impl LogManager {
 
     /// Returns how far the files must reach for all sessions that may append, and for their undo.
     pub(crate) fn file_end_wanted(&self, what: Use) -> Lsn {
-        let kept_back = if what == Use::Any { KEPT_BACK_BYTES } else { 0 };
-        let shares = self.header.session_high.load() * UNDO_SHARE_BYTES;
-        self.ring_end_wanted().plus(shares + self.header.promised.load() + kept_back)
+        self.ring_end_wanted().plus(self.kept_bytes(what))
+    }
+
+    /// Returns the bytes of file that are kept beyond all appends.
+    #[inline]
+    fn kept_bytes(&self, what: Use) -> u64 {
+        let (high, promised) = (self.header.session_high.get(), self.header.promised.get());
+        let credit = if planted("log: credits take of the bytes kept back") { 0 } else { CREDIT_BYTES };
+        let (share, kept_back) = match what {
+            Use::Any => (UNDO_SHARE_BYTES + credit, KEPT_BACK_BYTES),
+            Use::Freeing => (UNDO_SHARE_BYTES, 0),
+        };
+        high * share + promised + kept_back
     }
 
     /// As [`LogManager::reserve`], for undo: the promised bytes are there for it, so undo never finds the disk full.
@@ -108,13 +165,12 @@ impl LogManager {
     /// As [`LogManager::reserve`].
     pub fn reserve_undo(&self, session: &Session, bytes: usize) -> Result<()> {
         debug_assert!(session.latch_count() == 0, "log room is reserved before the first latch");
-        let header = &*self.header;
+        session.log_room().set_credit(0);
         self.raise_reservation(session, bytes)?;
-        self.make_sure(session, || {
-            let tail = header.tail.load();
-            let ring_end = tail.plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES);
-            (ring_end, tail.plus(bytes as u64 + MARK_BYTES_LEFT))
-        })
+        let file_end = || self.header.tail.load().plus(bytes as u64 + MARK_BYTES_LEFT);
+        self.make_sure(session, || (self.ring_end_wanted(), file_end()))?;
+        session.log_room().ask(bytes as u64);
+        Ok(())
     }
 
     /// Counts the session among the appenders, and raises the largest reservation to `bytes`. Refuses more than the ring
@@ -168,7 +224,7 @@ impl LogManager {
         self.header.promised.fetch_add(bytes);
         // The ordinary reservation counts promised bytes.
         failpoint("log: room promised, not made");
-        let made = self.reserve(session, 0);
+        let made = self.reserve_anew(session, 0);
         if made.is_err() {
             self.release_promise(bytes);
         }

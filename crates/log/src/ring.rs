@@ -17,6 +17,7 @@ use libtp_process::{Rank, Session};
 use rio::{failpoint, planted, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold, WriteBack};
 
 use crate::lasting::{keep_chunk, keep_durable};
+use crate::seen::SeenChunk;
 use crate::tail::{Chunk, LogHeader, DIRECTORY_CHUNKS};
 use crate::{Error, Lsn, Result, Settings};
 
@@ -25,6 +26,7 @@ pub(crate) struct Ring {
     region: Region,
     header: Held<LogHeader>,
     shift: u32,
+    seen: SeenChunk,
     /// Which failures the region's memory survives.
     pub(crate) lasting: Lasting,
 }
@@ -54,7 +56,7 @@ impl Ring {
     pub(crate) fn new(region: &Region, header: Held<LogHeader>) -> Ring {
         let shift = header.chunk_bytes.get().trailing_zeros();
         let lasting = Lasting::from_word(header.lasting.load());
-        Ring { region: region.clone(), header, shift, lasting }
+        Ring { region: region.clone(), header, shift, seen: SeenChunk::default(), lasting }
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -77,16 +79,34 @@ impl Ring {
         Some((chunk.plus(into), left))
     }
 
-    /// Copies a record's bytes, whole words, to their position. The caller holds the append latch, or is alone.
+    /// Copies a record's bytes, whole words, to their position, which ends at `end`. Returns false if the ring does not
+    /// reach there. The caller holds the append latch, or is alone.
     #[inline]
-    pub(crate) fn copy_in(&self, lsn: Lsn, bytes: &[u8]) {
+    pub(crate) fn copy_in(&self, lsn: Lsn, end: Lsn, bytes: &[u8]) -> bool {
+        match self.seen.place(lsn, end) {
+            Some(place) => {
+                self.region.copy_in(place, bytes);
+                true
+            }
+            None => self.copy_in_anywhere(lsn, end, bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn copy_in_anywhere(&self, lsn: Lsn, end: Lsn, bytes: &[u8]) -> bool {
+        // Acquire: the chunks up to the ring's end were made before the end was published.
+        if end > self.header.ring_end.load() {
+            return false;
+        }
         let mut lsn = lsn;
         let mut rest = bytes;
         loop {
-            let (place, left) = self.place(lsn).expect("reserve made sure of chunks up to ring_end");
+            let (place, left) = self.place(lsn).expect("the ring has chunks up to its end");
+            let into = self.chunk_bytes() - left as u64;
+            self.seen.see(lsn.raw() - into, lsn.raw() + left as u64, place.raw() - into);
             if rest.len() <= left {
                 self.region.copy_in(place, rest);
-                return;
+                return true;
             }
             let (now, later) = rest.split_at(left);
             self.region.copy_in(place, now);

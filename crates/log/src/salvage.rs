@@ -127,8 +127,9 @@ impl<'r> Salvage<'r> {
         }
     }
 
-    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. If that part is the record's
-    /// end, it may be zeros, as much of the memory is: then a place with a further record behind this one is preferred.
+    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. Prefers a place with a further
+    /// record behind this one: a part at the record's end may be zeros, as much of the memory is, and a checksum may
+    /// agree by chance.
     fn search(&mut self, number: u64, lsn: Lsn) -> Option<Vec<u8>> {
         let begins_there = lsn.raw() / self.chunk_bytes == number;
         let begin = self.next;
@@ -150,8 +151,12 @@ impl<'r> Salvage<'r> {
                         Look::Nothing => None,
                     };
                     if let Some(record) = record {
-                        let behind = lsn.plus(record.len() as u64);
-                        if begins_there || matches!(self.look(behind), Look::Record(_)) {
+                        let is_followed = match self.look(lsn.plus(record.len() as u64)) {
+                            Look::Record(_) => true,
+                            Look::Lost(_) => begins_there,
+                            Look::Nothing => false,
+                        };
+                        if is_followed {
                             // The inner search may have found a later chunk.
                             self.next = self.next.max(place + self.chunk_bytes);
                             return Some(record);
@@ -184,7 +189,7 @@ impl<'r> Salvage<'r> {
         }
         let mut head = [0; RECORD_HEADER_BYTES];
         let is_whole = (into + head.len()) as u64 <= self.chunk_bytes;
-        is_whole && there(into, &mut head) && RecordHeader::plausible(&head).is_ok()
+        is_whole && there(into, &mut head) && may_be_at(&head, lsn).is_some()
     }
 
     /// Returns the record at `lsn`, if its chunks lie where the directory or a search states.
@@ -193,7 +198,7 @@ impl<'r> Salvage<'r> {
         if let Err(missing) = self.copy(lsn, &mut head) {
             return missing;
         }
-        let Ok(header) = RecordHeader::plausible(&head) else { return Look::Nothing };
+        let Some(header) = may_be_at(&head, lsn) else { return Look::Nothing };
         let mut bytes = vec![0; header.length()];
         if let Err(missing) = self.copy(lsn, &mut bytes) {
             return missing;
@@ -235,6 +240,11 @@ impl<'r> Salvage<'r> {
         let at = usize::try_from(number % DIRECTORY_CHUNKS as u64).expect("a remainder of 1024 is small");
         self.header.directory[at].try_load()
     }
+}
+
+/// Returns the header, if it may be that of the record at `lsn`: the previous record is an earlier one.
+fn may_be_at(head: &[u8], lsn: Lsn) -> Option<RecordHeader> {
+    RecordHeader::plausible(head).ok().filter(|header| header.prev() < lsn)
 }
 
 /// Returns the first place behind the region's own header.

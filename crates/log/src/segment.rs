@@ -17,9 +17,7 @@ use crate::Lsn;
 /// Bytes of the block that holds a segment's header; the log's bytes begin after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 /// The version of the log's format.
-pub const LOG_VERSION: u32 = 4;
-/// The oldest version of the log's format that this build reads: its segments have no notes.
-pub const LOG_VERSION_OLDEST: u32 = 3;
+pub const LOG_VERSION: u32 = 5;
 /// Where a segment's note lies in its first block: in a sector of its own, so that writing the note cannot tear the header.
 pub(crate) const NOTE_AT: usize = 512;
 const NOTE_BYTES: usize = 16;
@@ -217,11 +215,9 @@ pub(crate) fn check_header(
     if header.magic != MAGIC {
         return wrong("its header is not that of a log segment");
     }
-    if !(LOG_VERSION_OLDEST..=LOG_VERSION).contains(&header.version.get()) {
+    if header.version.get() != LOG_VERSION {
         let found = header.version.get();
-        return wrong(&format!(
-            "its format has version {found}; this build knows versions {LOG_VERSION_OLDEST} to {LOG_VERSION}"
-        ));
+        return wrong(&format!("its format has version {found}; this build knows version {LOG_VERSION}"));
     }
     if header.crc.get() != header_crc(&block[..4096]) {
         return wrong("its header's checksum is wrong");

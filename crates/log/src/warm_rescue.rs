@@ -114,10 +114,10 @@ fn good_bytes(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
 
 /// Gives bytes that the planted bug believes a checksum that agrees.
 fn seal_again(place: &mut [u8], lsn: Lsn, incarnation: u64) {
-    use crate::record::{put_crc, seal, RecordHeader};
+    use crate::record::{put_crc, seal, stored_crc, RecordHeader};
     let Ok(header) = RecordHeader::plausible(place) else { return };
     if let Some(record) = place.get_mut(..header.length()) {
-        let crc = crc32c::crc32c(&record[8..]);
+        let crc = stored_crc(record);
         put_crc(record, seal(crc, lsn, incarnation));
     }
 }

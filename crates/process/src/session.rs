@@ -15,6 +15,7 @@ use std::time::Duration;
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::cancel::cancels;
+use crate::log_room::LogRoom;
 use crate::notes::Note;
 use crate::slot::{SessionSlot, State};
 use crate::unwinding::unwinds;
@@ -43,6 +44,7 @@ pub struct Session {
     has_foreign_entry: Cell<bool>,
     /// The last append noted, and its transaction, also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
+    log_room: LogRoom,
     /// The number of cancellations when its transaction began (`cancel.rs`).
     cancels: Cell<u32>,
     /// The session works in a dead session's name, for its repair.
@@ -102,6 +104,7 @@ impl Session {
             dead: Cell::new(false),
             has_foreign_entry: Cell::new(false),
             last_noted: Cell::new((0, 0)),
+            log_room: LogRoom::of_new_session(),
             cancels: Cell::new(cancels()),
             is_stand_in: false,
             undo_log,
@@ -193,6 +196,12 @@ impl Session {
         let stored = self.undo.newest().newer.set(newer);
         assert!(stored.is_ok(), "the newest handle has no newer one");
         Ok(())
+    }
+
+    /// Returns the session's room in the log, which the log manager counts.
+    #[inline]
+    pub fn log_room(&self) -> &LogRoom {
+        &self.log_room
     }
 
     /// Notes that the record of `txn` (zero for none) at `lsn` is about to be published (PROTOCOLS D3).

@@ -55,6 +55,7 @@ pub mod schedule;
 mod seal;
 mod section;
 mod shared;
+mod short_crc;
 mod slab;
 mod survives;
 mod undo;
@@ -90,6 +91,7 @@ pub use region::{
 };
 pub use section::Section;
 pub use shared::Shared;
+pub use short_crc::short_crc32c;
 pub use slab::{Slab, SlabHeader};
 pub use survives::Survives;
 pub use undo::mark::UndoMark;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::{failpoint, Held, HeldSlice, Link, Offset, Region, Result, Shared, Word, HEADER_BYTES};
+use crate::{failpoint, planted, Held, HeldSlice, Link, Offset, Region, Result, Shared, Word, HEADER_BYTES};
 
 const CHUNKS: usize = 28;
 
@@ -29,8 +29,9 @@ crate::shared! {
 pub struct Slab<T: Shared> {
     header: Held<SlabHeader>,
     base_shift: u32,
-    /// The first chunk, checked once: most slots that are used lie in it.
-    first: OnceLock<HeldSlice<T>>,
+    /// The chunks, each checked once. Only a counted chunk is remembered: a grower that died left a link that the next
+    /// grower replaces.
+    chunks: [OnceLock<HeldSlice<T>>; CHUNKS],
 }
 
 impl<T: Shared> Slab<T> {
@@ -52,7 +53,7 @@ impl<T: Shared> Slab<T> {
     pub fn attach(region: &Region, header: Offset<SlabHeader>) -> Slab<T> {
         let header = region.hold(header);
         let base_shift = header.base_shift.get();
-        Slab { header, base_shift, first: OnceLock::new() }
+        Slab { header, base_shift, chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
     /// As [`Slab::attach`], or `None` if the slab or a slot lies outside of the region.
@@ -68,31 +69,57 @@ impl<T: Shared> Slab<T> {
     #[inline]
     pub fn at(&self, index: u32) -> &T {
         let position = index.wrapping_sub(1) as usize;
-        match self.first.get().and_then(|first| first.get(position)) {
+        match self.chunks[0].get().and_then(|first| first.get(position)) {
+            Some(slot) => slot,
+            None => self.at_further(index),
+        }
+    }
+
+    /// Returns a slot that does not lie in the first chunk, or is not known yet.
+    #[inline]
+    fn at_further(&self, index: u32) -> &T {
+        let (chunk, within) = self.chunk_of(index);
+        let known = self.chunks.get(chunk).and_then(OnceLock::get);
+        match known.and_then(|known| known.get(within)) {
             Some(slot) => slot,
             None => self.at_any(index),
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn at_any(&self, index: u32) -> &T {
-        self.first_chunk();
-        self.header.region().at(self.place(index))
+        let place = self.place(index);
+        self.chunk(self.chunk_of(index).0);
+        self.header.region().at(place)
     }
 
-    /// Returns the slots of the first chunk, or an empty slice if there is no chunk yet.
-    fn first_chunk(&self) -> &[T] {
-        if let (None, Some(chunk)) = (self.first.get(), self.header.chunks[0].load()) {
-            self.first.get_or_init(|| self.header.region().hold_slice(chunk.cast(), 1 << self.base_shift));
+    /// Returns the number of the slot's chunk, and of the slot in it, counted from zero.
+    #[inline]
+    fn chunk_of(&self, index: u32) -> (usize, usize) {
+        let position = index.wrapping_sub(1) as usize;
+        // Chunk k begins at base * (2^k - 1), so position / base + 1 has its highest bit at k.
+        let chunk = ((position >> self.base_shift) + 1).ilog2() as usize;
+        (chunk, position - (((1 << chunk) - 1) << self.base_shift))
+    }
+
+    /// Returns the slots of a chunk, or an empty slice if the slab does not count the chunk.
+    fn chunk(&self, chunk: usize) -> &[T] {
+        let known = &self.chunks[chunk];
+        // Acquire: pairs with the publish of the count, before which the chunk has its last place.
+        let is_counted = chunk < self.header.chunk_count.load() as usize
+            || planted("rio: a slab remembers a chunk that is not counted");
+        if let (None, true, Some(start)) = (known.get(), is_counted, self.header.chunks[chunk].load()) {
+            known.get_or_init(|| self.header.region().hold_slice(start.cast(), 1 << chunk << self.base_shift));
         }
-        self.first.get().map_or(&[], |first| first)
+        known.get().map_or(&[], |slots| slots)
     }
 
     /// Returns all slots, in the order of their numbers. Fast: the first chunk, which holds most slots in use, is one
     /// slice.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        let first = self.first_chunk();
+        let first = self.chunk(0);
         let rest = u32::try_from(first.len()).expect("a slab numbers its slots with 32 bits") + 1..=self.capacity();
         first.iter().chain(rest.map(|index| self.at(index)))
     }
@@ -103,13 +130,11 @@ impl<T: Shared> Slab<T> {
     /// If there is no such slot.
     #[inline]
     pub fn place(&self, index: u32) -> Offset<T> {
-        let position = u64::from(index.checked_sub(1).expect("slot numbers begin at one"));
-        // Chunk k begins at base * (2^k - 1), so position / base + 1 has its highest bit at k.
-        let chunk = ((position >> self.base_shift) + 1).ilog2();
-        let within = position - (((1_u64 << chunk) - 1) << self.base_shift);
+        assert!(index != 0, "slot numbers begin at one");
+        let (chunk, within) = self.chunk_of(index);
         // Acquire: pairs with the publish in `grow`; a number that this handle was given lies in an existing chunk.
-        let start = self.header.chunks[chunk as usize].load().expect("the slot's chunk exists");
-        start.cast::<T>().plus(within * size_of::<T>() as u64)
+        let start = self.header.chunks[chunk].load().expect("the slot's chunk exists");
+        start.cast::<T>().plus((within * size_of::<T>()) as u64)
     }
 
     /// Returns the number of the slot that begins at `place`, if one does.
@@ -151,15 +176,13 @@ impl<T: Shared> Slab<T> {
                 return Err(format!("a slab has its chunk {chunk} at {start}, outside the region"));
             }
         }
-        match self.first.get() {
-            Some(first)
-                if header.chunks[0].load().map(Offset::raw)
-                    != Some(self.header.region().offset_of(&first[0]).raw()) =>
-            {
-                Err("a slab's first chunk has moved".into())
+        for (chunk, known) in self.chunks.iter().enumerate() {
+            let place = known.get().map(|slots| self.header.region().offset_of(&slots[0]).raw());
+            if place.is_some() && place != header.chunks[chunk].load().map(Offset::raw) {
+                return Err(format!("a slab's chunk {chunk} has moved"));
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Returns where the slab's header and its chunks lie, in this order: for tests that damage them.

@@ -144,17 +144,25 @@ impl Said {
 /// Gives every record its checksum, as far as records follow one another.
 fn mend(log: &mut [u8], incarnation: u64) {
     let mut at = 0;
-    while let Some(length) = log.get(at..at + 4).map(|bytes| le32(bytes) as usize) {
-        let Some(record) = log.get_mut(at..at + length).filter(|_| length >= RECORD_HEADER_BYTES) else { return };
+    while let Some(length) = log.get(at..).and_then(record_length) {
+        let Some(record) = log.get_mut(at..at + length) else { return };
         let lsn = Lsn::FIRST.plus(at as u64);
-        let crc = sealed(crc32c::crc32c(&record[8..]), lsn, incarnation);
-        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        record[..4].fill(0);
+        let crc = sealed(crc32c::crc32c(record), lsn, incarnation);
+        record[..4].copy_from_slice(&crc.to_le_bytes());
         at += length;
     }
 }
 
-fn le32(bytes: &[u8]) -> u32 {
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
+/// Returns the bytes of the record that `bytes` begin with, by docs/formats/log.md; `None` if its kind is zero.
+pub fn record_length(bytes: &[u8]) -> Option<usize> {
+    let header = bytes.get(..RECORD_HEADER_BYTES).filter(|header| header[4..6] != [0, 0])?;
+    Some((RECORD_HEADER_BYTES + body_length(header)).next_multiple_of(8))
+}
+
+/// Returns the bytes of the body that a record's header states.
+pub fn body_length(header: &[u8]) -> usize {
+    usize::from(header[23]) << 16 | usize::from(header[7]) << 8 | usize::from(header[6])
 }
 
 /// Returns the checksum with LSN and incarnation, by docs/formats/log.md.

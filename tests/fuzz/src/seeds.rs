@@ -60,12 +60,14 @@ fn whole(scene: u8, number: u8, page: &[u8]) -> Vec<u8> {
     [&[scene, number, 1][..], &front.to_le_bytes(), &bytes[..best.start], &bytes[best.end..]].concat()
 }
 
+/// The bits of the previous record's LSN in the last eight bytes of a header.
+const PREV_BITS: u64 = (1 << 55) - 8;
+
 /// Returns the records of a log: the place and the bytes of each.
 fn records(log: &[u8]) -> Vec<(usize, &[u8])> {
     let (mut at, mut found) = (0, Vec::new());
-    while let Some(header) = log.get(at..at + RECORD_HEADER_BYTES) {
-        let length = u32::from_le_bytes(header[..4].try_into().expect("four bytes")) as usize;
-        let Some(record) = log.get(at..at + length).filter(|_| length != 0) else { break };
+    while let Some(length) = log.get(at..).and_then(log_file::record_length) {
+        let Some(record) = log.get(at..at + length) else { break };
         found.push((at, record));
         at += length;
     }
@@ -73,7 +75,7 @@ fn records(log: &[u8]) -> Vec<(usize, &[u8])> {
 }
 
 fn kind(record: &[u8]) -> u16 {
-    u16::from_le_bytes([record[8], record[9]])
+    u16::from_le_bytes([record[4], record[5]])
 }
 
 /// Returns some records of each type.
@@ -87,9 +89,8 @@ pub fn log_records(world: &World) -> Seeds {
             continue;
         }
         *count += 1;
-        let body_bytes = u32::from_le_bytes(record[12..16].try_into().expect("four bytes")) as usize;
-        let is_clr = record[10] & 1 != 0;
-        let body = &record[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_bytes];
+        let is_clr = record[16] & 1 != 0;
+        let body = &record[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + log_file::body_length(record)];
         let body = &body[if is_clr { 8 } else { 0 }..];
         let name = world.managers.types.get(kind(record)).map_or("other", |it| it.name).replace(' ', "-");
         let file = world.scenes.iter().position(|scene| body.get(4..8) == Some(&scene.file.raw().to_le_bytes()[..]));
@@ -112,9 +113,10 @@ pub fn logs(world: &World) -> Seeds {
         let mut next = begin;
         while next < records.len() && piece.len() + records[next].1.len() <= BYTES {
             let mut record = records[next].1.to_vec();
-            let prev = u64::from_le_bytes(record[24..32].try_into().expect("eight bytes"));
-            let prev = if kind(&record) < 16 { prev } else { prev.saturating_sub(from as u64) };
-            record[24..32].copy_from_slice(&prev.to_le_bytes());
+            let link = u64::from_le_bytes(record[16..24].try_into().expect("eight bytes"));
+            let prev = link & PREV_BITS;
+            let link = link - prev + prev.saturating_sub(from as u64);
+            record[16..24].copy_from_slice(&link.to_le_bytes());
             piece.extend_from_slice(&record);
             next += 1;
         }

@@ -107,6 +107,10 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "record: free pages are not reused", HOUSE),
     case(Lived, "log: segments that are no longer needed stay", HOUSE),
     case(Lived, "libtp: returned sessions are not reused", HOUSE),
+    // D11
+    case(Lived, "log: a large reservation leaves a credit", "log_room::the_smallest_commits_after_a_large_reservation_stay_within_the_ring"),
+    case(Lived, "log: credits take of the bytes kept back", "log_room::sessions_that_append_on_credit_leave_the_bytes_kept_back"),
+    case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_counts_anew"),
     // Models.
     case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
     case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),

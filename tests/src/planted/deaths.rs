@@ -135,6 +135,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("paged: an undo restores bytes and does not call the program", "primitives::changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own"),
     by_case("paged: a stale copy overwrites a changed page", "primitives::a_page_that_was_not_locked_first_is_not_stored"),
     // D14
+    case(Failpoints, "rio: a slab remembers a chunk that is not counted", "slabs::a_chunk_that_is_not_counted_is_remembered_by_no_handle"),
     by_case("libtp: a rebuild takes the size that its maker can map", "limits::rebuilt_memory_is_not_too_large_for_its_attached_processes"),
     by_case("rio: a region is mapped only partly", "limits::a_process_that_may_map_less_memory_is_refused_and_the_others_go_on"),
     // The door

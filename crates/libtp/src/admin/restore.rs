@@ -345,7 +345,7 @@ impl Backup {
                 RestorePoint::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
                 _ => {}
             }
-            let Some(stated) = record.time() else { continue };
+            let Some(stated) = record.header.time() else { continue };
             // Builds before this one let times go back.
             let earliest = before.saturating_add(1);
             let time = stated.max(earliest);

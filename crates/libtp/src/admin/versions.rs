@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
-use libtp_log::{segment_number, CONTROL_NAME, CONTROL_VERSION, LOG_VERSION, LOG_VERSION_OLDEST};
+use libtp_log::{segment_number, CONTROL_NAME, CONTROL_VERSION, LOG_VERSION};
 use libtp_record::open::{FILE_VERSION, FILE_VERSION_PLAIN};
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub fn file_versions(directory: impl AsRef<Path>) -> Result<Vec<FileVersion>> {
         all.extend(version_of(
             platform.log_directory.as_ref(),
             name,
-            ("log", b"libtplog", VERSION_AT, [LOG_VERSION_OLDEST, LOG_VERSION]),
+            ("log", b"libtplog", VERSION_AT, [LOG_VERSION; 2]),
         )?);
     }
     for name in own.list()?.iter().filter(|name| name.ends_with(".tp")) {

@@ -133,7 +133,7 @@ fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
         Some(known) => (known.name.to_string(), (known.describe)(body)),
         None if header.kind() == libtp_log::KIND_FLUSH_MARK => {
             let time =
-                record.time().map(|time| format!("at {}.{:06} s since 1970", time / 1_000_000, time % 1_000_000));
+                header.time().map(|time| format!("at {}.{:06} s since 1970", time / 1_000_000, time % 1_000_000));
             ("flush mark".into(), time.unwrap_or_default())
         }
         None => (format!("unknown {}", header.kind()), String::new()),
@@ -143,7 +143,7 @@ fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
         kind,
         code: header.kind(),
         txn: header.txn().raw(),
-        prev: if record.time().is_some() { 0 } else { header.prev().raw() },
+        prev: header.prev().raw(),
         compensation,
         text,
         body: body.to_vec(),

@@ -12,8 +12,8 @@ fn body(number: usize) -> Vec<u8> {
 fn the_first_record_is_at_the_first_lsn_and_lsns_are_positions() {
     let rig = Rig::new();
     assert_eq!(rig.one.put(b"one"), Lsn::FIRST);
-    assert_eq!(rig.one.put(b"two"), Lsn::FIRST.plus(40));
-    assert_eq!(rig.one.log.tail(), Lsn::FIRST.plus(80));
+    assert_eq!(rig.one.put(b"two"), Lsn::FIRST.plus(32));
+    assert_eq!(rig.one.log.tail(), Lsn::FIRST.plus(64));
     assert_eq!(rig.one.log.durable(), Lsn::FIRST);
 }
 

@@ -146,6 +146,24 @@ fn a_record_that_reaches_over_two_lost_chunks_is_found_and_behind_the_last_none_
 }
 
 #[test]
+fn a_record_that_is_alone_does_not_stand_for_its_chunk() {
+    let rig = Rig::new();
+    // Memory before the ring's second chunk.
+    let decoy = rig.region.allocate_bytes(4096, 64).unwrap();
+    rig.one.put(&[0; 32]);
+    // Records of 64 bytes: one begins each chunk.
+    (0..200).for_each(|number| assert_eq!(rig.one.put(&[number; 40]).raw() % 64, 0));
+    let (second, tail) = (Lsn::new(4096), rig.one.log.tail());
+    let mut record = [0; 64];
+    assert!(rig.one.log.ring.copy_out(second, &mut record));
+    rig.region.copy_in(decoy, &record);
+    hit_directory(&rig);
+    let header = rig.region.hold(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
+    let mut found = Salvage::new(&rig.region, &header, small().ring_chunk_bytes, rig.control.incarnation());
+    assert_eq!(Lsn::FIRST.plus(found.records(Lsn::FIRST, &[]).len() as u64), tail);
+}
+
+#[test]
 fn words_that_are_right_each_and_contradict_each_other_are_told() {
     type Change = fn(&LogHeader);
     let cases: &[(Change, &str)] = &[

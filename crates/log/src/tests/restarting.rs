@@ -7,7 +7,11 @@ use libtp_io::{Directory, OpenMode};
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{checkpoint, control_file, fill, flip, image, small, Rig};
-use crate::{find_end, segment_name, ControlFile, Error, LogFiles, Lsn, Settings, CONTROL_NAME};
+use crate::restart::MARK_BYTES;
+use crate::{
+    find_end, record_bytes, segment_name, ControlFile, Error, LogFiles, Lsn, Settings, CONTROL_NAME,
+    RECORD_HEADER_BYTES,
+};
 
 #[test]
 fn a_restart_goes_on_with_the_last_time_of_the_log() {
@@ -24,8 +28,9 @@ fn a_restart_goes_on_with_the_last_time_of_the_log() {
     for record in next.one.log.roll(Lsn::FIRST) {
         let record = record.unwrap();
         if record.header.kind() == crate::KIND_FLUSH_MARK {
-            assert!(record.header.prev().raw() > last, "the time of the mark at LSN {}", record.lsn);
-            last = record.header.prev().raw();
+            let time = record.header.time().unwrap();
+            assert!(time > last, "the time of the mark at LSN {}", record.lsn);
+            last = time;
         }
     }
     assert!(last > ahead + 30);
@@ -87,11 +92,11 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
             disk.damage(&segment_name(place.segment), lost.start as u64, &before[lost]);
             let (_, found) = Rig::restart_on(disk.clone(), small()).unwrap();
             let left = disk.file_bytes(&segment_name(place.segment)).unwrap();
-            // The record has 536 bytes, the mark the rest. Some of the lost bytes were zeros anyway.
+            // The record has 528 bytes, the mark the rest. Some of the lost bytes were zeros anyway.
             let expected = if left == after {
                 rig.one.log.durable()
-            } else if left[at..at + 536] == after[at..at + 536] {
-                last.plus(536)
+            } else if left[at..at + 528] == after[at..at + 528] {
+                last.plus(528)
             } else {
                 durable
             };
@@ -175,7 +180,7 @@ fn what_lay_beyond_a_torn_tail_never_comes_back() {
     let (next, found) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(found.end.end, first);
     // The new life writes a record and a flush mark that end just where the old record begins.
-    assert_eq!(next.one.commit(&[0x33; 136 - 40 - 32]).unwrap(), first);
+    assert_eq!(next.one.commit(&[0x33; record_bytes(100) - MARK_BYTES - RECORD_HEADER_BYTES]).unwrap(), first);
     assert_eq!(next.one.log.durable(), second);
     let (after, found) = Rig::restart_on(image(&next), small()).unwrap();
     assert_eq!(found.end.end, second);
@@ -193,12 +198,12 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     rig.one.log.force_all(&rig.one.session).unwrap();
     rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
     // Log into a recycled file, and end, mark included, just where one of its old records begins.
+    let is_old = |bytes: &[u8]| bytes[RECORD_HEADER_BYTES..].starts_with(&[6; 64]);
     let old_record = |place: crate::Place| {
         let bytes = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
         let from = place.offset as usize + 200;
-        let begins =
-            |at: &usize| bytes[*at..].starts_with(&96_u32.to_le_bytes()) && bytes[at + 32..].starts_with(&[6; 64]);
-        (from..bytes.len() - 96).step_by(8).find(begins).map(|at| at - place.offset as usize)
+        let begins = |at: &usize| is_old(&bytes[*at..]);
+        (from..bytes.len() - record_bytes(64)).step_by(8).find(begins).map(|at| at - place.offset as usize)
     };
     let distance = loop {
         rig.one.put(&[7; 64]);
@@ -206,11 +211,11 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
             break distance;
         }
     };
-    rig.one.put(&vec![8; distance - 32 - 40]);
+    rig.one.put(&vec![8; distance - RECORD_HEADER_BYTES - MARK_BYTES]);
     rig.one.log.force_all(&rig.one.session).unwrap();
     let place = geometry.locate(rig.one.log.durable());
     let bytes = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
-    assert!(bytes[place.offset as usize..].starts_with(&96_u32.to_le_bytes()), "an old record begins at the end");
+    assert!(is_old(&bytes[place.offset as usize..]), "an old record begins at the end");
 
     let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
     let mut control = control_file(&directory).read().unwrap();

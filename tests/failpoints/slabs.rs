@@ -1,0 +1,29 @@
+//! A slab whose grower died when the header named the new chunk and did not count it: the next grower's chunk takes
+//! its place, and every handle finds the same slot.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use rio::{Region, Slab, Word};
+
+#[test]
+fn a_chunk_that_is_not_counted_is_remembered_by_no_handle() {
+    let here = Region::anonymous(1 << 24).unwrap();
+    let there = here.map_again().unwrap();
+    let header = Slab::<Word<u64>>::init(&here, 4).unwrap();
+    let (mine, theirs) = (Slab::<Word<u64>>::attach(&here, header), Slab::<Word<u64>>::attach(&there, header));
+    for round in 0..3 {
+        let death = "rio: chunk in the slab's list, not counted!panic";
+        let died = rio::failpoint::armed_here(death, || catch_unwind(AssertUnwindSafe(|| theirs.grow())).is_err());
+        assert!(died);
+        // A reader may have got any number from a word that was damaged.
+        let index = mine.capacity() + 1;
+        let dead = mine.place(index);
+        assert_eq!((mine.at(index).get(), mine.iter().count()), (0, mine.capacity() as usize));
+        assert!(theirs.grow().unwrap().contains(&index));
+        assert_ne!(mine.place(index), dead);
+        theirs.at(index).init(7 + round);
+        assert_eq!(mine.at(index).get(), 7 + round);
+        assert_eq!(mine.iter().last().map(Word::get), theirs.iter().last().map(Word::get));
+        mine.check().unwrap();
+    }
+}

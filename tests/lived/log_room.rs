@@ -1,0 +1,169 @@
+//! The log alone, with the smallest ring on a nearly full disk: sessions append for long on what they have reserved
+//! (PROTOCOLS D11).
+
+use std::sync::Arc;
+
+use libtp_io::{Directory, OpenMode};
+use libtp_log::{
+    record_bytes, restart, Control, ControlFile, Error, LogManager, Lsn, Settings, TxnId, CONTROL_NAME, KEPT_BACK_BYTES,
+};
+use libtp_process::{ProcessManager, Session};
+use libtp_sim::SimDisk;
+use rio::Region;
+
+const KIND: u16 = 1024;
+/// Bytes of the largest page.
+const PAGE_BYTES: usize = 64 << 10;
+
+fn settings() -> Settings {
+    Settings {
+        segment_bytes_first: 16 << 10,
+        segment_bytes_max: 64 << 10,
+        ring_chunk_bytes: 4 << 10,
+        ring_bytes_max: 8 << 10,
+        ring_bytes_kept: 4 << 10,
+        recycled_bytes: 64 << 10,
+        recycled_bytes_max: 64 << 10,
+        ..Settings::default()
+    }
+}
+
+fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
+    ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).unwrap(), CONTROL_NAME)
+}
+
+/// One life of a log.
+struct Life {
+    disk: SimDisk,
+    log: LogManager,
+    processes: ProcessManager,
+}
+
+impl Life {
+    fn first() -> Life {
+        let disk = SimDisk::new(1);
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let control = Control::new([7; 16], &settings());
+        control_file(&directory).create(&control).unwrap();
+        directory.sync().unwrap();
+        Life::on(disk, &control, Lsn::FIRST)
+    }
+
+    fn on(disk: SimDisk, control: &Control, end: Lsn) -> Life {
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let region = Region::anonymous(1 << 28).unwrap();
+        ProcessManager::init(&region).unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        LogManager::init(&region, &settings(), &directory, control, end).unwrap();
+        let log = LogManager::attach(&region, &settings(), &directory, control, &processes).unwrap();
+        Life { disk, log, processes }
+    }
+
+    /// Begins the next life, while this one's sessions are still there.
+    fn next(&self) -> Life {
+        let directory: Arc<dyn Directory> = Arc::new(self.disk.clone());
+        let found = restart(&directory, &control_file(&directory), &settings()).unwrap();
+        Life::on(self.disk.clone(), &found.control, found.end.end)
+    }
+
+    fn commit(&self, session: &Session, body: &[u8]) -> libtp_log::Result<Lsn> {
+        self.log.reserve(session, record_bytes(body.len()))?;
+        self.log.log_commit(session, KIND, TxnId::new(1), Lsn::NONE, &[body])
+    }
+
+    /// Commits, and gives old log up if the disk is full.
+    fn commit_or_recycle(&self, session: &Session, body: &[u8]) {
+        match self.commit(session, body) {
+            Ok(_) => {}
+            Err(Error::Full { .. }) => {
+                self.log.recycle(session, self.log.durable(), Lsn::new(u64::MAX)).unwrap();
+                self.commit(session, body).unwrap();
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn put(&self, session: &Session, body: &[u8]) {
+        self.log.reserve(session, record_bytes(body.len())).unwrap();
+        self.log.log(session, KIND, TxnId::new(1), Lsn::NONE, &[body]);
+        session.clear_append();
+    }
+
+    fn fill_the_disk(&self, session: &Session) {
+        self.disk.set_capacity(Some(self.disk.bytes_used()));
+        while self.commit(session, &[1; 500]).is_ok() {}
+    }
+}
+
+#[test]
+fn the_smallest_commits_after_a_large_reservation_stay_within_the_ring() {
+    let life = Life::first();
+    let session = life.processes.join().unwrap();
+    life.disk.set_capacity(Some(life.disk.bytes_used() + (400 << 10)));
+    for loaded in [PAGE_BYTES - record_bytes(0), 0] {
+        // A load asks for a page, and may need less.
+        life.log.reserve(&session, PAGE_BYTES).unwrap();
+        life.log.log(&session, KIND, TxnId::new(1), Lsn::NONE, &[&vec![2; loaded]]);
+        session.clear_append();
+        for _ in 0..5_000 {
+            life.commit_or_recycle(&session, &[]);
+        }
+    }
+    life.log.check().unwrap();
+}
+
+#[test]
+fn sessions_that_append_on_credit_leave_the_bytes_kept_back() {
+    let life = Life::first();
+    let sessions: Vec<Session> = (0..8).map(|_| life.processes.join().unwrap()).collect();
+    let filler = life.processes.join().unwrap();
+    for session in sessions.iter().chain([&filler]) {
+        life.commit(session, &[]).unwrap();
+    }
+    life.fill_the_disk(&filler);
+    for session in &sessions {
+        while session.log_room().credit() >= record_bytes(0) as u64 {
+            life.commit(session, &[]).unwrap();
+        }
+        assert!(matches!(life.commit(session, &[]), Err(Error::Full { .. })));
+    }
+    // A delete has all of the room that is kept for it, and leaves no credit behind.
+    let tail = life.log.tail();
+    let freeing = filler.begin_freeing();
+    while life.commit(&filler, &[3; 500]).is_ok() {}
+    assert!(life.log.tail().since(tail) >= KEPT_BACK_BYTES, "only {} bytes", life.log.tail().since(tail));
+    drop(freeing);
+    assert_eq!(filler.log_room().credit(), 0);
+    assert!(sessions.iter().all(|session| matches!(life.commit(session, &[]), Err(Error::Full { .. }))));
+}
+
+#[test]
+fn a_refused_session_has_no_credit() {
+    let life = Life::first();
+    let (session, filler) = (life.processes.join().unwrap(), life.processes.join().unwrap());
+    life.commit(&session, &[]).unwrap();
+    let credit = session.log_room().credit();
+    assert!(credit > 0);
+    life.fill_the_disk(&filler);
+    assert_eq!(filler.log_room().credit(), 0);
+    let larger = usize::try_from(credit).unwrap();
+    assert!(matches!(life.commit(&session, &vec![0; larger]), Err(Error::Full { .. })));
+    assert_eq!(session.log_room().credit(), 0);
+    assert!(matches!(life.commit(&session, &[]), Err(Error::Full { .. })), "it has a credit from before the refusal");
+}
+
+#[test]
+fn a_session_of_the_next_life_counts_anew() {
+    let life = Life::first();
+    let session = life.processes.join().unwrap();
+    life.commit(&session, &[]).unwrap();
+    let next = life.next();
+    let its = next.processes.join().unwrap();
+    assert!(its.log_room().credit() <= session.log_room().credit());
+    let larger = vec![4; usize::try_from(session.log_room().credit()).unwrap()];
+    for _ in 0..20 {
+        next.put(&its, &larger);
+    }
+    next.log.force_all(&its).unwrap();
+    next.log.check().unwrap();
+}
