@@ -180,7 +180,8 @@ pub use txn::run::Run;
 pub use txn::savepoint::Savepoint;
 pub use txn::segment::Segment;
 pub use txn::snapshot::{HeldSnapshot, Snapshot};
-pub use txn::transaction::{CommitLsn, Txn};
+pub use txn::commit::CommitLsn;
+pub use txn::transaction::Txn;
 pub use typed::key::{Key, KeyLike};
 #[cfg(feature = "serde")]
 pub use typed::serialized::Serde;

@@ -276,6 +276,12 @@ impl TxnSession {
         }
     }
 
+    /// Returns whether the running transaction has left such notes.
+    #[inline]
+    pub fn has_notes_for_later(&self) -> bool {
+        !self.after_commit.borrow().is_empty()
+    }
+
     /// Takes the notes of the running transaction.
     pub fn take_for_later(&self) -> Vec<(u32, Vec<u8>)> {
         self.after_commit.take()
