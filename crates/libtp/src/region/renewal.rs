@@ -24,6 +24,7 @@ impl Generation {
     /// them.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
+            self.managers.processes.join_barriers();
             return Ok(());
         }
         let mut threads = Threads::default();
