@@ -15,6 +15,7 @@
 //! | `deadlocks` | victims get an error, and `Env::run` repeats them |
 //! | `session_order` | a session never sees an older state than the state that it saw, or that another process reported to it |
 //! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |
+//! | `whole` | a transaction that has locked a whole database is alone in it |
 //! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -37,6 +38,7 @@ mod session_order;
 mod telling;
 mod unheard;
 mod waits;
+mod whole;
 mod workload;
 #[cfg(feature = "planted")]
 libtp_tests::yardstick!(Isolation);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use libtp_record::{Duplicates, Method, Order, Verified};
 
 use crate::open::left_memory::OrphanedMemory;
+use crate::txn::commit::CommitLsn;
 use crate::txn::run::run;
 use crate::txn::segment::Segment;
-use crate::txn::transaction::CommitLsn;
 use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, Recno, Result, Txn};
 
 impl Env {

@@ -173,6 +173,7 @@ pub use region::inner::Env;
 pub use region::kept_indices::IndexKeys;
 #[cfg(any(test, feature = "testing"))]
 pub use testing::{Memory, Platform, SharedMemory};
+pub use txn::commit::CommitLsn;
 pub use txn::joined::Joined;
 pub use txn::log_reading::LogRecord;
 pub use txn::passing::Detached;
@@ -180,7 +181,7 @@ pub use txn::run::Run;
 pub use txn::savepoint::Savepoint;
 pub use txn::segment::Segment;
 pub use txn::snapshot::{HeldSnapshot, Snapshot};
-pub use txn::transaction::{CommitLsn, Txn};
+pub use txn::transaction::Txn;
 pub use typed::key::{Key, KeyLike};
 #[cfg(feature = "serde")]
 pub use typed::serialized::Serde;

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod blockers;
 pub(crate) mod generation;
 pub(crate) mod huge_pages;
+pub(crate) mod idle_sessions;
 pub(crate) mod inner;
 pub(crate) mod kept_indices;
 pub(crate) mod lasting;

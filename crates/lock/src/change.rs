@@ -36,6 +36,13 @@ impl<'s> Change<'s> {
     }
 }
 
+/// A test may stop the thread here: before a store that is never rolled back.
+#[inline(always)]
+pub(crate) fn before_store() {
+    #[cfg(test)]
+    stop::here();
+}
+
 #[cfg(test)]
 pub(crate) mod stop {
     //! Stops a thread before a chosen store, as a kill does.

@@ -106,7 +106,7 @@ impl LockManager {
             demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, which is no database");
             demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind one that waits");
             granted.extend(state.granted());
-            census.granted += u64::from(state.held_bit() != 0);
+            census.granted += u64::from(queue.held_bit(place, request) != 0);
             census.waiting += u64::from(state.waits());
             only_waits |= state.granted().is_none() && state.waits();
             waits |= state.waits();
@@ -168,8 +168,10 @@ impl LockManager {
             let is_queued = queued.remove(&kept.place) == Some(number);
             demand!(state.is_kept(), "locker {number} keeps {name}, which says otherwise");
             demand!(is_queued || state.granted().is_none(), "locker {number} keeps {name}, which is in no queue");
-            let active = state.held_bit() == 0 || slot.active.get() & (1 << kept.index) != 0;
-            demand!(active, "locker {number} does not know that {name} is active");
+            demand!(
+                kept.is_held(slot) || !slot.is_active(kept.index),
+                "locker {number} holds {name}, which was revoked"
+            );
             census.kept += 1;
         }
         Ok(())

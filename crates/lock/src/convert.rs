@@ -71,15 +71,15 @@ impl LockManager {
             let latched = self.table.latch(session, ask.mixed);
             if name.is_coarse() && !mode.is_intent() {
                 let mut granted = Granted::new();
-                self.table.revoke(session, latched.bucket, name, ask.mixed, &mut granted);
+                self.revoke(session, latched.bucket, name, ask.mixed, &mut granted);
                 self.wake(&granted);
             }
             let Ok(queue) = self.table.find(latched.bucket, name, ask.mixed) else { return Ok(()) };
             if queue.granted_to_others(ask.locker) & mode.conflicts() == 0 {
                 return Ok(());
             }
-            let own = queue.of_locker(ask.locker).map(|(_, own)| own.state.get());
-            own.filter(|state| !state.is_idle()).and_then(State::granted)
+            let own = queue.of_locker(ask.locker).filter(|&(place, own)| queue.held_bit(place, own) != 0);
+            own.and_then(|(_, own)| own.state.get().granted())
         };
         if wait == Wait::No {
             return Err(ask.would_block());
@@ -96,8 +96,7 @@ impl LockManager {
         let (mixed, slot) = (name.mixed(), self.table.locker(locker.0));
         if name.is_coarse() {
             if let Some(kept) = slot.find_kept(&self.table, name, mixed) {
-                let state = kept.request.state.load();
-                return state.granted().filter(|_| !state.is_idle());
+                return kept.request.state.load().granted().filter(|_| slot.is_active(kept.index));
             }
         }
         if !slot.may_hold(mixed) {

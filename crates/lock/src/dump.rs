@@ -80,10 +80,9 @@ impl LockManager {
 
     fn infos<'t>(&'t self, queue: Queue<'t>) -> impl Iterator<Item = LockInfo> + 't {
         let name = queue.head.lock_name();
-        let in_force = queue.requests().filter(|(_, request)| {
-            let state = request.state.get();
-            state.held_bit() != 0 || state.waits()
-        });
+        let in_force = queue
+            .requests()
+            .filter(move |&(place, request)| queue.held_bit(place, request) != 0 || request.state.get().waits());
         in_force.map(move |(_, request)| {
             let (locker, state) = (request.locker.get(), request.state.get());
             LockInfo {

@@ -3,34 +3,44 @@
 //! Departure from LIBTP 3.2.3. Every transaction locks each database it uses in `IS` or `IX`, and other modes of such
 //! locks are rare. Taken and given back each time, these locks would be the hottest words of the whole environment,
 //! though they exclude no other transaction. So when a transaction ends, such a lock is not given back but becomes
-//! *idle*: its request stays in the queue, and the locker's next transaction makes it *active* again, with one swap of
-//! a word that no other processor touches. A locker that wants a conflicting mode *revokes* idle requests.
+//! *idle*: its request stays in the queue, and the locker's next transaction makes it *active* again. A locker that
+//! wants a conflicting mode *revokes* idle requests.
 //!
 //! ```text
-//!            unlock_all (a store)                 revoked by another, under the latch (a swap)
-//!   active <----------------------> idle ---------------------------------------------> revoked
-//!     |       lock (a swap)          the slot goes back to its locker when that comes across it
-//!     | marked *contended* by one that must wait, under the latch: unlock_all takes it out of the queue and grants
+//!            unlock_all (a store)            revoked by another locker, under the latch, after a barrier
+//!   active <----------------------> idle ----------------------------------------------------------> revoked
+//!     |     lock_again (a store)              the slot goes back to its locker when that comes across it
+//!     | marked *contended* by one that must wait, under the latch: the locker takes the request out when its transaction ends
 //! ```
+//! A request is active if its bit in the locker's word `active` is set. The locker sets and clears the bit with plain
+//! stores, which no other processor waits for. Two rules make that right:
+//!
+//! * A locker knows that it may use the bit alone (its session notes the request in private memory) as long as the
+//!   table's *epoch* is the one in which it learnt that, under the latch. It sets the bit first and then reads the epoch.
+//! * A locker that revokes raises the epoch, waits for a barrier of all processors, and then reads the bits. So either
+//!   it sees the bit, or the other locker sees the new epoch and looks at the request under the latch.
+//!
 //! Invariants
-//! 1. The state of a kept request is one word. Its locker changes it without the latch between idle and active; other
-//!    sessions change it under the latch of its bucket. No session changes it inside a section, so it is never rolled
-//!    back (PROTOCOLS D2).
+//! 1. The state of a kept request changes under the latch of its bucket only.
 //! 2. An idle request is in the queue as if granted: no conflicting mode is granted beside it. But no waiter counts as
 //!    waiting for the locker of an idle request.
 //! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request may be in no queue.
+//! 4. The epoch rises after a kept request was learnt and before it goes out of force. A contended request is not learnt.
 //!
-//! A release is a look and a store. A mark that is set between the two is lost. The waiter then finds the request idle
-//! when it next looks by itself (PROTOCOLS D8), which costs milliseconds, once in a million times.
+//! A mark in the word `active` says that another locker waits. A mark that is lost, because the locker stores to the
+//! word at that moment, costs milliseconds: the waiter looks by itself (PROTOCOLS D8). Where barriers do not reach a
+//! process, its lockers look under the latch each time.
 //!
 //! If we die here: an active request is held like any other; a request that is revoked and still in its queue blocks no
-//! locker.
+//! locker; an epoch that was raised for nothing makes each locker look once.
+
+use std::sync::atomic::{compiler_fence, Ordering};
 
 use libtp_process::Session;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::acquire::Ask;
-use crate::change::Change;
+use crate::change::{before_store, Change};
 use crate::locker::LockerSlot;
 use crate::name::LockName;
 use crate::queue::{Granted, Queue};
@@ -40,6 +50,8 @@ use crate::{LockManager, LockerId, Mode, Result, Wait};
 
 /// The number of intent locks that a locker keeps.
 pub(crate) const KEPT: usize = 8;
+/// The bit of `active` that marks a locker for which another one waits.
+const WANTED: u64 = 1 << 63;
 
 impl LockName {
     /// The kind of objects whose intent locks are kept: databases.
@@ -64,6 +76,24 @@ pub(crate) struct Kept<'t> {
     pub(crate) index: usize,
     pub(crate) place: Place,
     pub(crate) request: &'t Request,
+}
+
+impl Kept<'_> {
+    /// Returns whether the request's locker holds the database by it.
+    pub(crate) fn is_held(&self, slot: &LockerSlot) -> bool {
+        slot.is_active(self.index) && self.request.state.get().granted().is_some()
+    }
+}
+
+/// An intent lock that a transaction holds by a kept request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptLock {
+    /// The request's number among those that the locker keeps.
+    pub index: u8,
+    /// The mode held: the mode asked for, or a stronger one.
+    pub mode: Mode,
+    /// The epoch in which the locker's next transactions may take the lock with [`LockManager::lock_again`], if any.
+    pub epoch: Option<u64>,
 }
 
 /// Returns a `kept` word: the request's place (low half) and half of its mixed name (high half). Zero: nothing is kept.
@@ -111,10 +141,35 @@ impl LockerSlot {
         })
     }
 
-    /// Notes that a kept request is not active.
+    /// Returns whether a kept request is active.
+    #[inline]
+    pub(crate) fn is_active(&self, index: usize) -> bool {
+        // Acquire: pairs with the release of a locker that makes the request idle.
+        self.active.load() & 1 << index != 0
+    }
+
+    /// Returns the number of active requests.
+    #[inline]
+    pub(crate) fn active_count(&self) -> u32 {
+        (self.active.get() & !WANTED).count_ones()
+    }
+
+    /// Makes a kept request active.
+    fn note_active(&self, index: usize) {
+        self.active.init(self.active.get() | 1 << index);
+    }
+
+    /// Makes a kept request idle.
     #[inline]
     pub(crate) fn note_idle(&self, index: usize) {
-        self.active.init(self.active.get() & !(1 << index));
+        // Release: stores made under the lock are visible to a session that revokes it.
+        self.active.publish(self.active.get() & !(1 << index));
+    }
+
+    /// Marks a locker for which another one waits. The mark may be lost.
+    fn mark_wanted(&self) {
+        let active = self.active.load();
+        let _ = self.active.compare_exchange(active, active | WANTED);
     }
 
     /// Returns a free place to keep one more.
@@ -124,39 +179,65 @@ impl LockerSlot {
 }
 
 impl LockManager {
-    /// Takes an intent lock that the locker kept from an earlier transaction, in a mode that covers `mode`. Returns
-    /// whether there was such a lock; if not, [`LockManager::lock`] takes one. Costs one swap of a word that no other
-    /// session uses.
+    /// Takes an intent lock that the locker kept from an earlier transaction, in a mode that covers `mode`, if there is
+    /// such a lock. If not, [`LockManager::lock`] takes one.
+    pub fn lock_kept(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Option<KeptLock> {
+        match mode.is_intent() && name.is_coarse() {
+            true => self.activate(&self.ask(session, locker, name, mode)),
+            false => None,
+        }
+    }
+
+    /// Takes an intent lock that an earlier transaction of the locker took with [`LockManager::lock_kept`], as `index`
+    /// of that `epoch`. Returns false if the epoch is over; then the lock is not taken. Costs one store to a word that
+    /// only this locker stores to.
     #[inline]
-    pub fn try_kept(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> bool {
-        mode.is_intent() && name.is_coarse() && self.activate(&self.ask(session, locker, name, mode))
+    pub fn lock_again(&self, locker: LockerId, index: u8, epoch: u64) -> bool {
+        let slot = self.table.locker(locker.0);
+        let before = slot.active.get();
+        if planted("lock: the epoch is read before the intent lock is active") {
+            let is_known = self.table.header.intent_epoch.get() == epoch;
+            std::thread::yield_now();
+            slot.active.init(before | 1 << (index as usize % KEPT));
+            return is_known;
+        }
+        before_store();
+        slot.active.init(before | 1 << (index as usize % KEPT));
+        before_store();
+        // The barrier of a session that revokes orders the store before the load for the processor.
+        compiler_fence(Ordering::SeqCst);
+        failpoint("lock: intent lock active, epoch not read");
+        if self.table.header.intent_epoch.get() == epoch {
+            return true;
+        }
+        slot.active.init(before);
+        false
     }
 
     /// Takes a lock on a database.
     #[inline]
     pub(crate) fn lock_coarse(&self, ask: &Ask<'_>, wait: Wait) -> Result<()> {
-        if ask.mode.is_intent() && self.activate(ask) {
+        if ask.mode.is_intent() && self.activate(ask).is_some() {
             return Ok(());
         }
         self.lock_coarse_slowly(ask, wait)
     }
 
-    /// Makes a kept request active, if it covers the mode. Returns whether it does.
-    #[inline]
-    fn activate(&self, ask: &Ask<'_>) -> bool {
-        let Some(kept) = ask.slot.find_kept(&self.table, ask.name, ask.mixed) else { return false };
-        // Acquire: pairs with the swap of a session that revokes.
-        let state = kept.request.state.load();
-        if !state.is_intent_covering(ask.mode) {
-            return false;
+    /// Makes a kept request active, if it covers the mode and is in force.
+    fn activate(&self, ask: &Ask<'_>) -> Option<KeptLock> {
+        let kept = ask.slot.find_kept(&self.table, ask.name, ask.mixed)?;
+        let _latched = self.table.latch(ask.session, ask.mixed);
+        let state = kept.request.state.get();
+        let is_contended = state.is_contended();
+        if !state.is_intent_covering(ask.mode) || is_contended && !ask.slot.is_active(kept.index) {
+            return None;
         }
-        if !state.is_idle() {
-            return true;
-        }
-        // Noted first, so that no active request is missing in `active`.
-        ask.slot.active.init(ask.slot.active.get() | 1 << kept.index);
-        failpoint("lock: kept, noted as active, idle still");
-        kept.request.state.compare_exchange(state, state.activated()).is_ok()
+        before_store();
+        failpoint("lock: kept, about to be active");
+        ask.slot.note_active(kept.index);
+        let is_learnt = self.processes.has_barriers() && !is_contended;
+        let epoch = is_learnt.then(|| self.table.header.intent_epoch.load());
+        Some(KeptLock { index: u8::try_from(kept.index).ok()?, mode: state.granted()?, epoch })
     }
 
     #[cold]
@@ -169,7 +250,7 @@ impl LockManager {
         let latched = self.table.latch(ask.session, ask.mixed);
         if !ask.mode.is_intent() {
             let mut granted = Granted::new();
-            self.table.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
+            self.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
             // Woken under the latch, which happens rarely and never waits: the code below may sleep.
             self.wake(&granted);
         }
@@ -189,14 +270,14 @@ impl LockManager {
         let queue = found.expect("a request that was granted is in a queue");
         let granted = request.state.get().granted();
         let Some(mode) = granted.filter(|mode| mode.is_intent() && !queue.head.summary.get().waiting()) else { return };
-        slot.active.init(slot.active.get() | 1 << index);
+        slot.note_active(index);
         let mut change = Change::open(ask.session);
         slot.drop_request(&self.table, &mut change, place, request);
         failpoint("lock: keep, request dropped");
         slot.take_slot(&self.table, &mut change, place, request);
         failpoint("lock: keep, slot taken");
         change.set(&slot.kept[index], kept_word(place, ask.mixed));
-        change.set(&request.state, State::kept_active(mode));
+        change.set(&request.state, State::kept(mode));
         change.close();
         failpoint("lock: kept, still counted");
         drop(latched);
@@ -205,11 +286,22 @@ impl LockManager {
 
     /// Ends the keeping of a request: an active one becomes an ordinary request, the slot of any other becomes free.
     pub(crate) fn unkeep(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) {
+        let mut granted = Granted::new();
+        self.take_out(session, slot, kept, &mut granted);
+        self.wake(&granted);
+    }
+
+    /// As [`LockManager::unkeep`]. Returns through `granted` the sessions to wake.
+    fn take_out(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>, granted: &mut Granted) {
         let Kept { index, place, request } = kept;
         let (name, mixed) = (request.lock_name(), request.mixed.get());
-        let mut granted = Granted::new();
         let latched = self.table.latch(session, mixed);
-        let is_gone = request.give_way();
+        let is_gone = !kept.is_held(slot);
+        before_store();
+        if is_gone {
+            request.state.publish(State::REVOKED);
+        }
+        self.end_epoch();
         failpoint("lock: unkeep, request withdrawn");
         let found = self.table.find(latched.bucket, name, mixed);
         let is_queued = found.is_ok_and(|queue| queue.requests().any(|(at, _)| at == place));
@@ -224,7 +316,7 @@ impl LockManager {
                 slot.push(&mut change, place);
                 change.set(&request.state, State::granted_in(mode));
             }
-            None if is_queued => self.table.remove(&mut change, latched.bucket, place, &mut granted),
+            None if is_queued => self.table.remove(&mut change, latched.bucket, place, granted),
             None => {}
         }
         failpoint("lock: unkeep, still kept");
@@ -233,55 +325,45 @@ impl LockManager {
         drop(latched);
         failpoint("lock: unkept, still active");
         slot.note_idle(index);
-        self.wake(&granted);
     }
 
     /// Makes the kept requests idle: the transaction ends.
     #[inline]
     pub(crate) fn idle_all(&self, session: &Session, slot: &LockerSlot, granted: &mut Granted) {
-        let mut active = slot.active.get();
-        while active != 0 {
-            let index = active.trailing_zeros() as usize % KEPT;
-            self.idle(session, slot, index, granted);
-            active &= active - 1;
+        let active = slot.active.get();
+        if active == 0 {
+            return;
         }
-        slot.active.init(0);
+        before_store();
+        failpoint("lock: intent locks about to be idle");
+        // Release: stores made under the locks are visible to a session that revokes them.
+        slot.active.publish(0);
+        if active & WANTED != 0 {
+            self.release_wanted(session, slot, granted);
+        }
     }
 
     /// Makes a kept request idle, or takes it out of its queue if another locker waits for that.
-    #[inline]
     pub(crate) fn idle(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
-        let word = slot.kept[index].get();
-        if word == 0 {
-            return;
-        }
-        let request = self.table.request(kept_place(word));
-        let state = request.state.get();
-        if state.is_idle() || state.granted().is_none() {
-            return;
-        }
-        if state.is_contended() {
-            self.release_kept(session, slot, index, granted);
-            return;
-        }
-        // Release: stores made under the lock are visible to a session that revokes it.
-        failpoint("lock: intent lock about to be idle");
-        request.state.publish(state.idled());
+        slot.note_idle(index);
+        slot.all_kept(&self.table)
+            .filter(|kept| kept.index == index && kept.request.state.load().is_contended())
+            .for_each(|kept| self.take_out(session, slot, kept, granted));
     }
 
+    /// Takes the requests for which other lockers wait out of their queues.
     #[cold]
-    fn release_kept(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
-        let place = kept_place(slot.kept[index].get());
-        let request = self.table.request(place);
-        let latched = self.table.latch(session, request.mixed.get());
-        let mut change = Change::open(session);
-        self.table.remove(&mut change, latched.bucket, place, granted);
-        failpoint("lock: contended kept lock removed");
-        slot.return_slot(&self.table, &mut change, place, request);
-        change.set(&slot.kept[index], 0);
-        change.close();
-        failpoint("lock: contended kept lock released");
-        drop(latched);
+    #[inline(never)]
+    fn release_wanted(&self, session: &Session, slot: &LockerSlot, granted: &mut Granted) {
+        slot.all_kept(&self.table)
+            .filter(|kept| kept.request.state.load().is_contended())
+            .for_each(|kept| self.take_out(session, slot, kept, granted));
+    }
+
+    /// Ends an epoch: all lockers look at their kept requests under the latch again.
+    fn end_epoch(&self) {
+        before_store();
+        self.table.header.intent_epoch.fetch_add(1);
     }
 
     /// Ends all keeping: the locker ends, or goes on in another process, which does not know the facts that the first
@@ -292,46 +374,57 @@ impl LockManager {
     }
 }
 
-impl Request {
-    /// Makes a kept request revoked if it is idle, and marks it as contended if it is active. Returns whether it is
-    /// revoked. Under the latch.
-    fn give_way(&self) -> bool {
-        loop {
-            let state = self.state.load();
-            let (next, is_gone) = match state {
-                state if state.granted().is_none() => return true,
-                state if state.is_idle() => (State::REVOKED, true),
-                state if state.is_contended() => return false,
-                state => (state.contended(), false),
-            };
-            failpoint("lock: about to revoke");
-            if self.state.compare_exchange(state, next).is_ok() {
-                return is_gone;
+impl LockManager {
+    /// Takes every idle request out of the queue of a name, under the latch. Active requests leave it when their
+    /// transactions end.
+    #[cold]
+    pub(crate) fn revoke(&self, session: &Session, bucket: &Bucket, name: LockName, mixed: u64, granted: &mut Granted) {
+        let Ok(queue) = self.table.find(bucket, name, mixed) else { return };
+        let in_force = |request: &Request| request.state.get().is_kept() && request.state.get().granted().is_some();
+        let kept: Vec<(Place, &Request)> = queue.requests().filter(|(_, request)| in_force(request)).collect();
+        // The locker of a contended request has looked at the request since an earlier barrier, or will.
+        if kept.iter().any(|(_, request)| !request.state.get().is_contended()) {
+            if !planted("lock: revoking an intent lock ends no epoch") {
+                self.end_epoch();
             }
+            failpoint("lock: epoch ended, nothing revoked");
+            if !planted("lock: intent locks are revoked without a barrier") {
+                self.processes.barrier();
+            }
+        }
+        for (place, request) in kept {
+            before_store();
+            if self.table.is_active(place, request) {
+                request.state.publish(request.state.get().contended());
+                before_store();
+                failpoint("lock: kept lock contended, its locker not marked");
+                self.table.locker(request.locker.get()).mark_wanted();
+                continue;
+            }
+            failpoint("lock: about to revoke");
+            request.state.publish(State::REVOKED);
+            failpoint("lock: revoked, still queued");
+            let mut change = Change::open(session);
+            self.table.remove(&mut change, bucket, place, granted);
+            change.close();
         }
     }
 }
 
 impl Table {
-    /// Takes every idle request out of the queue of a name, under the latch. Active requests leave it when their
-    /// transactions end.
-    #[cold]
-    pub(crate) fn revoke(&self, session: &Session, bucket: &Bucket, name: LockName, mixed: u64, granted: &mut Granted) {
-        let Ok(queue) = self.find(bucket, name, mixed) else { return };
-        let gone = queue.requests().filter(|(_, request)| request.state.get().is_kept() && request.give_way());
-        let gone: Vec<Place> = gone.map(|(place, _)| place).collect();
-        failpoint("lock: revoked, still queued");
-        for place in gone {
-            let mut change = Change::open(session);
-            self.remove(&mut change, bucket, place, granted);
-            change.close();
-        }
+    /// Returns whether a kept request is active. The caller has the latch of its bucket.
+    pub(crate) fn is_active(&self, place: Place, request: &Request) -> bool {
+        let slot = self.locker(request.locker.get());
+        slot.all_kept(self).any(|kept| kept.place == place && slot.is_active(kept.index))
     }
 }
 
 impl Queue<'_> {
     /// Returns whether no locker holds the object or waits for it, now.
     pub(crate) fn is_idle(self) -> bool {
-        self.requests().all(|(_, request)| request.state.get().held_bit() == 0 && !request.state.get().waits())
+        self.requests().all(|(place, request)| self.held_bit(place, request) == 0 && !request.state.get().waits())
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -78,6 +78,7 @@ pub use check::{Broken, Census};
 pub use detector::Deadlock;
 pub use dump::{LockInfo, Stats};
 pub use error::{Error, Result};
+pub use kept::KeptLock;
 pub use mode::Mode;
 pub use name::LockName;
 pub use open_here::{OpenHere, OpenIn};
@@ -250,7 +251,7 @@ impl LockManager {
     #[inline]
     pub fn count(&self, locker: LockerId) -> u32 {
         let slot = self.table.locker(locker.0);
-        slot.count.get() + slot.active.get().count_ones()
+        slot.count.get() + slot.active_count()
     }
 
     /// Returns whether the locker holds at least `many` locks. Skips the exact count for a locker that holds few.

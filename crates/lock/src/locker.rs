@@ -40,7 +40,7 @@ shared! {
         pub(crate) birth: Word<u64>,
         /// Bytes its transaction has logged.
         pub(crate) log_bytes: Word<u64>,
-        /// Bit n: kept request n may be active.
+        /// Bit n: kept request n is active. The highest bit: another locker waits for one of them, or did.
         pub(crate) active: Word<u64>,
         /// The intent locks that outlive transactions (`kept.rs`). A cache line.
         pub(crate) kept: [Word<u64>; 8],

@@ -89,6 +89,16 @@ impl<'t> Queue<'t> {
         self.requests().fold(0, |set, (_, request)| set | request.state.get().granted_bit())
     }
 
+    /// Returns the bit of the mode that a request has in force; zero if the request only waits, or is kept and idle.
+    #[inline]
+    pub(crate) fn held_bit(self, place: Place, request: &Request) -> u32 {
+        let state = request.state.get();
+        match state.is_kept() && !self.table.is_active(place, request) {
+            true => 0,
+            false => state.granted_bit(),
+        }
+    }
+
     /// Returns the last request.
     pub(crate) fn last(self) -> (Place, &'t Request) {
         self.requests().last().unwrap_or((self.place, self.head))

@@ -75,20 +75,17 @@ impl LockManager {
         }
         for kept in slot.all_kept(&self.table).filter(|kept| choose(kept.request.lock_name())) {
             self.idle(session, slot, kept.index, &mut granted);
-            slot.note_idle(kept.index);
         }
         self.wake(&granted);
         u32::try_from(chosen.len()).expect("a locker has fewer than 2^32 requests")
     }
 
     fn unlock_kept(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) -> Result<()> {
-        let state = kept.request.state.load();
-        if state.is_idle() || state.granted().is_none() {
+        if !slot.is_active(kept.index) || kept.request.state.load().granted().is_none() {
             return Err(Error::NotHeld { name: kept.request.lock_name() });
         }
         let mut granted = Granted::new();
         self.idle(session, slot, kept.index, &mut granted);
-        slot.note_idle(kept.index);
         self.wake(&granted);
         Ok(())
     }

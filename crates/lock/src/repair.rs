@@ -45,7 +45,7 @@ impl LockManager {
             slot.waiting.publish(Waiting::NONE);
             slot.victim.publish(0);
             slot.session.publish(SessionId::NONE);
-            let kept_active = slot.all_kept(&self.table).filter(|kept| kept.request.state.get().held_bit() != 0);
+            let kept_active = slot.all_kept(&self.table).filter(|kept| kept.is_held(slot));
             let requests = slot.requests(&self.table).count() + kept_active.count();
             let requests = u32::try_from(requests).unwrap_or(u32::MAX);
             let kept_before = kept.len();
@@ -89,12 +89,11 @@ impl LockManager {
             slot.top.init(request.own_prev.get());
         }
         for kept_lock in slot.all_kept(&self.table) {
-            match kept_lock.request.state.get() {
-                state if state.held_bit() != 0 => {
-                    self.enter(kept_lock.place);
-                    kept.insert(kept_lock.place);
-                }
-                _ => slot.kept[kept_lock.index].init(0),
+            if kept_lock.is_held(slot) {
+                self.enter(kept_lock.place);
+                kept.insert(kept_lock.place);
+            } else {
+                slot.kept[kept_lock.index].init(0);
             }
         }
         let (mut filter, mut count) = (0, 0);

@@ -45,13 +45,13 @@ impl Place {
 /// The mode that a request holds, and the mode that it waits for.
 ///
 /// ```text
-///   31   21   20      19      18          17     16     15        8 7          0
-///  +-------+------+-------+-----------+--------+------+-------------+------------+
-///  | check | FIRM | FRESH | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
-///  |       |      |       |           |        |      | for, code   | held, code |
-///  +-------+------+-------+-----------+--------+------+-------------+------------+
+///   31   20   19      18      17          16     15        8 7          0
+///  +-------+------+-------+-----------+------+-------------+------------+
+///  | check | FIRM | FRESH | CONTENDED | KEPT | mode waited | mode       |
+///  |       |      |       |           |      | for, code   | held, code |
+///  +-------+------+-------+-----------+------+-------------+------------+
 /// ```
-/// Bits 16 to 18 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. `FRESH` and
+/// Bits 16 and 17 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. `FRESH` and
 /// `FIRM` are of requests that wait, or waited a moment ago (`overtake.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
@@ -82,7 +82,7 @@ fn nonsense(raw: u32) -> ! {
 
 impl State {
     /// The bits of a check on the other bits, in the stored word only.
-    const CHECK: u32 = !0 << 21;
+    const CHECK: u32 = !0 << 20;
 
     #[inline]
     fn check(bits: u32) -> u32 {
@@ -90,12 +90,11 @@ impl State {
     }
 
     const KEPT: u32 = 1 << 16;
-    const IDLE: u32 = 1 << 17;
-    const CONTENDED: u32 = 1 << 18;
+    const CONTENDED: u32 = 1 << 17;
     /// Granted, and the locker, which waited, has not noticed yet.
-    const FRESH: u32 = 1 << 19;
+    const FRESH: u32 = 1 << 18;
     /// Waits, and is not overtaken once granted.
-    const FIRM: u32 = 1 << 20;
+    const FIRM: u32 = 1 << 19;
     /// Kept, but no longer in force.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
@@ -115,7 +114,7 @@ impl State {
     }
 
     #[inline]
-    pub(crate) fn kept_active(mode: Mode) -> State {
+    pub(crate) fn kept(mode: Mode) -> State {
         State(mode.code() | State::KEPT)
     }
 
@@ -163,24 +162,9 @@ impl State {
         (1 << (self.0 & 0x7)) & !1
     }
 
-    /// Returns the bit of the mode granted; zero for an idle request.
-    #[inline]
-    pub(crate) fn held_bit(self) -> u32 {
-        if self.is_idle() {
-            0
-        } else {
-            self.granted_bit()
-        }
-    }
-
     #[inline]
     pub(crate) fn is_kept(self) -> bool {
         self.0 & State::KEPT != 0
-    }
-
-    #[inline]
-    pub(crate) fn is_idle(self) -> bool {
-        self.0 & State::IDLE != 0
     }
 
     #[inline]
@@ -193,16 +177,6 @@ impl State {
     pub(crate) fn is_intent_covering(self, asked: Mode) -> bool {
         // IS is 1 and IX 2; a kept request has no other mode.
         self.0 & 0xFF >= asked.code()
-    }
-
-    #[inline]
-    pub(crate) fn activated(self) -> State {
-        State(self.0 & !State::IDLE)
-    }
-
-    #[inline]
-    pub(crate) fn idled(self) -> State {
-        State(self.0 | State::IDLE)
     }
 
     #[inline]

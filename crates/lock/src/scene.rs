@@ -26,6 +26,7 @@ pub(crate) fn region() -> Region {
 /// Opens the managers of a region.
 pub(crate) fn open(region: &Region, settings: Settings) -> (ProcessManager, LockManager) {
     let processes = ProcessManager::attach(region, &libtp_process::Settings::default()).unwrap();
+    processes.join_barriers();
     let locks = LockManager::attach(region, &processes, settings).unwrap();
     (processes, locks)
 }

@@ -59,7 +59,11 @@ shared! {
         /// The number of buckets: a hint, see above.
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u32>; 7],
+        pub(crate) spare_count: Word<u32>,
+        /// How many times kept intent locks went out of force (`kept.rs`).
+        pub(crate) intent_epoch: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u32>; 4],
 
         /// Guards the rest of its line (rank `LOCK_SLAB`).
         pub(crate) slab_latch: Latch,

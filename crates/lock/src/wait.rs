@@ -182,7 +182,7 @@ impl LockManager {
         let latched = self.table.latch(ask.session, ask.mixed);
         if request.state.get().waits() {
             if ask.name.is_coarse() && !ask.mode.is_intent() {
-                self.table.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
+                self.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
             }
             let found = self.table.find(latched.bucket, ask.name, ask.mixed);
             let queue: Queue<'_> = found.expect("a request that waits is in a queue");

@@ -12,7 +12,7 @@ use libtp_process::{Session, SessionId};
 
 use crate::name::LockName;
 use crate::queue::Queue;
-use crate::request::Request;
+use crate::request::{Place, Request};
 use crate::{LockManager, LockerId, Mode};
 
 /// One locker waits for another.
@@ -65,10 +65,10 @@ impl LockManager {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
         let Ok(queue) = self.table.find(latched.bucket, name, mixed) else { return Vec::new() };
-        let others = || queue.requests().map(|(_, request)| request).filter(|other| other.locker.get() != locker.0);
-        let holders = others().filter(|other| other.state.get().held_bit() & mode.conflicts() != 0);
-        let waiters = others().filter(|other| other.state.get().held_bit() == 0 && other.state.get().waits());
-        holders.chain(waiters).map(|other| LockerId(other.locker.get())).collect()
+        let others = || queue.requests().filter(|(_, other)| other.locker.get() != locker.0);
+        let holders = others().filter(|&(place, other)| queue.held_bit(place, other) & mode.conflicts() != 0);
+        let waiters = others().filter(|&(place, other)| queue.held_bit(place, other) == 0 && other.state.get().waits());
+        holders.chain(waiters).map(|(_, other)| LockerId(other.locker.get())).collect()
     }
 
     /// Returns the numbers of all locker slots.
@@ -102,13 +102,12 @@ impl LockManager {
 fn blockers(queue: Queue<'_>, own: &Request, wanted: Mode) -> Vec<u32> {
     let converts = own.state.get().granted().is_some();
     let own_locker = own.locker.get();
-    let conflicts = |request: &Request| request.state.get().held_bit() & wanted.conflicts() != 0;
-    let is_before = |request: &Request| request.locker.get() != own_locker;
-    let requests = queue.requests().map(|(_, request)| request);
-    let blocking: Vec<&Request> = if converts {
-        requests.filter(|request| is_before(request) && conflicts(request)).collect()
-    } else {
-        requests.take_while(|request| is_before(request)).filter(|r| conflicts(r) || r.state.get().waits()).collect()
+    let conflicts = |place: Place, request: &Request| queue.held_bit(place, request) & wanted.conflicts() != 0;
+    let is_others = |request: &Request| request.locker.get() != own_locker;
+    let is_in_the_way = |&(place, request): &(Place, &Request)| match converts {
+        true => is_others(request) && conflicts(place, request),
+        false => conflicts(place, request) || request.state.get().waits(),
     };
-    blocking.into_iter().map(|request| request.locker.get()).collect()
+    let before = queue.requests().take_while(|(_, request)| converts || is_others(request));
+    before.filter(is_in_the_way).map(|(_, request)| request.locker.get()).collect()
 }

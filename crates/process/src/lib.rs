@@ -54,6 +54,7 @@ mod unwinding;
 mod watch;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rio::{planted, Extent, Held, Offset, Region, RootSlot, Slab};
@@ -140,6 +141,8 @@ struct Inner {
     attachments: Attachments,
     repairer: OnceLock<Box<dyn Repairer>>,
     /// Whether this handle is leaving.
+    /// Barriers of other processes reach this process.
+    has_barriers: AtomicBool,
     leaving: Leaving,
 }
 
@@ -236,7 +239,27 @@ impl ProcessManager {
             attachments,
             repairer: OnceLock::new(),
             leaving: Leaving::new(),
+            has_barriers: AtomicBool::new(false),
         })))
+    }
+
+    /// Lets the barriers of other processes reach this process's threads, if the kernel can. Takes microseconds in a
+    /// process of one thread, and milliseconds in a process of several.
+    pub fn join_barriers(&self) {
+        // Relaxed: the system call is a fence for all threads of the process.
+        self.0.has_barriers.store(os::join_barriers(), Ordering::Relaxed);
+    }
+
+    /// Returns whether the barriers of other processes reach this process's threads.
+    #[inline]
+    pub fn has_barriers(&self) -> bool {
+        self.0.has_barriers.load(Ordering::Relaxed)
+    }
+
+    /// Returns when every running thread of every process with [`ProcessManager::has_barriers`] has passed a full
+    /// fence: the thread sees the stores made before the call, or its own earlier stores are visible here.
+    pub fn barrier(&self) {
+        os::barrier_of_joined();
     }
 
     /// Returns the mark that tells this process from a child made by fork or clone. A child must not touch its

@@ -61,6 +61,19 @@ pub(crate) fn barrier_everywhere() {
     }
 }
 
+/// Lets the barriers of other processes reach this one. Returns whether they do.
+pub(crate) fn join_barriers() -> bool {
+    rustix::thread::membarrier(rustix::thread::MembarrierCommand::RegisterGlobalExpedited).is_ok()
+}
+
+/// Returns when every running thread of every process that has joined the barriers has passed a full fence. As
+/// [`barrier_everywhere`], in microseconds where the kernel can.
+pub(crate) fn barrier_of_joined() {
+    if rustix::thread::membarrier(rustix::thread::MembarrierCommand::GlobalExpedited).is_err() {
+        barrier_everywhere();
+    }
+}
+
 fn bits(class: Class) -> NonZeroU32 {
     let bits = match class {
         Class::Reader => 1,

@@ -110,22 +110,33 @@ impl<'a> Access<'a> {
         if self.pages.change.managers.is_unprotected() {
             return Ok(None);
         }
-        let is_known = self.pages.change.txn.has_entered(self.database.id().raw(), purpose.bit());
-        if is_known && !self.holds_very_many_locks() {
+        let (change, file) = (&self.pages.change, self.database.id().raw());
+        let is_known = change.txn.has_entered(file, purpose.bit());
+        let is_taken = match is_known {
+            true => !self.holds_very_many_locks(),
+            false => change.txn.enter_again(&change.managers.locks, file, purpose.bit()),
+        };
+        if is_taken {
             return Ok(Some(self.database.lock_granularity()));
         }
-        let change = &self.pages.change;
-        let name = lock_names::database(self.database.id());
-        let has_kept =
-            || change.managers.locks.try_kept(self.pages.session(), change.txn.locker(), name, purpose.intention());
-        if !is_known && has_kept() {
-            change.txn.note_entered(self.database.id().raw(), purpose.bit());
-            return Ok(Some(self.database.lock_granularity()));
-        }
-        self.enter_slowly(purpose)
+        self.enter_anew(purpose, is_known)
     }
 
     #[inline(never)]
+    fn enter_anew(&self, purpose: Purpose, is_known: bool) -> Result<Option<Granularity>> {
+        let change = &self.pages.change;
+        let (name, mode) = (lock_names::database(self.database.id()), purpose.intention());
+        let kept = match is_known {
+            true => None,
+            false => change.managers.locks.lock_kept(self.pages.session(), change.txn.locker(), name, mode),
+        };
+        let Some(kept) = kept else { return self.enter_slowly(purpose) };
+        let covers_writing = kept.mode.covers(Purpose::Write.intention());
+        let bits = if covers_writing { Purpose::Read.bit() | Purpose::Write.bit() } else { purpose.bit() };
+        change.txn.note_kept(self.database.id().raw(), bits, kept);
+        Ok(Some(self.database.lock_granularity()))
+    }
+
     fn enter_slowly(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         let name = lock_names::database(self.database.id());
         let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.txn.locker(), name);

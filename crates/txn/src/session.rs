@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use libtp_lock::{LockerId, OpenIn, Wait};
+use libtp_lock::{KeptLock, LockManager, LockerId, OpenIn, Wait};
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::{failpoint, Held};
@@ -38,12 +38,17 @@ pub struct TxnSession {
     pub(crate) last_horizon: Cell<Lsn>,
 }
 
-/// The files that the running transaction is known to have locked as a whole, in private memory: a hint that saves a
-/// look at the lock table for every record.
+/// The files on which the running transaction is known to hold an intent lock, and those on which the locker keeps one,
+/// in private memory: this saves a look at the lock table for every record.
+///
+/// A cell has the file (high half), the kept lock's number (bits 16 to 23), the owner's bits that the kept lock covers
+/// (bits 8 to 15), and those that the transaction holds (bits 0 to 7). Zero is no file.
 #[derive(Default)]
 struct Entered {
-    /// By the file's number modulo the number of cells: the file, and the owner's bits. Zero is no file.
+    /// By the file's number modulo the number of cells.
     files: [Cell<u64>; ENTERED],
+    /// The epoch in which the kept locks were learnt.
+    epoch: Cell<u64>,
     /// The number of locks from which on the owner wants to trade them for fewer.
     escalate_at: Cell<u32>,
 }
@@ -53,6 +58,9 @@ const FOR_LATER_MAX: usize = 1024;
 
 /// How many databases a transaction uses at once, usually.
 const ENTERED: usize = 8;
+
+/// The bits of a cell that end with the transaction.
+const OF_TXN: u64 = 0xFF;
 
 impl Entered {
     #[inline]
@@ -111,7 +119,7 @@ impl TxnSession {
     /// Forgets the notes about the transaction that ran last.
     #[inline]
     pub(crate) fn forget_last(&self) {
-        self.forget_entered();
+        self.entered.files.iter().for_each(|file| file.set(file.get() & !OF_TXN));
         self.after_commit.borrow_mut().clear();
         self.commit_record.set(Lsn::NONE);
         self.noted_before_commit.set(None);
@@ -250,6 +258,35 @@ impl TxnSession {
         cell.set(u64::from(file) << 32 | known | u64::from(bits));
     }
 
+    /// Takes the intent lock on a file that the locker keeps, if the lock covers `bits` and is known to be in force.
+    /// Returns whether it did.
+    #[inline]
+    pub fn enter_again(&self, locks: &LockManager, file: u32, bits: u8) -> bool {
+        let cell = self.entered.of(file);
+        let word = cell.get();
+        if word >> 32 != u64::from(file) || word >> 8 & u64::from(bits) != u64::from(bits) {
+            return false;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "the number is one byte")]
+        let is_taken = locks.lock_again(self.locker, (word >> 16) as u8, self.entered.epoch.get());
+        if is_taken {
+            cell.set(word | word >> 8 & OF_TXN);
+        } else {
+            self.forget_entered();
+        }
+        is_taken
+    }
+
+    /// Notes a kept intent lock that the running transaction has taken, and that covers `bits`.
+    pub fn note_kept(&self, file: u32, bits: u8, kept: KeptLock) {
+        let Some(epoch) = kept.epoch else { return self.note_entered(file, bits) };
+        if self.entered.epoch.replace(epoch) != epoch {
+            self.forget_entered();
+        }
+        let bits = u64::from(bits);
+        self.entered.of(file).set(u64::from(file) << 32 | u64::from(kept.index) << 16 | bits << 8 | bits);
+    }
+
     /// Forgets these notes: locks have changed.
     pub fn forget_entered(&self) {
         self.entered.files.iter().for_each(|file| file.set(0));
@@ -274,6 +311,12 @@ impl TxnSession {
         if notes.len() < FOR_LATER_MAX {
             notes.push((file, place));
         }
+    }
+
+    /// Returns whether the running transaction has left such notes.
+    #[inline]
+    pub fn has_notes_for_later(&self) -> bool {
+        !self.after_commit.borrow().is_empty()
     }
 
     /// Takes the notes of the running transaction.

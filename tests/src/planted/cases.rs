@@ -81,6 +81,9 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_ends_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
+    case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
+    case(Isolation, "lock: revoking an intent lock ends no epoch", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
+    seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it")),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
     // Transactions over records and memory.
     case(Joint, "libtp: segments commit before the commit record", "deaths::an_uncommitted_change_is_undone"),

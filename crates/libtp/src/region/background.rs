@@ -48,6 +48,8 @@ pub(crate) fn start(threads: &mut Threads, inner: &Arc<Inner>, managers: &Arc<Ma
     inner.refuse_thread()?;
     let visited = Weak::clone(env);
     spawn(threads, env, managers, "libtp-pages", move |managers, txn, stop| {
+        // Here, because it takes milliseconds in a process of several threads.
+        managers.processes.join_barriers();
         general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&visited));
     })
 }

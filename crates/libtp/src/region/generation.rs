@@ -32,6 +32,7 @@ use libtp_txn::{Managers, TxnSession};
 use crate::ground::mutex::lock;
 use crate::open::judge::Judge;
 use crate::open::opening::Attached;
+use crate::region::idle_sessions::IdleSessions;
 use crate::region::panics::{self, PanicEffect, Panics};
 use crate::region::threads::Threads;
 use crate::{Error, Result};
@@ -68,14 +69,17 @@ pub(crate) struct Seated {
 #[allow(clippy::vec_box)]
 pub(crate) type Sessions = Vec<Box<Seated>>;
 
-/// The life that a handle is in. On cache lines of its own: every transaction writes it.
-#[repr(align(128))]
-pub(crate) struct Present(pub(super) Mutex<Now>);
+/// The life that a handle is in.
+pub(crate) struct Present {
+    pub(super) now: Mutex<Now>,
+    /// The idle sessions at hand for threads.
+    pub(super) at_hand: IdleSessions,
+}
 
 /// The present life and its idle sessions.
 pub(super) struct Now {
     pub(super) generation: Arc<Generation>,
-    /// The life's idle sessions.
+    /// The life's idle sessions beside those at hand.
     pub(super) idle: Sessions,
     /// Where the log of each life ended, as the next life knows; a record published later is in no log. The next life
     /// need not have been one of this handle.
@@ -86,15 +90,16 @@ impl Present {
     /// Returns the first life of a handle.
     pub(crate) fn first(attached: Attached, path: &Path) -> Present {
         let generation = Generation::new(0, attached, path, Arc::default());
-        Present(Mutex::new(Now { generation: Arc::new(generation), idle: Vec::new(), ends: Vec::new() }))
+        let now = Now { generation: Arc::new(generation), idle: Vec::new(), ends: Vec::new() };
+        Present { now: Mutex::new(now), at_hand: IdleSessions::default() }
     }
 
     /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. There is nothing to
     /// stop, to wait for or to give back, and a thread of the parent may have held the lock.
     pub(crate) fn forget_inherited(&mut self) {
-        let now = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(Arc::clone(&now.generation));
-        now.idle.drain(..).for_each(std::mem::forget);
+        now.idle.drain(..).chain(self.at_hand.take_all()).for_each(std::mem::forget);
     }
 }
 

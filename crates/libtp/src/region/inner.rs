@@ -149,7 +149,7 @@ impl Inner {
 
     /// Returns the present life, which may be broken. Not for the child of a fork.
     pub(crate) fn newest(&self) -> Arc<Generation> {
-        Arc::clone(&lock(&self.present.0).generation)
+        Arc::clone(&lock(&self.present.now).generation)
     }
 }
 

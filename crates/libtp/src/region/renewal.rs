@@ -11,7 +11,7 @@ use rio::{failpoint, planted};
 use crate::ground::mutex::lock;
 use crate::open::attach;
 use crate::region::background;
-use crate::region::generation::{Generation, Refused, Sessions};
+use crate::region::generation::{Generation, Refused, Seated, Sessions};
 use crate::region::inner::Inner;
 use crate::region::leave::leave;
 use crate::region::open_database::take_along;
@@ -24,6 +24,7 @@ impl Generation {
     /// them.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
+            self.managers.processes.join_barriers();
             return Ok(());
         }
         let mut threads = Threads::default();
@@ -118,10 +119,12 @@ impl Inner {
         failpoint("rebuild: old seat given up");
         let generation = Arc::new(generation);
         let idle = {
-            let mut present = lock(&self.present.0);
+            let mut present = lock(&self.present.now);
             present.ends.push(generation.managers.log.end_of_life(broken.managers.log.incarnation()));
             present.generation = Arc::clone(&generation);
-            std::mem::take(&mut present.idle)
+            let mut idle = std::mem::take(&mut present.idle);
+            idle.extend(self.present.at_hand.take_all());
+            idle
         };
         drop((databases, one));
         // Not earlier: until now these threads are the ones that try again.
@@ -143,7 +146,7 @@ impl Inner {
             return Ok(());
         }
         self.generation().map_err(Error::behind_a_commit)?;
-        let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.0).ends.get(number).copied()?);
+        let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.now).ends.get(number).copied()?);
         let outcome = match end {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),
             Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
@@ -161,9 +164,14 @@ impl Inner {
     /// Ends the environment because its last handle is dropped.
     pub(crate) fn end(&self) -> Result<()> {
         let (generation, idle) = {
-            let mut present = lock(&self.present.0);
-            (Arc::clone(&present.generation), std::mem::take(&mut present.idle))
+            let mut present = lock(&self.present.now);
+            let mut idle = std::mem::take(&mut present.idle);
+            idle.extend(self.present.at_hand.take_all());
+            (Arc::clone(&present.generation), idle)
         };
+        let (idle, stale) = idle.into_iter().partition(|idle: &Box<Seated>| Arc::ptr_eq(&idle.generation, &generation));
+        // Sessions dropped in broken memory have nothing to report.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop::<Sessions>(stale)));
         self.passed_on.end();
         generation.end(self, idle)
     }

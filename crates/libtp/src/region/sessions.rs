@@ -18,20 +18,25 @@ impl Inner {
     #[inline]
     pub(crate) fn take_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
         self.check_process()?;
-        // The lock of the pool is released before the session joins, which may take long.
-        let pooled = lock(&self.present.0).idle.pop();
-        match pooled {
-            Some(pooled) if !pooled.generation.managers.region.is_broken() => {
-                pooled.session.session().heed_cancels();
-                Ok(pooled)
+        match self.present.at_hand.take() {
+            Some(idle) if !idle.generation.managers.region.is_broken() => {
+                idle.session.session().heed_cancels();
+                Ok(idle)
             }
-            _ => self.new_session(),
+            _ => self.take_or_join(),
         }
     }
 
+    /// Takes an idle session that is not at hand, or makes a new one.
     #[cold]
     #[inline(never)]
-    fn new_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
+    fn take_or_join(self: &Arc<Inner>) -> Result<Box<Seated>> {
+        // The lock of the list is released before the session joins, which may take long.
+        let idle = lock(&self.present.now).idle.pop().or_else(|| self.present.at_hand.take_all().next());
+        if let Some(idle) = idle.filter(|idle| !idle.generation.managers.region.is_broken()) {
+            idle.session.session().heed_cancels();
+            return Ok(idle);
+        }
         let generation = self.generation()?;
         let session = generation.guarded(|| Ok(generation.managers.join()?))?;
         Ok(Box::new(Seated { generation, session }))
@@ -46,7 +51,19 @@ impl Inner {
         if planted("libtp: returned sessions are not reused") {
             return std::mem::forget(seat);
         }
-        let mut present = lock(&self.present.0);
+        if seat.generation.managers.region.is_broken() {
+            return self.list_session(seat);
+        }
+        if let Some(former) = self.present.at_hand.put(seat) {
+            self.list_session(former);
+        }
+    }
+
+    /// Adds a session to the list. Drops a session of a life that has ended.
+    #[cold]
+    #[inline(never)]
+    fn list_session(&self, seat: Box<Seated>) {
+        let mut present = lock(&self.present.now);
         if Arc::ptr_eq(&present.generation, &seat.generation) {
             present.idle.push(seat);
         }
@@ -55,7 +72,9 @@ impl Inner {
     /// Marks the idle sessions dead, as a kill leaves them: for simulation.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn die(&self) {
-        lock(&self.present.0).idle.iter().for_each(|idle| idle.session.session().mark_dead());
+        let mut present = lock(&self.present.now);
+        present.idle.extend(self.present.at_hand.take_all());
+        present.idle.iter().for_each(|idle| idle.session.session().mark_dead());
     }
 
     /// Waits until a commit of the present life is on disk. Uses a session of its own, and another one if a panic kills

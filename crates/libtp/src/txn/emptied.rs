@@ -38,24 +38,19 @@ impl Emptied {
             ranges.push((Arc::clone(database), range.clone()));
         }
     }
-
-    /// Returns the notes when the transaction ends.
-    pub(crate) fn take(&self, session: &TxnSession) -> Cleared {
-        Cleared { ranges: self.0.take(), leaves: session.take_for_later() }
-    }
 }
 
 impl Cleared {
-    /// Frees the pages, in no transaction.
-    #[inline]
-    pub(crate) fn clear_away(self, env: &Arc<Inner>) {
-        if !self.ranges.is_empty() || !self.leaves.is_empty() {
-            self.clear_all(env);
-        }
+    /// Takes the notes of a transaction that has ended, and the notes that its session made.
+    #[cold]
+    pub(crate) fn new(emptied: Option<&Emptied>, session: &TxnSession) -> Cleared {
+        let ranges = emptied.map(|emptied| emptied.0.take()).unwrap_or_default();
+        Cleared { ranges, leaves: session.take_for_later() }
     }
 
+    /// Frees the pages, in no transaction.
     #[cold]
-    fn clear_all(self, env: &Arc<Inner>) {
+    pub(crate) fn clear_away(self, env: &Arc<Inner>) {
         for (database, range) in self.ranges {
             clear(env, &database, |access| access.clear_away(&range));
         }

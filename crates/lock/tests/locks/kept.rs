@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
 use std::time::Duration;
 
-use libtp_lock::{Error, LockName, Mode, Settings, Wait};
+use libtp_lock::{Error, KeptLock, LockName, Mode, Settings, Wait};
 
 use crate::{record, Scene};
 use Mode::{IS, IX, S, SIX, U, X};
@@ -181,6 +181,91 @@ fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
             inside.store(0, Ordering::SeqCst);
             actor.unlock_all();
         }
+    });
+    scene.assert_empty();
+}
+
+#[test]
+fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_database() {
+    let scene = Scene::new(Settings::default());
+    let (worker, whole) = (scene.actor(0), scene.actor(1));
+    let kept = |mode| worker.locks.lock_kept(&worker.session, worker.locker, database(1), mode);
+    let again = |kept: KeptLock| worker.locks.lock_again(worker.locker, kept.index, kept.epoch.unwrap());
+    assert_eq!(kept(IX), None, "nothing is kept yet");
+    worker.lock(database(1), IX);
+    worker.unlock_all();
+    let learnt = kept(IS).unwrap();
+    assert_eq!(learnt.mode, IX);
+    worker.unlock_all();
+    for _ in 0..3 {
+        assert!(again(learnt));
+        assert_eq!((worker.holds(database(1)), worker.locks.count(worker.locker)), (Some(IX), 1));
+        worker.unlock_all();
+        assert_eq!((worker.holds(database(1)), worker.locks.count(worker.locker)), (None, 0));
+    }
+    assert!(again(learnt));
+    assert!(!whole.try_lock(database(1), X), "the worker has it");
+    assert_eq!(kept(IX).unwrap().epoch, None, "in doubt: it is not to be taken by the bit alone");
+    worker.unlock_all();
+    assert!(!again(learnt), "the epoch is over");
+    assert_eq!(worker.holds(database(1)), None);
+    worker.lock(database(1), IX);
+    worker.unlock_all();
+    let learnt = kept(IX).unwrap();
+    worker.unlock_all();
+    assert!(whole.try_lock(database(1), X), "the lock that is kept is idle");
+    assert!(!again(learnt) && kept(IX).is_none() && !worker.try_lock(database(1), IX));
+    whole.unlock_all();
+    worker.lock(database(1), IX);
+    worker.unlock_all();
+    let learnt = kept(IX).unwrap();
+    // The locker itself gives the lock up: what it knew of the kept one is over.
+    worker.locks.downgrade(&worker.session, worker.locker, database(1), IS).unwrap();
+    worker.unlock_all();
+    assert!(!again(learnt));
+    drop((worker, whole));
+    scene.assert_empty();
+}
+
+#[test]
+fn one_that_takes_intent_locks_by_a_bit_excludes_one_that_wants_the_database_whole() {
+    let scene = Scene::new(Settings::default());
+    let (inside, is_over) = (AtomicU32::new(0), AtomicU32::new(0));
+    scope(|scope| {
+        for number in 0..2 {
+            let (scene, inside, is_over) = (&scene, &inside, &is_over);
+            scope.spawn(move || {
+                let worker = scene.actor(number);
+                let mut learnt = None;
+                while is_over.load(Ordering::Relaxed) == 0 {
+                    let is_taken = learnt.take().is_some_and(|kept: KeptLock| {
+                        let is_taken =
+                            kept.epoch.is_some_and(|epoch| worker.locks.lock_again(worker.locker, kept.index, epoch));
+                        learnt = is_taken.then_some(kept);
+                        is_taken
+                    });
+                    if !is_taken {
+                        learnt = worker.locks.lock_kept(&worker.session, worker.locker, database(1), IX);
+                        if learnt.is_none() {
+                            worker.lock(database(1), IX);
+                        }
+                    }
+                    let others = inside.fetch_add(1, Ordering::SeqCst);
+                    assert!(others < 1000, "beside the locker of the whole database");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    worker.unlock_all();
+                }
+            });
+        }
+        let whole = scene.actor(0);
+        for _ in 0..2000 {
+            whole.lock(database(1), X);
+            assert_eq!(inside.fetch_add(1000, Ordering::SeqCst), 0, "a worker is inside");
+            std::thread::yield_now();
+            assert_eq!(inside.fetch_sub(1000, Ordering::SeqCst), 1000, "a worker came in");
+            whole.unlock_all();
+        }
+        is_over.store(1, Ordering::Relaxed);
     });
     scene.assert_empty();
 }

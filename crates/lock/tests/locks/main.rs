@@ -41,6 +41,7 @@ impl Scene {
         LockManager::init(&region).unwrap();
         let side = |region: &Region| {
             let processes = ProcessManager::attach(region, &libtp_process::Settings::default()).unwrap();
+            processes.join_barriers();
             let locks = LockManager::attach(region, &processes, settings).unwrap();
             (processes, locks)
         };

@@ -1,0 +1,200 @@
+//! Commit, as the door does it: the steps of `libtp-txn`'s commit, with plain files, joined memory and decisions about
+//! databases if the transaction has any.
+
+use std::sync::Arc;
+
+use libtp_log::Lsn;
+use libtp_txn::Committed;
+use rio::planted;
+
+use crate::region::generation::Seated;
+use crate::region::inner::Inner;
+use crate::txn::emptied::Cleared;
+use crate::txn::file_work::PreparedFiles;
+use crate::{Durability, Error, Result, Txn};
+
+impl Txn<'_> {
+    /// Commits the transaction: the paper's `txn_commit`. Returns when the commit is as durable as the transaction
+    /// asks; with plain files ([`Txn::create_file`]), when it is on disk and the files are in their places.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` with its cause when the commit record was written but could not be made durable, for example
+    /// because its way to the disk failed. `FilesWaiting`: the transaction is committed. After any other error the
+    /// transaction was aborted.
+    pub fn commit(mut self) -> Result<()> {
+        let Some(group) = self.prepare_files()? else { return self.commit_records() };
+        let env = self.env;
+        self.durability = group.durability(self.durability);
+        self.commit_records()?;
+        group.finish(env)
+    }
+
+    #[inline]
+    fn prepare_files(&self) -> Result<Option<Box<dyn PreparedFiles>>> {
+        self.extras.get().map_or(Ok(None), |extra| extra.files.prepare(self))
+    }
+
+    /// Commits the records, whatever becomes of plain files.
+    pub(crate) fn commit_records(mut self) -> Result<()> {
+        let (env, durability) = (self.env, self.durability);
+        let is_early = planted("libtp: a commit returns before its record is in memory");
+        if is_early {
+            let read = self.session().last_lsn();
+            self.session().keep(&self.generation().managers, Committed { lsn: read });
+        }
+        let (seat, committed) = self.finish(durability)?;
+        // With the planted bug, the record is in memory already.
+        let waits_for = if is_early && durability == Durability::Rio { Durability::Relaxed } else { durability };
+        let waited = answer(env, &seat, committed, waits_for);
+        let (generation, emptied) = (&seat.generation, self.emptied(&seat));
+        let ended = generation.managers.region.is_broken().then(|| generation.number());
+        env.give_session(seat);
+        if let Some(emptied) = emptied.filter(|_| ended.is_none() && waited.is_ok()) {
+            emptied.clear_away(env);
+        }
+        outcome(env, ended, committed, durability, waited)
+    }
+
+    /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
+    /// changes at once; [`crate::Env::wait_durable`] waits for the disk. With plain files this call waits too, because
+    /// other programs see them.
+    ///
+    /// # Errors
+    /// As [`Txn::commit`].
+    pub fn commit_async(mut self) -> Result<CommitLsn> {
+        let (env, group) = (self.env, self.prepare_files()?);
+        let durability = group.as_ref().map_or(Durability::Relaxed, |group| group.durability(Durability::Relaxed));
+        let (seat, committed) = self.finish(durability)?;
+        // Every transaction sees the commit from now on, and a snapshot taken after this answer must show it.
+        let waited = answer(env, &seat, committed, durability);
+        let (number, has_ended) = (seat.generation.number(), seat.generation.managers.region.is_broken());
+        let emptied = self.emptied(&seat);
+        env.give_session(seat);
+        if let Some(emptied) = emptied.filter(|_| !has_ended && waited.is_ok()) {
+            emptied.clear_away(env);
+        }
+        outcome(env, has_ended.then_some(number), committed, durability, waited)?;
+        group.map_or(Ok(()), |group| group.finish(env))?;
+        Ok(CommitLsn { generation: number, committed })
+    }
+
+    /// Returns the keys that the committed transaction has emptied, if any.
+    #[inline]
+    fn emptied(&self, seat: &Seated) -> Option<Cleared> {
+        let extra = self.extras.get();
+        (extra.is_some() || seat.session.has_notes_for_later())
+            .then(|| Cleared::new(extra.map(|extra| &extra.emptied), &seat.session))
+    }
+
+    /// Decides the transaction's fate. After an error, dropping the transaction aborts it if it can be aborted.
+    #[inline]
+    fn finish(&mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
+        if let Some(extra) = self.extras.get() {
+            extra.savepoints.refuse_half_undone()?;
+        }
+        let seat = self.seat.take().expect("a transaction holds its session until it ends");
+        let Seated { generation, session } = &*seat;
+        if let Err(forked) = generation.check_process() {
+            self.seat = Some(seat);
+            return Err(forked);
+        }
+        let (managers, extra) = (&generation.managers, self.extras.get_mut());
+        let ended = generation.guarded_by(session, || {
+            if durability == Durability::Rio {
+                // Rio may have been asked for after the transaction began.
+                generation.begin_rio(session)?;
+            }
+            if durability == Durability::Relaxed {
+                generation.begin_relaxed(session)?;
+            }
+            match extra {
+                None => Ok(session.commit_now(managers)?),
+                Some(extra) if extra.decided.is_empty() => extra.joined.commit(managers, session, durability),
+                Some(extra) => extra.decided.commit(managers, session),
+            }
+        });
+        // The transaction is committed if its commit record was written when the region broke or the session died.
+        let decided = match &ended {
+            Err(Error::Rebuilt) if planted("libtp: a commit record during a rebuild is ignored") => {
+                session.commit_record()
+            }
+            Err(Error::Rebuilt) => session.commit_record_noted(),
+            Err(Error::Panicked { .. }) if !planted("libtp: a commit that panics counts as aborted") => {
+                match generation.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
+                    // Reading the commit record failed, too. The next life knows whether the record exists.
+                    Err(Error::Rebuilt | Error::Panicked { .. }) => {
+                        managers.give_up("it cannot be read whether a transaction has committed");
+                        session.commit_record_noted()
+                    }
+                    read => read.map_err(Error::behind_a_commit)?,
+                }
+            }
+            _ => Lsn::NONE,
+        };
+        match ended {
+            Ok(committed) => Ok((seat, committed)),
+            Err(_) if decided != Lsn::NONE => Ok((seat, Committed { lsn: decided })),
+            // The commit record is written but not known to be durable; the transaction can no longer be aborted.
+            Err(error) if session.commit_record() != Lsn::NONE => {
+                self.env.give_session(seat);
+                match planted("libtp: a commit of unknown durability is reported as aborted") {
+                    true => Err(error),
+                    false => Err(error.behind_a_commit()),
+                }
+            }
+            Err(error) => {
+                self.seat = Some(seat);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes a commit as durable as its answer says, and notes the answer.
+fn answer(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Result<()> {
+    let Seated { generation, session } = seat;
+    let waited = match durability {
+        Durability::Relaxed => Ok(()),
+        Durability::Sync | Durability::Rio => {
+            let last = || Ok(session.make_durable(&generation.managers, committed, durability)?);
+            match generation.guarded_by(session, last) {
+                // The transaction is committed although its session died here. The disk makes durable what memory did not.
+                Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
+                waited => waited,
+            }
+        }
+    };
+    session.note_answer(&generation.managers, durability);
+    waited
+}
+
+/// Returns the answer of a commit that has waited. If the life `ended` meanwhile, the next one knows the outcome.
+fn outcome(
+    env: &Arc<Inner>,
+    ended: Option<u64>,
+    committed: Committed,
+    durability: Durability,
+    waited: Result<()>,
+) -> Result<()> {
+    let waited = waited.map_err(Error::behind_a_commit);
+    let Some(number) = ended else { return waited };
+    match env.outcome_of(number, committed.lsn) {
+        // A record on disk is kept, whether or not a next life begins.
+        Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// The place of a commit in the log, for [`crate::Env::wait_durable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitLsn {
+    pub(crate) generation: u64,
+    pub(crate) committed: Committed,
+}
+
+impl CommitLsn {
+    /// Returns the log sequence number; zero if there was nothing to commit.
+    pub fn lsn(self) -> u64 {
+        self.committed.lsn.raw()
+    }
+}

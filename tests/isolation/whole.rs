@@ -1,0 +1,63 @@
+//! A transaction that has locked a whole database is alone in it, whatever intent locks other sessions have kept from
+//! earlier transactions.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use libtp::{Durability, Env, PageFile, PageLock, Result};
+
+/// How many times the whole database is locked.
+const ROUNDS: u32 = 400;
+const WRITERS: usize = 3;
+
+/// Adds one to both pages.
+fn add(env: &Env, file: &PageFile, other: &PageFile) -> Result<()> {
+    env.run(|txn| {
+        // Another database first: its intent lock may be learnt anew while the first one's is in doubt.
+        other.lock(txn, 0, PageLock::Read)?;
+        for page in [0, 1] {
+            file.lock(txn, page, PageLock::Write)?;
+            let mut copy = file.get(txn, page)?;
+            let count = count_of(&copy) + 1;
+            copy[..8].copy_from_slice(&count.to_le_bytes());
+            file.put(txn, &copy)?;
+        }
+        Ok(())
+    })
+}
+
+fn count_of(page: &[u8]) -> u64 {
+    u64::from_le_bytes(page[..8].try_into().unwrap())
+}
+
+#[test]
+fn a_transaction_that_has_locked_a_database_is_alone_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().durability(Durability::Relaxed).open(directory.path()).unwrap();
+    let (file, other) = (env.page_file("pages").unwrap(), env.page_file("others").unwrap());
+    add(&env, &file, &other).unwrap();
+    let (is_over, added) = (AtomicBool::new(false), AtomicU32::new(1));
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    add(&env, &file, &other).unwrap();
+                    added.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            let looked = env.run(|txn| {
+                file.lock_all(txn, if round % 2 == 0 { PageLock::Write } else { PageLock::Read })?;
+                let look = || Ok([count_of(&file.get(txn, 0)?), count_of(&file.get(txn, 1)?)]);
+                let first = look()?;
+                (0..20).for_each(|_| std::thread::yield_now());
+                Ok([first, look()?])
+            });
+            let [first, second] = looked.unwrap();
+            assert!(first[0] == first[1] && first == second, "round {round}: {first:?}, then {second:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let total = env.run(|txn| Ok(count_of(&file.get(txn, 0)?))).unwrap();
+    assert_eq!(total, u64::from(added.into_inner()), "additions are lost");
+}
