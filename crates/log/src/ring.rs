@@ -139,8 +139,8 @@ impl Ring {
             } else if has_most && !is_flushed {
                 return Ok(Room::FlushFirst);
             } else if end.since(start) >= self.directory_bytes() {
-                let source_text = "more is reserved at once than the ring's directory can name".to_string();
-                return Err(Error::Full { what: "its ring in memory", source_text });
+                let source_text = "the change needs more of the log at once than shared memory can hold; make it in several transactions".to_string();
+                return Err(Error::Full { what: "its part in shared memory", source_text });
             } else if let Err(error) = self.add_chunk(end) {
                 // No memory for a new chunk: use a chunk that readers might still want, or one that a flush sets free.
                 match (spare(0), is_flushed) {
@@ -241,7 +241,7 @@ impl Ring {
         let chunk = self
             .region
             .allocate_bytes(self.chunk_bytes(), 64)
-            .map_err(|error| Error::from_region("its ring in memory", error))?;
+            .map_err(|error| Error::from_region("its part in shared memory", error))?;
         failpoint("ring: chunk allocated, not in the directory");
         self.entry(end).publish(Chunk::at(chunk));
         self.keep_entries(end, end);

@@ -220,7 +220,7 @@ pub(crate) fn check_header(
     if !(LOG_VERSION_OLDEST..=LOG_VERSION).contains(&header.version.get()) {
         let found = header.version.get();
         return wrong(&format!(
-            "its format has version {found}; this build knows versions {LOG_VERSION_OLDEST} to {LOG_VERSION}"
+            "its format has version {found}, and this build reads versions {LOG_VERSION_OLDEST} to {LOG_VERSION}"
         ));
     }
     if header.crc.get() != header_crc(&block[..4096]) {
@@ -232,7 +232,7 @@ pub(crate) fn check_header(
     let expected = (number, geometry.start(number).raw(), geometry.file_bytes(number));
     let found = (header.number.get(), header.first.get(), header.bytes.get());
     if found != expected {
-        return wrong(&format!("its header is that of segment {}", header.number.get()));
+        return wrong(&format!("its header is the header of segment {}", header.number.get()));
     }
     Ok(())
 }

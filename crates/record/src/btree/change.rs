@@ -230,7 +230,7 @@ impl<'a> Access<'a> {
             let _visit = (!attempt.waits()).then_some(visit);
             wanted.prepare(&attempt)?;
         }
-        Err(self.pages.corrupt(FIRST_PAGE, "a record found no place"))
+        Err(self.pages.corrupt(FIRST_PAGE, "there was no room for a record"))
     }
 
     pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
@@ -466,5 +466,5 @@ pub(crate) fn drop_replaced<'a, L: Leaf<'a>>(
         changed.extend(live_page.as_mut());
         pages.apply_checked(L::CODES.drop_chain, record.as_bytes(), &mut changed)?;
     }
-    Err(pages.corrupt(FIRST_PAGE, "the long values a record replaced lead in a circle"))
+    Err(pages.corrupt(FIRST_PAGE, "the long values that a record replaced lead in a circle"))
 }
