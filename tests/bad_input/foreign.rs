@@ -129,7 +129,7 @@ fn an_unknown_version_of_a_database_file_is_refused_by_number() {
 
 #[test]
 fn an_unknown_version_of_a_log_segment_is_refused_by_number() {
-    refuses("log.00000001", &["version 77", "this build knows version"], |bytes| bytes[8] = 77);
+    refuses("log.00000001", &["version 77", "this build reads version"], |bytes| bytes[8] = 77);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn an_index_dropped_or_made_later_does_not_read_as_empty() {
     let before = env.snapshot().unwrap();
     let index = people.index("by town", town).unwrap();
     let refused = index.keys(&before, b"Brno").unwrap_err().to_string();
-    assert!(refused.contains("made after this snapshot"), "{refused}");
+    assert!(refused.contains("made after the snapshot"), "{refused}");
     assert!(people.drop_index("by town").unwrap());
     let refused = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
     assert!(refused.contains("was dropped"), "{refused}");

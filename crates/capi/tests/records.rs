@@ -51,7 +51,7 @@ const PROGRAMS: &[Program] = &[
             "the last is 5",
             "get: 3 wed....",
             "5: there is no such record, or no further record",
-            "long: a record of 5 bytes: this database takes records of 8 bytes",
+            "long: a record of 5 bytes was given, and this database takes records of 8 bytes",
             "first: 1 monday.",
             "next: 2 tuesday",
             "next: 3 midweek",

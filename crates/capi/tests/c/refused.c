@@ -324,7 +324,7 @@ static void plain_files(struct scene *scene)
     expect(tp_file_read(txn, path, &contents), TP_NOTFOUND, "");
     expect(tp_file_read(scene->snapshot, path, &contents), TP_MISUSE, "a snapshot was given");
     fine(tp_file_create(txn, path, NULL, 0));
-    expect(tp_file_create(txn, path, "", 0), TP_FILE, "it is there already");
+    expect(tp_file_create(txn, path, "", 0), TP_FILE, "it exists already");
     fine(tp_file_read(txn, path, NULL));
     fine(tp_file_read(txn, path, &contents));
     holds(contents.size == 0 && contents.data != NULL);
@@ -459,7 +459,7 @@ static void indices(struct scene *scene)
     expect(tp_index_open(db, NULL, function, &kept, &index), TP_MISUSE, "the name");
     expect(tp_index_open(db, "by value", function, &kept, NULL), TP_MISUSE, "place of the index");
     expect(tp_index_open(NULL, "by value", function, &kept, &index), TP_MISUSE, "NULL was given for a database");
-    expect(tp_index_open(db, "words", function, &kept, &index), TP_DATABASE, "no index");
+    expect(tp_index_open(db, "words", function, &kept, &index), TP_DATABASE, "not an index");
     holds(index == NULL);
     fine(tp_index_open(db, "by value", function, &kept, &index));
     txn = scene->txn;
@@ -486,7 +486,7 @@ static void indices(struct scene *scene)
     expect(tp_index_verify(index, txn, NULL), TP_MISUSE, "the buffer");
     fine(tp_index_verify(index, txn, &findings));
     holds(findings.size == 0);
-    expect(tp_index_get(index, scene->snapshot, "countess", 8, NULL, NULL), TP_DATABASE, "made after this snapshot was taken");
+    expect(tp_index_get(index, scene->snapshot, "countess", 8, NULL, NULL), TP_DATABASE, "made after the snapshot was taken");
     fine(tp_index_cursor_open(index, txn, NULL, &cursor));
     expect(tp_index_close(index), TP_IN_USE, "in use 1 times");
     expect(tp_index_cursor_seek(cursor, NULL, 2, NULL, NULL, NULL), TP_MISUSE, "a key of the index of 2 bytes");
@@ -513,7 +513,7 @@ static void indices(struct scene *scene)
     fine(tp_begin(scene->other, TP_DEFAULT, &scene->theirs));
     fine(tp_begin(scene->env, TP_DEFAULT, &scene->txn));
     fine(tp_hash_open(scene->env, "people", &db));
-    expect(tp_index_drop(db, "words"), TP_DATABASE, "no index of");
+    expect(tp_index_drop(db, "words"), TP_DATABASE, "not an index of");
     expect(tp_index_drop(db, NULL), TP_MISUSE, "the name");
     fine(tp_index_drop(db, "by value"));
     expect(tp_index_drop(db, "by value"), TP_NOTFOUND, "");
@@ -552,13 +552,13 @@ static void loads(struct scene *scene)
     holds(count == 0);
     expect(tp_load(db, 0, 0, 0, NULL, NULL, NULL, &count), TP_MISUSE, "the function");
     expect(tp_load(NULL, 0, 0, 0, breaks_off, NULL, &left, &count), TP_MISUSE, "NULL was given for a database");
-    expect(tp_load(db, 0, 300, 0, breaks_off, NULL, &left, &count), TP_DATABASE, "10 to 100");
+    expect(tp_load(db, 0, 300, 0, breaks_off, NULL, &left, &count), TP_DATABASE, "between 10 and 100");
     left = 5;
     expect(tp_load(db, 0, 0, 0, breaks_off, NULL, &left, &count), 42, "the program's function returned 42, and nothing was loaded");
     expect(tp_load(db, 0, 0, 0, brings_null, NULL, NULL, NULL), TP_MISUSE, "NULL was given for a key of 4 bytes");
-    expect(tp_load(scene->hash, 0, 0, 0, breaks_off, NULL, &left, NULL), TP_DATABASE, "a hash database takes them one by one");
-    expect(tp_compact(scene->hash, 80, NULL, NULL, NULL, NULL), TP_DATABASE, "not merged");
-    expect(tp_compact(db, 1000, NULL, NULL, NULL, NULL), TP_DATABASE, "10 to 100");
+    expect(tp_load(scene->hash, 0, 0, 0, breaks_off, NULL, &left, NULL), TP_DATABASE, "Store them one by one");
+    expect(tp_compact(scene->hash, 80, NULL, NULL, NULL, NULL), TP_DATABASE, "can be compacted");
+    expect(tp_compact(db, 1000, NULL, NULL, NULL, NULL), TP_DATABASE, "between 10 and 100");
     fine(tp_compact(db, 80, NULL, NULL, &count, NULL));
     expect(tp_multi_compact((tp_multi *)(void *)db, 80, NULL, NULL, NULL, NULL), TP_MISUSE, "and a database was given");
     fine(tp_db_close(db));
@@ -575,7 +575,7 @@ static void passing(struct scene *scene)
     expect(tp_detach(scene->snapshot, &word), TP_MISUSE, "a snapshot was given");
     expect(tp_abort_detached(scene->env, id), TP_NOT_PASSED, "waits to be taken over");
     expect(tp_attach(scene->env, NULL, &again), TP_MISUSE, "the word");
-    expect(tp_attach(scene->env, "no word", &again), TP_NOT_PASSED, "names none");
+    expect(tp_attach(scene->env, "no word", &again), TP_NOT_PASSED, "is not the text of a detached transaction");
     fine(tp_put(scene->db, txn, "passed", 6, "on", 2));
     fine(tp_savepoint(txn, &savepoint));
     fine(tp_put(scene->db, txn, "part", 4, "kept", 4));
@@ -583,7 +583,7 @@ static void passing(struct scene *scene)
     expect(tp_commit(txn), TP_MISUSE, "ended or closed before");
     expect(tp_attach(scene->env, word.data, NULL), TP_MISUSE, "place of the transaction");
     fine(tp_attach(scene->env, word.data, &txn));
-    expect(tp_attach(scene->other, word.data, &again), TP_NOT_PASSED, "another has taken it over");
+    expect(tp_attach(scene->other, word.data, &again), TP_NOT_PASSED, "another session has taken it over");
     holds(again == NULL);
     expect(tp_savepoint_roll_back(txn, savepoint), TP_MISUSE, "has no savepoint");
     fine(tp_get(scene->db, txn, "part", 4, NULL));
@@ -629,10 +629,10 @@ static void memory(struct scene *scene)
     fine(tp_segment_join(segment, txn, &place, NULL));
     holds(at == place && at != NULL && size == 64);
     expect(tp_segment_close(segment), TP_IN_USE, "in use 1 times");
-    expect(tp_segment_set_range(segment, txn, &elsewhere, sizeof elsewhere), TP_SEGMENT, "has no 4 bytes at");
+    expect(tp_segment_set_range(segment, txn, &elsewhere, sizeof elsewhere), TP_SEGMENT, "the 4 bytes at");
     expect(tp_segment_set_range(segment, txn, at, 65), TP_SEGMENT, "65 bytes");
     expect(tp_segment_set_range(segment, txn, NULL, 1), TP_SEGMENT, "has no 1 bytes");
-    expect(tp_segment_free(segment, txn, &elsewhere), TP_SEGMENT, "nothing allocated begins");
+    expect(tp_segment_free(segment, txn, &elsewhere), TP_SEGMENT, "no allocated memory begins");
     expect(tp_segment_malloc(segment, txn, 8, NULL), TP_MISUSE, "place of the memory");
     expect(tp_segment_malloc(segment, txn, (size_t)-1 >> 2, &place), TP_SEGMENT, "");
     holds(place == NULL);
@@ -644,7 +644,7 @@ static void memory(struct scene *scene)
     fine(tp_segment_malloc(segment, txn, 8, &place));
     fine(tp_savepoint_roll_back(txn, savepoint));
     holds(((char *)at)[0] == 1 && ((char *)at)[1] == 0);
-    expect(tp_segment_free(segment, txn, place), TP_SEGMENT, "nothing allocated begins");
+    expect(tp_segment_free(segment, txn, place), TP_SEGMENT, "no allocated memory begins");
     fine(tp_commit(txn));
     fine(tp_begin(scene->env, TP_DEFAULT, &txn));
     fine(tp_segment_join(segment, txn, &at, NULL));

@@ -223,7 +223,8 @@ impl Opening<'_> {
             };
         }
         if read > 0 && read < front.len() {
-            let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
+            let what =
+                format!("its file `{CONTROL_NAME}` has only {read} bytes, so it is damaged; restore it from a backup");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
         if matches!(self.create, Create::Never) {
@@ -247,7 +248,7 @@ impl Opening<'_> {
     fn unseen(&self, found: Found) -> Error {
         let what = match found {
             Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
-                format!("other processes use it, and their shared memory cannot be joined: {why}")
+                format!("other processes use it, and this process cannot use their shared memory: {why}. Close it in those processes, or use the build of the library that they use")
             }
             _ => format!(
                 "other processes use it, but their shared memory is not in {} of this process (another container, another user's \

@@ -125,7 +125,7 @@ impl Opening<'_> {
 
     fn still_written_by(&self, writer: &str) -> Error {
         let what = format!(
-            "its shared memory is damaged and must be made anew from the log, but {writer} has not finished a write to its files. \
+            "its shared memory is damaged and must be made anew from the log, and {writer} has not finished a write to the files. \
              Continue that process or end it, and try again (`tp sessions` shows it)"
         );
         Error::Environment { environment: self.platform.path.clone(), what }
