@@ -147,7 +147,7 @@ fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     let loading = entries.load(&Load::unsorted(), [("Wien", "7")]).err();
     for (number, refused) in refused.into_iter().chain([loading]).enumerate() {
         let message = refused.map_or_else(|| "let through".into(), |error| error.to_string());
-        assert!(message.contains("changes with the records"), "{number}: {message}");
+        assert!(message.contains("changes only with the records"), "{number}: {message}");
     }
     assert_eq!(findings(&env, &index), 0);
 }
