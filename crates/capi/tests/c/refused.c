@@ -631,7 +631,7 @@ static void memory(struct scene *scene)
     expect(tp_segment_close(segment), TP_IN_USE, "in use 1 times");
     expect(tp_segment_set_range(segment, txn, &elsewhere, sizeof elsewhere), TP_SEGMENT, "the 4 bytes at");
     expect(tp_segment_set_range(segment, txn, at, 65), TP_SEGMENT, "65 bytes");
-    expect(tp_segment_set_range(segment, txn, NULL, 1), TP_SEGMENT, "has no 1 bytes");
+    expect(tp_segment_set_range(segment, txn, NULL, 1), TP_SEGMENT, "the 1 bytes at");
     expect(tp_segment_free(segment, txn, &elsewhere), TP_SEGMENT, "no allocated memory begins");
     expect(tp_segment_malloc(segment, txn, 8, NULL), TP_MISUSE, "place of the memory");
     expect(tp_segment_malloc(segment, txn, (size_t)-1 >> 2, &place), TP_SEGMENT, "");
