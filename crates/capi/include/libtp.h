@@ -132,6 +132,7 @@ enum {
     TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort */
     TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end that one first, or use one for both */
     TP_DROPPED = -31034,          /* the database was dropped after this handle was opened */
+    TP_READ_ONLY = -31035,        /* the environment was opened for reading only */
     TP_OTHER = -31099             /* an error without a code in this header: tp_error describes it */
 };
 

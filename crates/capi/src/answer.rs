@@ -66,6 +66,7 @@ codes! {
     TP_CANCELLED = -31032, c"the program ended the wait for a lock with tp_cancel_waits; abort the transaction";
     TP_OWN_THREAD = -31033, c"another transaction of this thread holds the lock; end that transaction first, or use one transaction";
     TP_DROPPED = -31034, c"the database was dropped; open it again";
+    TP_READ_ONLY = -31035, c"the environment was opened for reading only; nothing was changed";
     TP_OTHER = -31099, c"an error without a code in this header; tp_error describes it";
 }
 
@@ -166,6 +167,7 @@ impl From<Error> for Trouble {
             Error::FilesWaiting { .. } => TP_FILES_WAITING,
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
+            Error::ReadOnly { .. } => TP_READ_ONLY,
             // A function of an index belongs to the program, and so does the code that it returned.
             Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
@@ -276,6 +278,15 @@ mod tests {
             let (may, text) = (error.is_retryable(), error.to_string());
             assert_eq!(is_retryable(Trouble::from(error).code), may, "{text}");
         }
+    }
+
+    #[test]
+    fn a_change_of_an_environment_that_is_read_only_has_its_own_code() {
+        let error = Error::ReadOnly { environment: "bank".into(), change: "transactions" };
+        let (code, text) = (TP_READ_ONLY, error.to_string());
+        let trouble = Trouble::from(error);
+        assert_eq!((trouble.code(), trouble.text()), (code, text));
+        assert!(!is_retryable(code));
     }
 
     #[test]
