@@ -70,18 +70,18 @@ static void ranges(struct scene *scene)
     tp_range both = {"a", 1, "b", 1, TP_FROM | TP_ABOVE}, unknown = {"a", 1, NULL, 0, 64}, null = {NULL, 3, NULL, 0, TP_FROM};
     tp_range mixed = {"a", 1, "b", 1, TP_PREFIX | TP_BELOW}, prefix = {"a", 1, NULL, 0, TP_PREFIX};
     tp_range turned = {"b", 1, "a", 1, TP_FROM | TP_UPTO}, nothing_said = {NULL, 9, NULL, 9, 0};
-    expect(tp_count(db, scene->txn, &both, &count), TP_MISUSE, "tp_count: 0x3 is no way to give a range");
+    expect(tp_count(db, scene->txn, &both, &count), TP_MISUSE, "tp_count: 0x3 does not describe a range");
     holds(count == 0);
-    expect(tp_count(db, scene->txn, &unknown, &count), TP_MISUSE, "0x40 is no way");
+    expect(tp_count(db, scene->txn, &unknown, &count), TP_MISUSE, "0x40 does not describe");
     expect(tp_count(db, scene->txn, &mixed, &count), TP_MISUSE, "TP_PREFIX alone");
     expect(tp_count(db, scene->txn, &null, &count), TP_MISUSE, "NULL was given for the low key of a range of 3 bytes");
     expect(tp_count(db, scene->txn, NULL, NULL), TP_MISUSE, "place of the count");
     expect(tp_count(NULL, scene->txn, NULL, &count), TP_MISUSE, "NULL was given for a database");
     expect(tp_count(db, NULL, NULL, &count), TP_MISUSE, "NULL was given for a transaction");
-    expect(tp_count(db, scene->theirs, NULL, &count), TP_MISUSE, "different handles of environments");
+    expect(tp_count(db, scene->theirs, NULL, &count), TP_MISUSE, "different environment handles");
     expect(tp_count(scene->hash, scene->txn, NULL, &count), TP_DATABASE, "have no order");
     expect(tp_delete_range(db, scene->snapshot, NULL, NULL), TP_MISUSE, "a snapshot was given");
-    expect(tp_cursor_open_range(db, scene->txn, &both, &cursor), TP_MISUSE, "no way to give a range");
+    expect(tp_cursor_open_range(db, scene->txn, &both, &cursor), TP_MISUSE, "does not describe a range");
     expect(tp_cursor_open_range(scene->hash, scene->txn, &prefix, &cursor), TP_DATABASE, "have no order");
     holds(cursor == NULL);
     fine(tp_cursor_open(scene->hash, scene->txn, &cursor));
@@ -91,7 +91,7 @@ static void ranges(struct scene *scene)
     fine(tp_cursor_close(cursor));
     fine(tp_put(scene->hash, scene->txn, "a", 1, "1", 1));
     fine(tp_cursor_open(scene->hash, scene->txn, &cursor));
-    expect(tp_cursor_each(cursor, uses_it, scene), TP_MISUSE, "another call of this program is at work with a transaction");
+    expect(tp_cursor_each(cursor, uses_it, scene), TP_MISUSE, "another call of this program uses a transaction");
     fine(tp_cursor_close(cursor));
     fine(tp_put(db, scene->txn, "a", 1, "1", 1));
     fine(tp_count(db, scene->txn, &turned, &count));
@@ -137,7 +137,7 @@ static void several(struct scene *scene)
     tp_txn *txn;
     tp_buffer value = TP_BUFFER;
     uint64_t count = 7;
-    expect(tp_multi_open(scene->env, "tags", 3, NULL, &multi), TP_MISUSE, "3 is no way to keep several values");
+    expect(tp_multi_open(scene->env, "tags", 3, NULL, &multi), TP_MISUSE, "3 is not an order of values");
     expect(tp_multi_open(scene->env, NULL, TP_SORTED, NULL, &multi), TP_MISUSE, "the name");
     expect(tp_multi_open(scene->env, "tags", TP_SORTED, NULL, NULL), TP_MISUSE, "place of the database");
     expect(tp_multi_open(scene->env, "tags", TP_SORTED, "nobody's", &multi), TP_MISUSE, "nobody's");
@@ -149,7 +149,7 @@ static void several(struct scene *scene)
     fine(tp_begin(scene->env, TP_DEFAULT, &txn));
     expect(tp_multi_put(multi, txn, much, sizeof much, "", 0), TP_LENGTH, "a key with its value");
     expect(tp_multi_put((tp_multi *)(void *)scene->db, txn, "k", 1, "", 0), TP_MISUSE, "and a database was given");
-    expect(tp_multi_put(multi, scene->theirs, "k", 1, "", 0), TP_MISUSE, "different handles of environments");
+    expect(tp_multi_put(multi, scene->theirs, "k", 1, "", 0), TP_MISUSE, "different environment handles");
     expect(tp_multi_put(multi, scene->snapshot, "k", 1, "", 0), TP_MISUSE, "a snapshot was given");
     expect(tp_multi_get(multi, txn, "k", 1, &value), TP_NOTFOUND, "");
     expect(tp_multi_count(multi, txn, "k", 1, NULL), TP_MISUSE, "place of the count");
@@ -205,7 +205,7 @@ static void lists(struct scene *scene)
     expect(tp_list_open(scene->env, "words", &list), TP_DATABASE, "btree");
     fine(tp_list_open(scene->env, "lines", &list));
     expect(tp_text_open(list, NULL, 0, '\n', &text), TP_MISUSE, "the path");
-    expect(tp_text_open(list, path, 0, 256, &text), TP_MISUSE, "256 is no byte");
+    expect(tp_text_open(list, path, 0, 256, &text), TP_MISUSE, "256 is not a byte");
     expect(tp_text_open(list, scene->directory, 0, '\n', &text), TP_IO, "cannot be read");
     expect(tp_text_open(NULL, path, 0, '\n', &text), TP_MISUSE, "NULL was given for a list");
     holds(text == NULL);
@@ -217,7 +217,7 @@ static void lists(struct scene *scene)
     expect(tp_list_get_for_update(list, scene->snapshot, 1, NULL), TP_MISUSE, "a snapshot was given");
     expect(tp_list_delete(list, txn, 1), TP_NOTFOUND, "");
     expect(tp_list_count(list, txn, NULL), TP_MISUSE, "place of the count");
-    expect(tp_list_append(list, scene->theirs, "", 0, NULL), TP_MISUSE, "different handles of environments");
+    expect(tp_list_append(list, scene->theirs, "", 0, NULL), TP_MISUSE, "different environment handles");
     fine(tp_list_append(list, txn, "one\nand more", 12, &number));
     fine(tp_list_cursor_open(list, txn, &cursor));
     fine(tp_list_cursor_open(list, scene->snapshot, &reading));
@@ -437,7 +437,7 @@ static int function(const void *key, size_t key_size, const void *value, size_t 
     expect(tp_index_add(keys, NULL, 3), TP_MISUSE, "NULL was given for a key of 3 bytes");
     expect(tp_index_add((tp_index_keys *)(void *)kept->scene->db, "", 0), TP_MISUSE, "and a database was given");
     if (kept->code != OF_ITS_OWN)
-        expect(tp_put(kept->scene->db, kept->scene->txn, "k", 1, "", 0), TP_MISUSE, "another call of this program is at work");
+        expect(tp_put(kept->scene->db, kept->scene->txn, "k", 1, "", 0), TP_MISUSE, "another call of this program uses");
     fine(tp_index_add(keys, value, value_size));
     fine(tp_index_add(keys, value, value_size));
     return kept->code;
@@ -481,7 +481,7 @@ static void indices(struct scene *scene)
     fine(tp_index_count(index, txn, "countess", 8, &count));
     holds(count == 1);
     expect(tp_index_get(index, txn, "queen", 5, NULL, NULL), TP_NOTFOUND, "");
-    expect(tp_index_get(index, scene->theirs, "queen", 5, NULL, NULL), TP_MISUSE, "different handles of environments");
+    expect(tp_index_get(index, scene->theirs, "queen", 5, NULL, NULL), TP_MISUSE, "different environment handles");
     expect(tp_index_count(index, txn, "queen", 5, NULL), TP_MISUSE, "place of the count");
     expect(tp_index_verify(index, txn, NULL), TP_MISUSE, "the buffer");
     fine(tp_index_verify(index, txn, &findings));
@@ -587,7 +587,7 @@ static void passing(struct scene *scene)
     holds(again == NULL);
     expect(tp_savepoint_roll_back(txn, savepoint), TP_MISUSE, "has no savepoint");
     fine(tp_get(scene->db, txn, "part", 4, NULL));
-    expect(tp_set_durability(txn, 9), TP_MISUSE, "9 is no durability");
+    expect(tp_set_durability(txn, 9), TP_MISUSE, "9 is not a durability");
     expect(tp_set_durability(scene->snapshot, TP_SYNC), TP_MISUSE, "a snapshot was given");
     fine(tp_set_durability(txn, TP_RIO));
     expect(tp_commit(txn), TP_NOT_LASTING, "survives");
@@ -622,7 +622,7 @@ static void memory(struct scene *scene)
     expect(tp_segment_malloc(segment, txn, 8, &place), TP_MISUSE, "has not joined the segment");
     expect(tp_segment_join(segment, txn, NULL, &size), TP_MISUSE, "place of the memory");
     expect(tp_segment_join(segment, scene->snapshot, &at, &size), TP_MISUSE, "a snapshot was given");
-    expect(tp_segment_join(segment, scene->theirs, &at, &size), TP_MISUSE, "different handles of environments");
+    expect(tp_segment_join(segment, scene->theirs, &at, &size), TP_MISUSE, "different environment handles");
     expect(tp_segment_join(NULL, txn, &at, &size), TP_MISUSE, "NULL was given for a segment of memory");
     holds(at == NULL && size == 0);
     fine(tp_segment_join(segment, txn, &at, &size));
