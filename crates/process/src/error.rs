@@ -20,7 +20,7 @@ pub enum Error {
         limit: u32,
     },
     /// The lock by which others learn of this process's death cannot be taken.
-    #[error("this process cannot take the file lock by which other processes notice its death: {0}")]
+    #[error("this process cannot take the file lock by which other processes notice its death: {0}. Nothing was changed; put the environment on a filesystem with file locks, or close it in some processes")]
     Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The environment was opened only to look.
     #[error("this handle was opened only to look at the other processes, and cannot read or change data. Nothing was changed; open the environment with `Env::open`")]

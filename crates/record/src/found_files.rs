@@ -34,7 +34,7 @@ pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<V
                     tracing::warn!(file = full_name, "{}", copied(&other.get().info));
                 }
             },
-            Err(error) => tracing::warn!(%error, "a file is passed over"),
+            Err(error) => tracing::warn!(%error, "a file that cannot be used as a database is skipped"),
         }
     }
     Ok(files.into_values().collect())
@@ -141,7 +141,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
         let file = match find_file(directory, name, environment) {
             Ok(file) => file,
             Err(error) => {
-                tracing::warn!(%error, "a file is passed over");
+                tracing::warn!(%error, "a file that cannot be used as a database is skipped");
                 continue;
             }
         };

@@ -156,7 +156,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
             opened => opened?,
         };
         let is_alone = file.lock(LOCKED_BYTE, LockMode::Exclusive, false).unwrap_or_else(|error| {
-            tracing::warn!(%error, "a backup goes to a place without locks: nothing keeps a second one away from there");
+            tracing::warn!(%error, "the backup's filesystem has no file locks: nothing keeps a second backup away from its directory");
             true
         });
         if !is_alone && !planted("libtp: two backups run into one directory") {

@@ -183,7 +183,7 @@ fn load<E: From<Error>>(
         }
         Err(error) => {
             if let Err(second) = txn.abort() {
-                tracing::warn!(error = %second, "a load that was broken off is taken back when the environment is opened anew");
+                tracing::warn!(error = %second, "a load failed and could not be undone; it is undone when the environment is opened again");
             }
             Err(error)
         }

@@ -322,7 +322,7 @@ impl Finisher<'_, '_> {
             Some(_) => {
                 tracing::warn!(
                     path,
-                    "a plain file that a transaction removes is another by now: what another program put there stays"
+                    "another program has replaced a plain file that a transaction removes; the program's file stays"
                 );
                 Ok(())
             }

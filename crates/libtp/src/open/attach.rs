@@ -204,7 +204,7 @@ impl Opening<'_> {
             // As with any panic of the library: the first may be a rare bug.
             Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
-                tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
+                tracing::error!(region = %region.path().display(), "the shared memory is damaged and cannot be used");
                 region.mark_broken();
                 Ok(None)
             }
@@ -269,7 +269,7 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         // A panic means the same as an error: the region is damaged.
         let repair = || catch_unwind(AssertUnwindSafe(|| self.repair(region, control)));
-        match repair().unwrap_or_else(|_| Err("it does not stand a repair".into())) {
+        match repair().unwrap_or_else(|_| Err("its repair fails".into())) {
             Ok(repaired) => Ok(repaired),
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");

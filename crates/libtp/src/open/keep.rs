@@ -128,7 +128,7 @@ impl SurvivingRegions {
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
             if let Err(error) = rio::remove_region(region.path()) {
-                tracing::warn!(%error, region = %region.path().display(), "shared memory of the files that were here before stays");
+                tracing::warn!(%error, region = %region.path().display(), "the shared memory of the former files stays");
             }
         }
     }

@@ -200,7 +200,7 @@ impl Platform {
                                 return Ok(found);
                             }
                             if matches!(error, rio::Error::Planted { .. }) {
-                                tracing::warn!(%error, "what lies in the place of the shared memory is left alone");
+                                tracing::warn!(%error, "the file in the place of the shared memory is left as it is");
                             }
                         }
                     }
@@ -304,7 +304,7 @@ impl Platform {
             if path != made.path() {
                 // Another user's file is no region, or a region of an older incarnation.
                 if let Err(error) = self.remove(&path) {
-                    tracing::warn!(%error, "an old file stays where shared memory could be");
+                    tracing::warn!(%error, "an old file of shared memory cannot be removed, and stays");
                 }
             }
         }

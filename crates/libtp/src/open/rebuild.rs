@@ -97,7 +97,7 @@ impl Opening<'_> {
                     }
                 }
                 if not_seen.elapsed() > LAST_PATIENCE {
-                    tracing::error!(?writers, "the shared memory says that these sessions still write to files, which it has said for very long: it is not believed");
+                    tracing::error!(?writers, "by the damaged memory these sessions still write to files; the memory has shown that for very long, and is not believed");
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_stopped = |writer: &SessionId| managers.processes.is_stopped(*writer);

@@ -125,9 +125,7 @@ fn warn_of_less_than_is_promised(segment: &OpenSegment, durability: Durability) 
     }
     tracing::warn!(
         segment = %segment.path.display(),
-        "the environment's commits outlive the machine, and what they store in this segment does not: when it goes down \
-         while the segment is in use, the segment is refused afterwards, and the records are there. Keep in records what \
-         has to stay, or the segment where memory survives (`Env::segment_at`)"
+        "the environment's commits survive a crash of the machine, and this segment does not: if the machine goes down while the segment is in use, the records are kept, and the segment can no longer be opened. Keep important data in records, or put the segment on memory that survives (`Env::segment_at`)"
     );
 }
 
