@@ -29,7 +29,7 @@ static void nulls(const char *directory, tp_env *env, tp_db *db, tp_recno *recno
     expect(tp_env_open(directory, NULL, 8, &none), TP_MISUSE, "bits that mean nothing: 0x8");
     expect(tp_env_open(directory, NULL, TP_KEEP_FILES | TP_KEEP_REGION, &none), TP_MISUSE, "exclude each other");
     expect(tp_env_open(directory, "memry = 3", 0, &none), TP_SETTINGS, "memry");
-    expect(tp_env_open(directory, "\xff", 0, &none), TP_MISUSE, "no text in UTF-8");
+    expect(tp_env_open(directory, "\xff", 0, &none), TP_MISUSE, "not text in UTF-8");
     expect(tp_begin(NULL, TP_DEFAULT, &txn), TP_MISUSE, "NULL was given for an environment");
     expect(tp_begin(env, TP_DEFAULT, NULL), TP_MISUSE, "place of the transaction");
     expect(tp_begin(env, 17, &txn), TP_MISUSE, "17 is not a durability");

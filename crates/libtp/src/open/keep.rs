@@ -106,7 +106,7 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
-            "the shared memory {} has changes to the database `{}`, which was made after the backup and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which goes by the files",
+            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which goes by the files",
             region.path().display(),
             missing.name,
             missing.file_name()
