@@ -396,7 +396,7 @@ impl Backup {
     fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
         let damaged = |what: String| {
             let place = self.directory.describe(&copied.name);
-            Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{place}: {what}")))
+            Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{place}: {what}; restore another backup")))
         };
         let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
         let mut piece = vec![0; PIECE_BYTES];
@@ -407,26 +407,26 @@ impl Backup {
             let read = file.read_at(&mut piece[..want], at)?;
             if read < want {
                 return Err(damaged(format!(
-                    "it ends after {} bytes, and had {} when it was copied; restore another backup",
+                    "it ends after {} bytes, and had {} when it was copied",
                     at + read as u64,
                     copied.bytes
                 )));
             }
             let (id, page_bytes) = match shape {
                 Some(shape) => shape,
-                None => *shape.insert(shape_of(&piece[..want]).ok_or_else(|| {
-                    damaged("its first page is not the header of a database file; restore another backup".into())
-                })?),
+                None => *shape.insert(
+                    shape_of(&piece[..want])
+                        .ok_or_else(|| damaged("its first page is not the header of a database file".into()))?,
+                ),
             };
             for (index, page) in piece[..want].chunks(page_bytes).enumerate() {
                 let number = at / page_bytes as u64 + index as u64;
                 let page_no = PageNo::new(u32::try_from(number).unwrap_or(u32::MAX));
                 if page.len() < page_bytes {
-                    return Err(damaged("it ends in the middle of a page; restore another backup".into()));
+                    return Err(damaged("it ends in the middle of a page".into()));
                 }
                 if !planted("libtp: a restore does not check pages") {
-                    check(page, PageId::new(id, page_no))
-                        .map_err(|what| damaged(format!("page {number}: {what}; restore another backup")))?;
+                    check(page, PageId::new(id, page_no)).map_err(|what| damaged(format!("page {number}: {what}")))?;
                 }
             }
             crc = crc32c::crc32c_append(crc, &piece[..want]);
@@ -434,9 +434,7 @@ impl Backup {
             at += want as u64;
         }
         if crc != copied.crc && !planted("libtp: a restore does not check pages") {
-            return Err(damaged(
-                "its checksum differs, so it was changed after it was copied; restore another backup".into(),
-            ));
+            return Err(damaged("its checksum differs, so it was changed after it was copied".into()));
         }
         Ok(())
     }
