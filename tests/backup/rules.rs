@@ -248,7 +248,7 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
         .unwrap()
         .end;
     assert_eq!(told.len(), 2);
-    assert!(told.iter().all(|told| told.contains("another backup is on its way there")), "{told:?}");
+    assert!(told.iter().all(|told| told.contains("another backup to it is running")), "{told:?}");
     // No process holds the backup any more.
     shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     let restored = other.path().join("restored");

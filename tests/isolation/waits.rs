@@ -37,7 +37,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     assert!(matches!(error, Error::LockTimeout(_)) && !error.is_retryable(), "{error}");
     let (pid, txn) = (std::process::id(), holder.id());
     let wanted = format!(
-        "the record \"x\" of database `table` was not to be had in mode S within 30ms: transaction {txn} of process {pid} is in the way"
+        "the lock on the record \"x\" of database `table` in mode S was not granted within 30ms: transaction {txn} of process {pid} is in the way"
     );
     assert!(error.to_string().starts_with(&wanted), "{error}");
     let wait = error.lock_wait().unwrap();
@@ -50,9 +50,9 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     values.put(&holder, b"x", b"1").unwrap();
     let text = |error: Error| error.to_string();
     let message = text(numbers.get(&waiter, 3).unwrap_err());
-    assert!(message.starts_with("record 3 of database `numbers` was not to be had"), "{message}");
+    assert!(message.starts_with("the lock on record 3 of database `numbers` in mode"), "{message}");
     let message = text(values.put(&waiter, b"x", b"2").unwrap_err());
-    assert!(message.starts_with("a value of the key \"x\" of database `values` was not to be had"), "{message}");
+    assert!(message.starts_with("the lock on a value of the key \"x\" of database `values` in mode"), "{message}");
     // The transaction goes on without these locks.
     table.put(&waiter, b"y", b"1").unwrap();
     waiter.commit().unwrap();

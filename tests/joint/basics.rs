@@ -46,7 +46,7 @@ fn a_forgotten_guard_has_stored_and_the_segment_comes_back() {
                 std::mem::forget(memory);
                 // The transaction cannot know that the forgotten guard no longer stores.
                 let refused = txn.join(segment).map(drop).unwrap_err();
-                assert!(refused.to_string().contains("at work in it already"), "{refused}");
+                assert!(refused.to_string().contains("uses the segment already"), "{refused}");
             }
         }
         match is_committed {
@@ -123,9 +123,9 @@ fn another_environment_is_refused_the_segment() {
     let moved = other.path().join("memory.vista");
     std::fs::copy(&path, &moved).unwrap();
     let refused = elsewhere.segment("memory", 0).unwrap_err().to_string();
-    assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
+    assert!(refused.contains("belongs to the environment with the id"), "{refused}");
     let refused = vista::Segment::open(&moved, 0).unwrap_err().to_string();
-    assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
+    assert!(refused.contains("belongs to the environment with the id"), "{refused}");
     // The refused segment is unchanged.
     assert_eq!(std::fs::read(&moved).unwrap(), std::fs::read(&path).unwrap());
 }
@@ -159,7 +159,7 @@ fn a_log_of_an_earlier_time_is_noticed() {
     std::fs::remove_dir_all(&home).unwrap();
     copy(&backup, &home);
     let refused = change(&Env::open_or_create(&home).unwrap(), 3).unwrap_err().to_string();
-    assert!(refused.contains("The two are of different times"), "{refused}");
+    assert!(refused.contains("the segment is newer than the environment"), "{refused}");
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {

@@ -27,7 +27,7 @@ enum Finder {
 pub const SYNC: &str = "sync";
 const RELAXED: &str = "relaxed";
 /// The error of a segment that followed commits that the log has lost.
-const NOTICED: &str = "The two are of different times";
+const NOTICED: &str = "the segment is newer than the environment";
 const FINDERS: [Finder; 3] = [Finder::Survivor, Finder::Next, Finder::Restart];
 /// A failpoint at which a death leaves work for the next process.
 pub const BEFORE: &str = "joined: logged, segments not committed";

@@ -69,7 +69,7 @@ fn an_index_dropped_or_made_later_does_not_read_as_empty() {
     let before = env.snapshot().unwrap();
     let index = people.index("by town", town).unwrap();
     let refused = index.keys(&before, b"Brno").unwrap_err().to_string();
-    assert!(refused.contains("made after this snapshot"), "{refused}");
+    assert!(refused.contains("made after the snapshot"), "{refused}");
     assert!(people.drop_index("by town").unwrap());
     let refused = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
     assert!(refused.contains("was dropped"), "{refused}");
@@ -147,7 +147,7 @@ fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     let loading = entries.load(&Load::unsorted(), [("Wien", "7")]).err();
     for (number, refused) in refused.into_iter().chain([loading]).enumerate() {
         let message = refused.map_or_else(|| "let through".into(), |error| error.to_string());
-        assert!(message.contains("changes with the records"), "{number}: {message}");
+        assert!(message.contains("changes only with the records"), "{number}: {message}");
     }
     assert_eq!(findings(&env, &index), 0);
 }

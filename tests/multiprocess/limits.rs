@@ -18,7 +18,7 @@ fn a_process_that_may_map_less_memory_is_refused_and_the_others_go_on() {
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("transfers 100");
     let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
-    assert!(refused.how.contains("RLIMIT_AS") && refused.how.contains("raise"), "{}", refused.how);
+    assert!(refused.how.contains("RLIMIT_AS") && refused.how.contains("Raise"), "{}", refused.how);
     two.ask("transfers 100");
     assert_eq!(one.ask("rebuilds"), "0");
     for member in [&mut one, &mut two] {

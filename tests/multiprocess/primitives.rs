@@ -121,17 +121,17 @@ fn a_page_that_was_not_locked_first_is_not_stored() {
     let txn = env.begin().unwrap();
     let mut early = pages.get(&txn, 0).unwrap();
     early.bytes[0] = 99;
-    assert!(message_of(pages.put(&txn, &early)).contains("without its lock for writing"));
+    assert!(message_of(pages.put(&txn, &early)).contains("without a lock for writing"));
     env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
     pages.lock(&txn, 0, PageLock::Write).unwrap();
-    assert!(message_of(pages.put(&txn, &early)).contains("was changed after this copy of it was made"));
+    assert!(message_of(pages.put(&txn, &early)).contains("was changed after this copy of it was read"));
     let mut far = pages.get(&txn, 5).unwrap();
     far.bytes[0] = 1;
     pages.lock(&txn, 5, PageLock::Write).unwrap();
-    assert!(message_of(pages.put(&txn, &far)).contains("the next is 1"));
+    assert!(message_of(pages.put(&txn, &far)).contains("the next page is 1"));
     far.bytes.pop();
     assert!(message_of(pages.put(&txn, &far)).contains("a page of this file has 8160"));
-    assert!(message_of(pages.unlock(&txn, 0)).contains("stays until the transaction ends"));
+    assert!(message_of(pages.unlock(&txn, 0)).contains("must stay until the transaction ends"));
     assert!(message_of(pages.apply(&txn, 0, ADD, &by(0, 1_000_000))).contains("is too much"));
     assert!(message_of(pages.apply(&txn, 0, 8, &[])).contains("the code 8"));
     txn.commit().unwrap();
@@ -178,7 +178,7 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
     }
     let other = LogType::new(ADD, "another", |_, _| Ok(()));
     assert!(message_of(later.start(Env::builder().log_type(other)).map(|_| ()))
-        .contains("registered that code as \"another\""));
+        .contains("registered \"another\" with that code"));
     let env = later.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
     assert_eq!((counter(&env, &pages, 0).unwrap(), counter(&env, &pages, 1).unwrap()), (1, 100));

@@ -36,7 +36,7 @@ impl Refusals {
             Err(other) => format!("refused otherwise: {other}"),
             Ok(_) => "done".into(),
         };
-        if !message.contains(&format!("was mapped by process {}", self.parent)) {
+        if !message.contains(&format!("process {} opened", self.parent)) {
             eprintln!("{call}: {message}");
             self.wrong += 1;
         }

@@ -172,7 +172,7 @@ impl FromStr for Durability {
             "sync" => Ok(Durability::Sync),
             "relaxed" => Ok(Durability::Relaxed),
             "rio" => Ok(Durability::Rio),
-            _ => Err(Error::Settings(format!("durability is sync, relaxed or rio, not {name:?}"))),
+            _ => Err(Error::Settings(format!("{name:?} is not a durability: give sync, relaxed or rio"))),
         }
     }
 }
@@ -184,7 +184,7 @@ impl FromStr for Granularity {
         match name {
             "record" => Ok(Granularity::Record),
             "page" => Ok(Granularity::Page),
-            _ => Err(Error::Settings(format!("granularity is record or page, not {name:?}"))),
+            _ => Err(Error::Settings(format!("{name:?} is not a granularity: give record or page"))),
         }
     }
 }

@@ -23,7 +23,7 @@ pub enum Error {
         why: String,
     },
     /// A record that the load wrote does not exist.
-    #[error("{engine} has no {table} record {id}: load the bank first, and with the same --accounts")]
+    #[error("{engine} has no {table} record {id}: load the bank first, with the same --accounts")]
     Missing {
         /// The engine's name.
         engine: &'static str,

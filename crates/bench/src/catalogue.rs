@@ -23,7 +23,7 @@ use crate::rows::{self, Contender as RowsContender};
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
     let OpenSettings { durability, sharing, .. } = *settings;
     if durability == Durability::Rio {
-        return Err(Error::Settings("durability rio is libtp's alone".into()));
+        return Err(Error::Settings("only libtp has durability rio: choose sync or relaxed".into()));
     }
     kind.check_built_in()?;
     if matches!(sharing, Sharing::First | Sharing::Joined) {
@@ -100,11 +100,13 @@ fn check_shared(kind: EngineKind) -> Result<()> {
         EngineKind::Sqlite | EngineKind::Lmdb | EngineKind::Redb | EngineKind::Bdb => Ok(()),
         EngineKind::Fjall | EngineKind::RocksDb | EngineKind::HashMap | EngineKind::BTreeMap => {
             let name = kind.name();
-            Err(Error::Settings(format!("{name} serves one process only: what it has open nobody else can open")))
+            Err(Error::Settings(format!(
+                "{name} serves one process only, because a second process cannot open its files: use --as threads"
+            )))
         }
-        EngineKind::Postgres => {
-            Err(Error::Settings("postgresql is measured by threads only, each a connection".into()))
-        }
+        EngineKind::Postgres => Err(Error::Settings(
+            "postgresql is measured only by threads, each with its own connection: use --as threads".into(),
+        )),
     }
 }
 

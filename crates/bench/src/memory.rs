@@ -159,7 +159,9 @@ pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
         Workload::Synthetic { bytes: bytes @ 1..=1_048_576, is_hot } => {
             run(settings, &SyntheticOf { bytes: size(bytes), is_hot })
         }
-        Workload::Synthetic { bytes, .. } => Err(Error::Settings(format!("{bytes} bytes: it can be 1 to 1048576"))),
+        Workload::Synthetic { bytes, .. } => {
+            Err(Error::Settings(format!("a transaction can change 1 to 1048576 bytes, and {bytes} were given")))
+        }
         Workload::Swap { is_hot } => run(settings, &Swap(is_hot)),
         Workload::DebitCredit => run(settings, &DebitCredit::<5>),
         Workload::OrderEntry => run(settings, &OrderEntry::<10>),
@@ -255,7 +257,9 @@ fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<r
 /// Does the same as `run` with several threads of one segment: one of them alone, and all, in turns.
 fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     if settings.engine != MemoryEngine::Vista {
-        return Err(Error::Settings("several threads change one segment with vista only".into()));
+        return Err(Error::Settings(
+            "only vista lets several threads change one segment: choose that engine, or leave out --threads".into(),
+        ));
     }
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
     let file = OwnFile::new(&settings.memory, "threads");

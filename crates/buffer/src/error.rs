@@ -17,7 +17,7 @@ pub enum Error {
         what: String,
     },
     /// There is no room: on the disk, in memory, or in a pool all of whose frames are in use.
-    #[error("there is no room for {what}: {why}; nothing was lost; make room and try again")]
+    #[error("there is no room for {what}, and nothing was lost: {why}")]
     Full {
         /// What there was no room for.
         what: &'static str,
@@ -28,19 +28,19 @@ pub enum Error {
     #[error("a sync of a data file failed earlier, so no page can be made durable any more; committed changes are safe in the log; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed,
     /// No file of that number is registered.
-    #[error("no database file has the number {file}: it was removed, or never registered")]
+    #[error("no database file has the number {file}: the database was dropped, or never made. Nothing was changed; open the database again by its name")]
     UnknownFile {
         /// The number asked for.
         file: FileId,
     },
     /// The database was dropped.
-    #[error("the database `{name}` was dropped, or its name is another database's by now; a handle from before is of no use any more. Open the database again, which makes it anew where it is to be made if it is missing")]
+    #[error("the database `{name}` was dropped, or another database has that name now, so this handle cannot be used any more. Nothing was changed by this call; open the database again")]
     Dropped {
         /// Its name, when it had one.
         name: String,
     },
     /// The file of a database is not in its place. The database was not dropped.
-    #[error("the database `{name}` is not in its place: {what}; it cannot be used, and other databases can. Nothing was made in its place. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
+    #[error("the database `{name}` cannot be used: {what}. Nothing was made in its place, and other databases can be used. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
     Away {
         /// The database.
         name: String,
@@ -65,7 +65,7 @@ pub enum Error {
     #[error(transparent)]
     Log(#[from] libtp_log::Error),
     /// The disk refused a call.
-    #[error("a data file's disk failed: {0}; every page that could not be written is kept in memory")]
+    #[error("the disk of a database file failed: {0}; every page that could not be written is kept in memory")]
     Io(libtp_io::Error),
 }
 
@@ -83,7 +83,7 @@ impl From<libtp_io::Error> for Error {
 
 impl From<rio::Error> for Error {
     fn from(error: rio::Error) -> Error {
-        Error::Full { what: "more of the buffer pool in shared memory", why: error.to_string() }
+        Error::Full { what: "more of the page cache in shared memory", why: error.to_string() }
     }
 }
 

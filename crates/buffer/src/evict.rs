@@ -78,13 +78,13 @@ impl BufferManager {
             }
         }
         let why = format!(
-            "all {} frames of {} bytes are in use at once: {}; {}give the pool a larger budget, or use fewer threads",
+            "all {} pages of {} bytes in the cache are in use at once: {}; {}give the page cache more memory (`memory` in libtp.toml, or the database's `own_pool`), or use fewer threads",
             part.frame_count(),
             part.page_bytes(),
             part.census(),
             self.who_is_stopped(session, part)
         );
-        Err(Error::Full { what: "one more page in the buffer pool", why })
+        Err(Error::Full { what: "one more page in the page cache", why })
     }
 
     /// Describes, for people, which of the sessions that would have made room are stopped.

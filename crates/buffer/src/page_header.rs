@@ -151,7 +151,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Damage::Checksum { stored, computed } => {
-                write!(f, "its checksum is {stored:#010x}, its bytes sum up to {computed:#010x}")
+                write!(f, "its checksum is {stored:#010x}, and the checksum of its bytes is {computed:#010x}")
             }
             Damage::Misplaced { found } => write!(f, "{found} lies in its place"),
             Damage::BeyondLog { page_lsn, log_end } => {

@@ -100,7 +100,10 @@ impl Pools {
         let guard = self.table.latch.exclusive(session, Rank::REPLACER);
         let number = self.table.pool_count.get() + 1;
         if number > POOLS_MAX {
-            return Err(Error::Full { what: "one more buffer pool", why: format!("there are {POOLS_MAX}") });
+            return Err(Error::Full {
+                what: "one more page cache",
+                why: format!("there are {POOLS_MAX} already; let some databases share one (leave out `own_pool`)"),
+            });
         }
         if self.slab.capacity() < number {
             self.slab.grow()?;

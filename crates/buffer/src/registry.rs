@@ -327,7 +327,7 @@ impl Registry {
     pub fn write(&self, entry: &Entry) -> Result<()> {
         self.make(&[])?;
         let file = self.file(&mut self.known())?;
-        let gone = || Error::Register { what: "it was removed a moment ago; put it back".into() };
+        let gone = || Error::Register { what: "another program removed it a moment ago; put it back".into() };
         let file = file.ok_or_else(gone)?;
         file.write_at(Slot::new(entry).as_bytes(), place(entry.id))?;
         failpoint("register: entry written, not synced");

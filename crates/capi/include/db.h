@@ -3,9 +3,9 @@
  *
  * Programs written for db 1.85 compile against this header and link with -ltp. A file is opened in one of two modes:
  *
- *   plain      none of DB_LOCK, DB_SHMEM and DB_TXN is given. One ordinary file, for one program at a time. Changes are in
- *              the file after sync or close, and not before. Without a file name the database is in memory only.
- *   shared     one of them is given. The file belongs to the environment of its directory (dbopen(3)), and any number of
+ *   plain      without DB_LOCK, DB_SHMEM and DB_TXN. One ordinary file, for one program at a time. Changes are in the file
+ *              after sync or close, and not before. Without a file name the database is in memory only.
+ *   shared     with one of these flags. The file belongs to the environment of its directory (dbopen(3)), and any number of
  *              processes use it at once. With DB_TXN each call is a transaction, or a part of the transaction that the
  *              thread has begun with txn_begin. A DB_RECNO has its text file in both modes (recno(3)).
  *
@@ -60,7 +60,7 @@ typedef struct {
 #define R_NOOVERWRITE 8 /* put */
 #define R_PREV 9        /* seq (DB_BTREE, DB_RECNO) */
 #define R_SETCURSOR 10  /* put (DB_BTREE, DB_RECNO) */
-#define R_RECNOSYNC 11  /* sync (DB_RECNO): not the text file */
+#define R_RECNOSYNC 11  /* sync (DB_RECNO): do not write the text file */
 
 typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
 
@@ -116,7 +116,7 @@ typedef struct {
     unsigned long flags;
 #define R_FIXEDLEN 1 /* all records have reclen bytes */
 #define R_NOKEY 2    /* seq does not fill in the key */
-#define R_SNAPSHOT 4 /* the file is read whole when it is opened (always so) */
+#define R_SNAPSHOT 4 /* the whole file is read when it is opened, as it is without the flag */
     unsigned int cachesize;
     unsigned int psize;
     int lorder;
@@ -129,8 +129,8 @@ typedef struct {
 DB *dbopen(const char *file, int flags, int mode, DBTYPE type, const void *openinfo);
 
 /*
- * Begin, commit or abort a transaction of the calling thread. It includes all the thread's calls with files that were
- * opened with DB_TXN in one directory. Return 0, or -1 with errno set. If a call in the transaction fails with EDEADLK,
+ * Begin, commit or abort a transaction of the calling thread. The transaction includes all calls of the thread with files
+ * of one directory that were opened with DB_TXN. Return 0, or -1 with errno set. If a call in the transaction fails with EDEADLK,
  * abort the transaction and run it again.
  */
 int txn_begin(void);
@@ -138,17 +138,18 @@ int txn_commit(void);
 int txn_abort(void);
 
 /*
- * Comparison functions for a DB_BTREE, which the library knows by name, so that files in shared mode can use them, too:
- * descending; with letters from A to Z equal to those from a to z; and unsigned numbers of one length with the least
- * significant byte first. Return a number below, equal to or above 0.
+ * Comparison functions for a DB_BTREE. The library knows them by name, so files in shared mode can use them, too. The
+ * first orders keys from the greatest to the least, the second treats the letters A to Z like a to z, and the third
+ * compares unsigned numbers of one length with the least significant byte first. Return a number below, equal to or
+ * above 0.
  */
 int db_compare_descending(const DBT *one, const DBT *other);
 int db_compare_caseless(const DBT *one, const DBT *other);
 int db_compare_little_endian(const DBT *one, const DBT *other);
 
 /*
- * Assigns a comparison function to an order: one that tp_order (libtp.h) has registered under this name, or one of the
- * library's. A DB_BTREE in shared mode can then use the function. Returns 0, or -1 with errno set.
+ * Assigns a comparison function to the order with this name: an order that tp_order (libtp.h) has registered, or an order
+ * of the library. A DB_BTREE in shared mode can then use the function. Returns 0, or -1 with errno set.
  */
 int db_order(int (*compare)(const DBT *, const DBT *), const char *order);
 

@@ -22,21 +22,21 @@
  *
  * Return values. Every call that can fail returns TP_OK (zero) or one of the codes of tp_error, which are all negative.
  * After a failure tp_error returns a sentence: the file, page or value concerned, what was kept, and what to do. A call
- * that fails changes nothing, unless its description says otherwise. If the call was to store a handle, it stores NULL.
+ * that fails changes nothing, unless its description says otherwise. A failed call that stores a handle stores NULL.
  *
  * Handles. A handle is not an address: the library looks it up and never follows it. Every call refuses NULL, a handle of
  * another kind, and a closed handle with TP_MISUSE. Only tp_env_close, tp_abort and the other calls that close a handle
  * accept NULL, and then do nothing.
  *
- * Memory. The library reads arguments only during the call. It copies answers into a tp_buffer, which belongs to the program:
- * the bytes stay until the program passes the buffer to another call or frees it. Bytes of length 0 may be NULL.
+ * Memory. The library reads arguments only during the call. It copies answers into a tp_buffer, which belongs to the
+ * program: the bytes stay until the program passes the buffer to another call or frees it. Bytes of length 0 may be NULL.
  *
  * Threads. All threads may use an environment and its databases at once. One thread at a time uses a transaction and its
  * cursors; it need not always be the same thread. If two threads use a transaction at once, one of the two calls returns
  * TP_MISUSE. tp_error reports errors to the thread that made the call.
  *
- * Fork. A child process cannot use its parent's handles: every call with one returns TP_FORKED, and the parent's work goes on
- * undisturbed. The child opens the environment for itself. It may end its parent's transactions and close its parent's
+ * Fork. A child process cannot use its parent's handles: every call with one returns TP_FORKED, and the parent's work goes
+ * on undisturbed. The child opens the environment for itself. It may end its parent's transactions and close its parent's
  * environment; this changes nothing in the parent.
  *
  * Functions of the program. The functions that the program passes to the library (tp_work, tp_change, tp_page_change,
@@ -44,12 +44,12 @@
  * exception may leave them.
  *
  * Codes of the program. A function of the program that returns a code (tp_work, tp_index_function, tp_visit, tp_next_pair,
- * tp_log_visit) may return a code of its own: any number but 0 and those from -31999 to -31000, which are the library's. The
- * library call that called the function then changes nothing and returns the same code. tp_error has a sentence with the
- * code, tp_strerror says that the code is not the library's, and tp_is_retryable returns 0.
+ * tp_log_visit) may return a code of its own: any number except 0 and the numbers from -31999 to -31000, which belong to
+ * the library. The library call that called the function then changes nothing and returns the same code. tp_error has a
+ * sentence with the code, tp_strerror says that the code is not a code of the library, and tp_is_retryable returns 0.
  *
- * Signals and output. The library catches no signal, prints nothing and ends no process, except that vista_map_guarded lets
- * a wrong store end the process. A panic in the library, which is a bug, prints a message on standard error; the call
+ * Signals and output. The library catches no signal, prints nothing and ends no process, except that vista_map_guarded
+ * lets a wrong store end the process. A panic in the library, which is a bug, prints a message on standard error; the call
  * returns TP_PANICKED or TP_BUG.
  *
  * Debugging. Programs run under valgrind. If the environment is still open when the process ends, valgrind's leak check
@@ -104,9 +104,9 @@ enum {
     TP_LOCK_TIMEOUT = -31004,     /* a lock was not granted in time: tp_error names the holders */
     TP_REBUILT = -31005,          /* the shared memory was made anew and the transaction undone: abort it and run it again */
     TP_PANICKED = -31006,         /* a bug of the library, or damaged memory, undid this transaction: abort it and run it again */
-    TP_SNAPSHOT_TOO_OLD = -31007, /* the snapshot needs log that is no longer kept: begin another */
-    TP_OUTCOME_UNKNOWN = -31008,  /* the commit was written, but may be lost: look before you run it again */
-    TP_HALF_UNDONE = -31009,      /* a part could not be undone, so the commit undid the whole transaction */
+    TP_SNAPSHOT_TOO_OLD = -31007, /* the snapshot needs log that is no longer kept: begin another snapshot */
+    TP_OUTCOME_UNKNOWN = -31008,  /* the commit was written, but may be lost: look at the data before you run it again */
+    TP_HALF_UNDONE = -31009,      /* a part could not be undone, so the commit undid the whole transaction: run it again */
     TP_FULL = -31010,             /* a disk, a table or memory is full */
     TP_CORRUPT = -31011,          /* a file, a page or a log record is damaged */
     TP_FAILED = -31012,           /* a write to disk failed: no change is accepted until the environment is opened anew */
@@ -114,7 +114,7 @@ enum {
     TP_NO_DATABASE = -31014,      /* there is no such database */
     TP_DATABASE = -31015,         /* the database is of another kind, or its name is no valid file name */
     TP_ENVIRONMENT = -31016,      /* the directory is no environment, or cannot be opened here */
-    TP_NOT_LASTING = -31017,      /* TP_RIO was requested, and the memory does not outlive the system */
+    TP_NOT_LASTING = -31017,      /* TP_RIO was requested, and the memory does not survive a crash of the system */
     TP_SEGMENT = -31018,          /* a segment of memory cannot be opened or joined */
     TP_FORKED = -31019,           /* the handle belongs to the parent process: open the environment here */
     TP_SETTINGS = -31020,         /* the settings are wrong */
@@ -129,15 +129,16 @@ enum {
     TP_FILE = -31029,             /* a plain file cannot be read or changed as requested */
     TP_FILES_WAITING = -31030,    /* committed, but some plain files are not in their places: do not run it again */
     TP_BACKUP = -31031,           /* no backup can be made there, or nothing can be restored from it */
-    TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort */
-    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end that one first, or use one for both */
-    TP_DROPPED = -31034,          /* the database was dropped after this handle was opened */
+    TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort the transaction */
+    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end it first, or do both in one */
+    TP_DROPPED = -31034,          /* the database was dropped after this handle was opened: open it again */
+    TP_READ_ONLY = -31035,        /* the environment was opened for reading only */
     TP_OTHER = -31099             /* an error without a code in this header: tp_error describes it */
 };
 
 /*
  * Returns a sentence about this thread's last call that did not return TP_OK. The text stays until the thread's next
- * such call. It is empty before the first. Do not free it.
+ * such call. Before the first such call it is empty. Do not free it.
  */
 const char *tp_error(void);
 
@@ -182,30 +183,32 @@ void tp_buffer_free(tp_buffer *buffer);
  *         fprintf(stderr, "%s\n", tp_error());
  */
 
-/* Flags of tp_env_open, to be added. */
+/* Flags of tp_env_open. Add them to give several. */
 enum {
     TP_NO_CREATE = 1,  /* do not create a missing environment */
     TP_KEEP_FILES = 2, /* if shared memory and log files disagree (as after the restore of a backup), use the files */
-    TP_KEEP_REGION = 4 /* if they disagree, use the shared memory */
+    TP_KEEP_REGION = 4 /* if shared memory and log files disagree, use the shared memory */
 };
 
 /*
  * Opens the environment in directory, creates it if it is missing, and stores its handle in *env. settings is a text in
  * the form of the file libtp.toml, which may be in the directory ("memory = \"64MiB\"\ndurability = \"relaxed\""); it
  * overrides that file, and may be NULL. flags is a sum of TP_NO_CREATE, and TP_KEEP_FILES or TP_KEEP_REGION, or 0. If the
- * last processes that used the environment died, the call repairs their shared memory or replays the log.
+ * last processes that used the environment died, the call repairs their shared memory or replays the log. Returns
+ * TP_ENVIRONMENT if the directory is no environment or cannot be opened, and TP_SETTINGS if the settings are wrong.
  */
 int tp_env_open(const char *directory, const char *settings, unsigned int flags, tp_env **env);
 
 /*
- * Closes the environment. All commits are kept, whatever their durability. Returns TP_IN_USE, and the handle stays open,
- * while the handle has a running transaction, a snapshot, an asynchronous commit or an open database.
+ * Closes the environment. All commits are kept, whatever their durability. While the environment's handle has a running
+ * transaction, a snapshot, an asynchronous commit or an open database, the call returns TP_IN_USE, and the handle stays
+ * open.
  */
 int tp_env_close(tp_env *env);
 
 /* -- look at an environment, and do its work by hand */
 
-/* Stores the names of the environment's databases in names, sorted, each followed by a zero byte. */
+/* Stores the sorted names of the environment's databases in names, each followed by a zero byte. */
 int tp_env_databases(tp_env *env, tp_buffer *names);
 
 /*
@@ -233,8 +236,8 @@ int tp_env_checkpoint(tp_env *env);
 int tp_env_flush(tp_env *env);
 
 /*
- * Does one round of background work, for programs that set "no_background = true", so that the library runs no threads in
- * them.
+ * Does one round of background work. A program that sets "no_background = true" calls this from time to time, because the
+ * library then runs no threads in the program.
  */
 int tp_env_background_step(tp_env *env);
 
@@ -267,8 +270,8 @@ int tp_env_background_step(tp_env *env);
 enum {
     TP_DEFAULT = 0, /* as the environment's settings say */
     TP_SYNC = 1,    /* when the commit is on disk */
-    TP_RELAXED = 2, /* at once: the commit survives any process, and is on disk a tenth of a second later */
-    TP_RIO = 3      /* at once: the commit is in memory that outlives a crash of the system (else TP_NOT_LASTING) */
+    TP_RELAXED = 2, /* at once: the commit survives the death of any process, and is on disk a tenth of a second later */
+    TP_RIO = 3      /* at once: the commit is in memory that survives a crash of the system (else TP_NOT_LASTING) */
 };
 
 /*
@@ -278,11 +281,11 @@ enum {
 int tp_begin(tp_env *env, int durability, tp_txn **txn);
 
 /*
- * Commits the transaction with the changes since its savepoints, and ends its cursors and the handle, whatever it
- * returns. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: look before you run it again. After
- * TP_FILES_WAITING it is committed, but a plain file (tp_file_create) is not in its place yet: do not run it again. After
- * any other code it was aborted. Only after TP_MISUSE the transaction goes on, because the handle was refused or a
- * changed page was not unpinned.
+ * Commits the transaction, with the changes since its savepoints, and ends its cursors and the handle, whatever it returns
+ * except TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: look at the data before you run it
+ * again. After TP_FILES_WAITING it is committed, but a plain file (tp_file_create) is not in its place yet: do not run it
+ * again. After TP_MISUSE it goes on: the handle was refused, or a changed page was not unpinned. After any other code it
+ * was aborted.
  */
 int tp_commit(tp_txn *txn);
 
@@ -340,8 +343,9 @@ enum {
 };
 
 /*
- * The work of a transaction, for tp_run. It returns TP_OK to commit; any other code aborts the transaction. Apart from
- * its work in the transaction, the function must do nothing that may not be done twice. It must not end the transaction.
+ * The work of a transaction, for tp_run. It returns TP_OK to commit; any other code aborts the transaction. The function
+ * may be called several times, so it must do nothing outside of the transaction that may happen only once. It must not
+ * end the transaction.
  */
 typedef int tp_work(tp_txn *txn, void *argument);
 
@@ -373,14 +377,14 @@ int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
  */
 int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
 
-/* Ends a savepoint, and all later ones. The changes since stay part of the transaction. */
+/* Ends a savepoint and all later savepoints. The changes since then stay part of the transaction. */
 int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
 
 /*
- * Undoes the changes since a savepoint, newest first, and ends it and all later ones. The transaction goes on with all its
- * locks. Memory that it has joined goes back, too; memory that it joined since returns to its state at the join, and stays
- * joined; memory must be declared again before stores. If this call fails, the transaction can no longer commit: its
- * commit returns TP_HALF_UNDONE.
+ * Undoes the changes since a savepoint, newest first, and ends it and all later savepoints. The transaction goes on with
+ * all its locks. Joined memory goes back, too: to its state at the savepoint, or at the join if that came later. It stays
+ * joined, and must be declared again before stores. If this call fails, the transaction can no longer commit: its commit
+ * returns TP_HALF_UNDONE.
  */
 int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
 
@@ -430,10 +434,10 @@ int tp_abort_detached(tp_env *env, uint64_t id);
 
 /*
  * Begins a snapshot and stores its handle in *snapshot. The snapshot shows every commit, of this process and others, that
- * could have been read before, and no later one, however long it is held. It takes no lock, so no transaction waits for
- * it. It waits only for the disk: a call that reads a commit which would be lost with the machine returns when the commit
- * is on disk, unless the environment's commits are TP_RELAXED. Pass it to the calls that read, in place of a transaction;
- * calls that change something return TP_MISUSE. End it with tp_commit or tp_abort, which do the same for a snapshot.
+ * could have been read before, and no later commit, however long it is held. It takes no lock, so no transaction waits for
+ * it. It waits only for the disk: a call that reads a commit which is not on disk yet returns when the commit is on disk,
+ * unless the environment's commits are TP_RELAXED. Pass it to the calls that read, in place of a transaction; calls that
+ * change something return TP_MISUSE. End it with tp_commit or tp_abort, which do the same for a snapshot.
  *
  * Records that were changed since are read from the log. The log is kept for a snapshot within limits (an hour, 4 GiB,
  * unless the settings say otherwise); beyond them a call may return TP_SNAPSHOT_TOO_OLD.
@@ -453,9 +457,9 @@ int tp_snapshot_durable(tp_txn *snapshot);
 int tp_btree_open(tp_env *env, const char *name, tp_db **db);
 
 /*
- * Opens a hash file, and creates it if it is missing. A hash file finds a key in one step; its keys have no order. Its
- * cursors move forward only: they accept tp_cursor_first, tp_cursor_next, tp_cursor_behind and tp_cursor_each, and
- * return TP_DATABASE for other steps.
+ * Opens the hash file name, creates it if it is missing, and stores its handle in *db. A hash file finds a key in one
+ * step; its keys have no order. Its cursors move forward only: they accept tp_cursor_first, tp_cursor_next,
+ * tp_cursor_behind and tp_cursor_each, and return TP_DATABASE for other steps.
  */
 int tp_hash_open(tp_env *env, const char *name, tp_db **db);
 
@@ -498,8 +502,9 @@ typedef size_t tp_recode(const void *bytes, size_t size, void *made, size_t room
 int tp_order(const char *name, tp_recode *encode, tp_recode *decode, void *argument);
 
 /*
- * Opens a B-tree whose keys are in the named order, and creates it if it is missing. The database's file records the
- * name. Returns TP_DATABASE if its keys are in another order, as tp_btree_open does for a database with a named order.
+ * Opens the B-tree name, whose keys are in the named order, creates it if it is missing, and stores its handle in *db. The
+ * database's file records the name of the order. Returns TP_DATABASE if its keys are in another order, as tp_btree_open
+ * does for a database with a named order.
  */
 int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_db **db);
 
@@ -527,7 +532,10 @@ int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *
  */
 int tp_get_for_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
-/* Stores a value under a key, and replaces any earlier value. */
+/*
+ * Stores a value under a key, and replaces any earlier value. Returns TP_LENGTH if the key or the value is too long
+ * (tp_db_key_max).
+ */
 int tp_put(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /* Stores a value under a new key. Returns TP_EXISTS if the key exists. */
@@ -548,8 +556,8 @@ int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
  */
 
 /*
- * Bounds of a tp_range, to be added: TP_FROM or TP_ABOVE or neither, and TP_UPTO or TP_BELOW or neither; or TP_PREFIX
- * alone.
+ * Bounds of a tp_range. Add at most two of them: TP_FROM or TP_ABOVE or neither, and TP_UPTO or TP_BELOW or neither; or give
+ * TP_PREFIX alone.
  */
 enum {
     TP_FROM = 1,  /* the low key and the keys above it */
@@ -664,9 +672,9 @@ int tp_link_of(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_link
 
 /*
  * Copies the record at a link, without a search. Returns TP_NOTFOUND if the record is no longer there: it was removed, or
- * moved when its page was split or it grew. Then search by its key, and take a new link. Compare the key: another record
- * is found only if the hashes of both keys are equal, once in 2^64 pairs unless keys are chosen for that. key or value may
- * be NULL. Refuses a snapshot.
+ * moved when its page was split or it grew. Then search by its key, and take a new link. Compare the key that is found: if
+ * the hashes of two keys are equal (once in 2^64 pairs, unless keys are chosen for that), the record can be another. key
+ * or value may be NULL. Refuses a snapshot.
  */
 int tp_get_at(tp_db *db, tp_txn *txn, const tp_link *link, tp_buffer *key, tp_buffer *value);
 
@@ -771,10 +779,13 @@ int tp_recno_close(tp_recno *recno);
 /* Stores the length of each record, in bytes, in *size. */
 int tp_recno_record_size(tp_recno *recno, uint32_t *size);
 
-/* Copies the record with that number, in a transaction or a snapshot. Returns TP_NOTFOUND if there is none. */
+/* Copies the record with that number, in a transaction or a snapshot. Returns TP_NOTFOUND if there is no such record. */
 int tp_recno_get(tp_recno *recno, tp_txn *txn, uint64_t number, tp_buffer *record);
 
-/* Stores a record under a number, and replaces any earlier record. */
+/*
+ * Stores a record under a number, and replaces any earlier record. Returns TP_LENGTH if record_size is not the record size
+ * of the database.
+ */
 int tp_recno_put(tp_recno *recno, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
 
 /*
@@ -783,7 +794,7 @@ int tp_recno_put(tp_recno *recno, tp_txn *txn, uint64_t number, const void *reco
  */
 int tp_recno_append(tp_recno *recno, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
 
-/* Removes a record. Returns TP_NOTFOUND if there is none. */
+/* Removes a record. Returns TP_NOTFOUND if there is no such record. */
 int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);
 
 /* -- visit records in the order of their numbers
@@ -838,7 +849,7 @@ int tp_multi_pair_max(tp_multi *multi, size_t *size);
  */
 int tp_multi_put(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
-/* Copies the first value of a key. Returns TP_NOTFOUND if the key has none. */
+/* Copies the first value of a key. Returns TP_NOTFOUND if there is no such key. */
 int tp_multi_get(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
 /* Stores the number of a key's values in *count: 0 if there is no such key. */
@@ -850,7 +861,7 @@ int tp_multi_count(tp_multi *multi, tp_txn *txn, const void *key, size_t key_siz
  */
 int tp_multi_delete(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, uint64_t *count);
 
-/* Removes the first equal value of a key. Returns TP_NOTFOUND if there is none. */
+/* Removes a value of a key: the first that is equal to value. Returns TP_NOTFOUND if the key has no such value. */
 int tp_multi_delete_value(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /*
@@ -1083,12 +1094,12 @@ typedef int tp_next_pair(tp_pair *pair, void *argument);
 typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *argument);
 
 /*
- * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. Of equal
- * keys the last counts. The load is a transaction of its own that locks the whole database. If it fails, nothing was
- * loaded; it returns TP_NOT_EMPTY if the database has records already. flags is TP_LOAD_SORTED; or 0 to sort the pairs
- * first, in about memory bytes (0: 64 MiB) and a file in the environment's directory. Pages are filled to fill_percent,
- * 10 to 100 (0: 100); leave room if keys will be inserted between the loaded ones. next and watch are called with
- * argument; watch and count may be NULL.
+ * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. If several
+ * pairs have the same key, the last is kept. The load is a transaction of its own that locks the whole database. If it
+ * fails, nothing was loaded; it returns TP_NOT_EMPTY if the database has records already. flags is TP_LOAD_SORTED; or 0 to
+ * sort the pairs first, in about memory bytes (0: 64 MiB) and a file in the environment's directory. Pages are filled to
+ * fill_percent, 10 to 100 (0: 100); leave room if keys will be inserted between the loaded ones. next and watch are called
+ * with argument; watch and count may be NULL.
  */
 int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next, tp_watch *watch,
             void *argument, uint64_t *count);
@@ -1136,8 +1147,8 @@ int tp_drop(tp_txn *txn, const char *name);
 
 /*
  * Renames a database when the transaction commits, as tp_drop drops one. Older handles stay valid. Returns TP_DATABASE if
- * the new name is invalid, or another database has it, unless the transaction drops or renames that database; databases
- * cannot trade their names.
+ * the new name is invalid, or another database has it, unless the transaction drops or renames that database. Databases
+ * cannot exchange their names.
  */
 int tp_rename(tp_txn *txn, const char *name, const char *new_name);
 
@@ -1195,7 +1206,7 @@ int tp_file_create(tp_txn *txn, const char *path, const void *contents, size_t s
 int tp_file_replace(tp_txn *txn, const char *path, const void *contents, size_t size);
 
 /*
- * Renames a file when the transaction commits, and replaces a file that has the new name. Both must be in one file
+ * Renames a file when the transaction commits, and replaces a file that has the new name. Both paths must be on one file
  * system.
  */
 int tp_file_rename(tp_txn *txn, const char *from, const char *to);
@@ -1235,12 +1246,12 @@ int tp_env_forget_file(tp_env *env, const char *path, int *is_forgotten);
  *         *(long *)memory += 1;
  */
 
-/* Flags of tp_segment_open_at, to be added. tp_segment_survives stores 0 or one of the last two. */
+/* Flags of tp_segment_open_at. Add them to give several. tp_segment_survives stores 0 or one of the last two. */
 enum {
     TP_GUARDED = 1,         /* a store to undeclared memory ends the process, as with vista_map_guarded */
     TP_ANYWHERE = 2,        /* the segment has no pointers: it may lie at any address */
-    TP_SURVIVES_SYSTEM = 4, /* the program vouches that the memory outlives a crash of the operating system */
-    TP_SURVIVES_POWER = 8   /* the program vouches that the memory outlives a loss of power, too */
+    TP_SURVIVES_SYSTEM = 4, /* the program states that the memory survives a crash of the operating system */
+    TP_SURVIVES_POWER = 8   /* the program states that the memory also survives a loss of power */
 };
 
 /*
@@ -1331,7 +1342,7 @@ int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, 
 int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_backed_up *found);
 
 /*
- * Makes an environment from a backup, in the directory to, which must be missing, or empty but for a libtp.toml. until
+ * Makes an environment from a backup, in the directory to, which must be missing, or empty except for a libtp.toml. until
  * is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value the LSN or the time. Stores the LSN at which the new log
  * continues in *end, unless end is NULL. The program's log record types (tp_log_type) must be registered before.
  */
@@ -1339,7 +1350,7 @@ int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp
 
 /* -- pages of the program's own under transactions
  *
- * Pages are numbered from 0, and added one behind the other.
+ * Pages are numbered from 0, and added one after the other.
  *
  *     void *page;
  *     size_t size;
@@ -1350,7 +1361,7 @@ int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp
  */
 
 /*
- * Flags of buf_open, to be added. They have no effect: the cache is always shared by all processes, and pages are
+ * Flags of buf_open. They have no effect: the cache is always shared by all processes, and pages are
  * always changed in transactions.
  */
 enum {
@@ -1385,8 +1396,8 @@ int buf_page_size(tp_pages *fid, size_t *size);
 int buf_get(tp_pages *fid, tp_txn *txn, uint32_t pageno, int how, void **page, size_t *size);
 
 /*
- * Gives the copy of a page back. If the program changed the copy, the call logs the change and makes it; the page must
- * be locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is unchanged, and the copy is gone. An abort
+ * Gives the copy of a page back. If the program changed the copy, the call logs the change and makes it; the page must be
+ * locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is unchanged, and the copy is gone. An abort
  * of the transaction undoes its changes.
  */
 int buf_unpin(tp_pages *fid, tp_txn *txn, uint32_t pageno);
@@ -1504,21 +1515,21 @@ int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
  */
 
 /*
- * Locks an object until the transaction ends. mode is READ_LOCK or WRITE_LOCK (tp_lock). A lock already held is traded
- * for the stronger of the two.
+ * Locks an object until the transaction ends. mode is READ_LOCK or WRITE_LOCK (tp_lock). If the transaction has a lock on
+ * the object already, it keeps the stronger of the two.
  */
 int lock_get(tp_txn *txn, const void *name, size_t name_size, int mode);
 
-/* Trades the lock of such an object for a weaker one. */
+/* Replaces the transaction's lock on such an object by a weaker lock of that mode. */
 int lock_downgrade(tp_txn *txn, const void *name, size_t name_size, int mode);
 
 /*
- * Releases the lock of such an object before the transaction ends. Other transactions can then see changes of the object
+ * Releases the lock on such an object before the transaction ends. Other transactions can then see changes of the object
  * before this transaction commits.
  */
 int lock_release(tp_txn *txn, const void *name, size_t name_size);
 
-/* Releases the locks of all such objects. Locks of records and pages stay until the transaction ends. */
+/* Releases the locks on all such objects. Locks on records and pages stay until the transaction ends. */
 int lock_unlock_all(tp_txn *txn);
 
 #ifdef __cplusplus

@@ -100,7 +100,8 @@ void *vista_malloc(vista *segment, size_t bytes);
 int vista_free(vista *segment, void *place);
 
 /*
- * Returns a sentence about this thread's last call that failed. The text stays until the thread's next call that fails.
+ * Returns a sentence about this thread's last call that failed. It names the segment or the value, the state that was kept,
+ * and the remedy. The text stays until the thread's next call that fails.
  */
 const char *vista_error(void);
 

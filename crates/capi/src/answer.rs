@@ -34,31 +34,31 @@ codes! {
     TP_OK = 0, c"success";
     TP_NOTFOUND = -31001, c"there is no such record, or no further record";
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
-    TP_DEADLOCK = -31003, c"deadlock: this transaction is the victim; abort it and run it again";
+    TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
     TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error names the transaction that holds it";
-    TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; run it again";
-    TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; run it again";
+    TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; abort it and run it again";
+    TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; abort it and run it again";
     TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is not kept any more; begin another snapshot";
-    TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept";
-    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be undone, so all of it was undone";
-    TP_FULL = -31010, c"something is full; nothing was changed";
-    TP_CORRUPT = -31011, c"a file, a page or a log record is damaged";
-    TP_FAILED = -31012, c"writing to disk failed: the environment takes no more changes until it is opened anew";
-    TP_LENGTH = -31013, c"a key or a value has a length that the database does not take";
+    TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept; look at the data before you run it again";
+    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be undone, so the whole transaction was undone; run it again";
+    TP_FULL = -31010, c"a disk, a table or memory is full; nothing was changed; tp_error names it";
+    TP_CORRUPT = -31011, c"a file, a page or a log record is damaged; tp_error names it";
+    TP_FAILED = -31012, c"writing to disk failed, so the environment takes no more changes; close it in every process, and open it again";
+    TP_LENGTH = -31013, c"a key or a value has a length that the database does not take; nothing was changed";
     TP_NO_DATABASE = -31014, c"there is no such database";
-    TP_DATABASE = -31015, c"the database is of another kind, or its name cannot be a file's";
+    TP_DATABASE = -31015, c"the database is of another kind, or its name is not a valid file name";
     TP_ENVIRONMENT = -31016, c"the directory is no environment, or cannot be opened here";
     TP_NOT_LASTING = -31017, c"the shared memory does not survive the system, as this durability needs";
     TP_SEGMENT = -31018, c"a segment of memory cannot be opened or joined";
     TP_FORKED = -31019, c"the handle belongs to the process that this one was forked from; open the environment again";
-    TP_SETTINGS = -31020, c"the settings are wrong";
+    TP_SETTINGS = -31020, c"the settings are wrong; tp_error names the setting";
     TP_IO = -31021, c"reading or writing failed";
     TP_MISUSE = -31022, c"the call is not allowed, or an argument is wrong; nothing was changed";
     TP_IN_USE = -31023, c"the handle is in use, and stays open";
     TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
     TP_LOG_TYPE = -31025, c"the log has records of a type that was not registered; tp_error has its name and code";
     TP_NOT_PASSED = -31026, c"the transaction cannot be detached, or is not waiting to be attached";
-    TP_NOT_EMPTY = -31027, c"records are loaded into an empty database; nothing was loaded";
+    TP_NOT_EMPTY = -31027, c"the database is not empty, and records can be loaded only into an empty database; nothing was loaded";
     TP_OUT_OF_ORDER = -31028, c"records that should be sorted are not; nothing was loaded";
     TP_FILE = -31029, c"a plain file cannot be read or changed; nothing was changed";
     TP_FILES_WAITING = -31030, c"the transaction is committed, and not all of its plain files are in their places yet";
@@ -66,6 +66,7 @@ codes! {
     TP_CANCELLED = -31032, c"the program ended the wait for a lock with tp_cancel_waits; abort the transaction";
     TP_OWN_THREAD = -31033, c"another transaction of this thread holds the lock; end that transaction first, or use one transaction";
     TP_DROPPED = -31034, c"the database was dropped; open it again";
+    TP_READ_ONLY = -31035, c"the environment was opened for reading only; nothing was changed";
     TP_OTHER = -31099, c"an error without a code in this header; tp_error describes it";
 }
 
@@ -166,6 +167,7 @@ impl From<Error> for Trouble {
             Error::FilesWaiting { .. } => TP_FILES_WAITING,
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
+            Error::ReadOnly { .. } => TP_READ_ONLY,
             // A function of an index belongs to the program, and so does the code that it returned.
             Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
@@ -240,7 +242,7 @@ pub extern "C" fn tp_error() -> *const c_char {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_strerror(code: c_int) -> *const c_char {
-    meaning(code).unwrap_or(c"no code of this library").as_ptr()
+    meaning(code).unwrap_or(c"this code is not a code of the library").as_ptr()
 }
 
 /// Returns whether a transaction or snapshot that failed with this code may succeed when it is run again.
@@ -276,6 +278,15 @@ mod tests {
             let (may, text) = (error.is_retryable(), error.to_string());
             assert_eq!(is_retryable(Trouble::from(error).code), may, "{text}");
         }
+    }
+
+    #[test]
+    fn a_change_of_an_environment_that_is_read_only_has_its_own_code() {
+        let error = Error::ReadOnly { environment: "bank".into(), change: "transactions" };
+        let (code, text) = (TP_READ_ONLY, error.to_string());
+        let trouble = Trouble::from(error);
+        assert_eq!((trouble.code(), trouble.text()), (code, text));
+        assert!(!is_retryable(code));
     }
 
     #[test]

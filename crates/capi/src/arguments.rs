@@ -58,7 +58,7 @@ impl Text {
     /// Returns the text, or `None` for NULL.
     pub(crate) fn optional(&self, what: &str) -> Outcome<Option<&str>> {
         let text = self.raw().map(CStr::to_str).transpose();
-        text.map_err(|error| Trouble::misuse(format!("{what} is no text in UTF-8: {error}")))
+        text.map_err(|error| Trouble::misuse(format!("{what} is not text in UTF-8: {error}")))
     }
 
     pub(crate) fn needed(&self, what: &str) -> Outcome<&str> {

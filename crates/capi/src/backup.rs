@@ -72,7 +72,9 @@ fn until(kind: c_int, value: u64) -> Outcome<RestorePoint> {
         0 => Ok(RestorePoint::End),
         1 => Ok(RestorePoint::Lsn(value)),
         2 => Ok(RestorePoint::Time(UNIX_EPOCH + Duration::from_micros(value))),
-        _ => Err(Trouble::misuse(format!("{kind} is no state; TP_UNTIL_END, TP_UNTIL_LSN and TP_UNTIL_TIME are"))),
+        _ => Err(Trouble::misuse(format!(
+            "{kind} is not a state to restore: give TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME"
+        ))),
     }
 }
 

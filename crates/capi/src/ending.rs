@@ -106,7 +106,7 @@ fn run_once(
     transaction(txn)?.writer()?.heed_cancels_since(cancels);
     let code = work(txn, argument);
     if !goes_on(txn) {
-        return Err(Trouble::misuse("the function has ended the transaction, which is for this call to do"));
+        return Err(Trouble::misuse("the function has ended the transaction, and only tp_run may end it"));
     }
     let done = transaction(txn)?.remove();
     let refused = if code == TP_OK { done.refuse_unlogged() } else { Ok(()) };

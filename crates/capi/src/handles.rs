@@ -245,7 +245,11 @@ impl<T: Kind> Table<T> {
             // The count stops at `most`, however often this is called; otherwise it would wrap.
             let counted =
                 self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
-            counted.map_err(|_| Trouble::misuse(format!("there are too many handles: {most} of a kind is the most")))
+            counted.map_err(|_| {
+                Trouble::misuse(format!(
+                    "there are too many handles: at most {most} of one kind can be open; close some of them"
+                ))
+            })
         };
         let index = self.take_free().map_or_else(never_used, Ok)?;
         let (chunk, _) = place(index);
@@ -266,12 +270,14 @@ impl<T: Kind> Table<T> {
         let (name, word) = (Self::NAME, handle.word());
         let misuse = |what: String| Err(Trouble::misuse(what));
         if word == 0 {
-            return misuse(format!("NULL was given for {name}: the call that was to make it failed, or was not made"));
+            return misuse(format!(
+                "NULL was given for {name}: the call that makes the handle failed, or was not made"
+            ));
         }
-        let strange = || misuse(format!("{name} was asked for, and {word:#x} is no handle of this library"));
+        let strange = || misuse(format!("the call needs {name}, and {word:#x} is not a handle of this library"));
         let other = usize::try_from(word >> 1 & 127).ok().and_then(|code| NAMES.get(code));
         match (word & 1, other) {
-            (1, Some(&other)) if other != name => misuse(format!("{name} was asked for, and {other} was given")),
+            (1, Some(&other)) if other != name => misuse(format!("the call needs {name}, and {other} was given")),
             (1, Some(_)) => self.slot(handle.index()).map_or_else(strange, Ok),
             _ => strange(),
         }
@@ -292,7 +298,7 @@ impl<T: Kind> Table<T> {
             }
             if word & IS_ALONE != 0 || (alone && word & USERS != 0) {
                 return Err(Trouble::misuse(format!(
-                    "another call of this program is at work with {}, which one thread uses at a time. In the child of a fork that can be a call of a thread of its parent's: then no call of the child gets it, to close it either, and it goes with the child, or by exec",
+                    "another call of this program uses {} now, and only one thread at a time can use it. In the child of a fork that call can belong to a thread of the parent: then no call of the child can use or close the handle, which ends with the child or with exec",
                     Self::NAME
                 )));
             }

@@ -24,9 +24,7 @@ fn duplicates(code: c_int) -> Outcome<Duplicates> {
     match code {
         1 => Ok(Duplicates::Sorted),
         2 => Ok(Duplicates::AsTheyCame),
-        other => {
-            Err(Trouble::misuse(format!("{other} is no way to keep several values: TP_SORTED and TP_AS_THEY_CAME are")))
-        }
+        other => Err(Trouble::misuse(format!("{other} is not an order of values: give TP_SORTED or TP_AS_THEY_CAME"))),
     }
 }
 

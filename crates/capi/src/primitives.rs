@@ -66,7 +66,7 @@ pub extern "C" fn buf_get(
         let place = page.needed("the page", std::ptr::null_mut())?;
         size.set(0);
         if how != BF_PIN {
-            return Err(Trouble::misuse(format!("{how} is no way to get a page; BF_PIN is")));
+            return Err(Trouble::misuse(format!("{how} is not a flag of buf_get: give BF_PIN")));
         }
         let (pages, mut txn) = both(fid, txn)?;
         if txn.copy(fid.word(), pageno).is_none() {
@@ -86,7 +86,9 @@ pub extern "C" fn buf_get(
 pub extern "C" fn buf_unpin(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32) -> c_int {
     c_call("buf_unpin", || {
         let (pages, mut txn) = both(fid, txn)?;
-        let not_there = || Trouble::misuse(format!("the transaction has not got page {pageno} of this file"));
+        let not_there = || {
+            Trouble::misuse(format!("the transaction has no copy of page {pageno} of this file: call buf_get first"))
+        };
         let copied = txn.take_copy(fid.word(), pageno).ok_or_else(not_there)?;
         if !copied.is_changed() {
             return Ok(());
@@ -132,7 +134,9 @@ pub extern "C" fn tp_log(
     c_call("tp_log", || {
         let (pages, mut txn) = both(fid, txn)?;
         if txn.copy(fid.word(), pageno).is_some() {
-            return Err(Trouble::misuse(format!("the transaction has got page {pageno}: unpin it first")));
+            return Err(Trouble::misuse(format!(
+                "the transaction has a copy of page {pageno} already: unpin the page first (buf_unpin)"
+            )));
         }
         pages.file.apply(txn.writer()?, pageno, code, argument.bytes("the argument", size)?)?;
         Ok(())
@@ -140,7 +144,7 @@ pub extern "C" fn tp_log(
 }
 
 fn no_mode(mode: c_int) -> Trouble {
-    Trouble::misuse(format!("{mode} is no mode of a lock; READ_LOCK and WRITE_LOCK are"))
+    Trouble::misuse(format!("{mode} is not a mode of a lock: give READ_LOCK or WRITE_LOCK"))
 }
 
 fn mode_of(mode: c_int) -> Outcome<Mode> {

@@ -53,9 +53,8 @@ impl Keys {
 }
 
 fn no_range(how: c_uint) -> Trouble {
-    let what =
-        "a range has one of TP_FROM and TP_ABOVE, one of TP_UPTO and TP_BELOW, or of either none; or TP_PREFIX alone";
-    Trouble::misuse(format!("{how:#x} is no way to give a range: {what}"))
+    let what = "give TP_FROM or TP_ABOVE or neither of these, and TP_UPTO or TP_BELOW or neither; or TP_PREFIX alone";
+    Trouble::misuse(format!("{how:#x} does not describe a range: {what}"))
 }
 
 /// See `libtp.h`.

@@ -170,7 +170,8 @@ pub extern "C" fn tp_segment_malloc(
         let out = place.needed("the memory", std::ptr::null_mut())?;
         let taken = inside(segment, txn, |joined, address| Ok((joined.malloc(size as u64)?, address)))?;
         let (at, address) = taken;
-        let at = usize::try_from(at).map_err(|_| Trouble::full("no address is so high"))?;
+        let at = usize::try_from(at)
+            .map_err(|_| Trouble::full("the segment has no memory at an address that this process can use"))?;
         out.set(std::ptr::with_exposed_provenance_mut(address + at));
         Ok(())
     })

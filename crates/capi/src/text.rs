@@ -31,7 +31,8 @@ pub extern "C" fn tp_text_open(
     c_call("tp_text_open", || {
         text.answer("the file of text", Handle::NULL, || {
             let (list, path) = (list.pin()?, path.path("the path")?);
-            let byte = u8::try_from(byte).map_err(|_| Trouble::misuse(format!("{byte} is no byte: 0 to 255 are")))?;
+            let byte = u8::try_from(byte)
+                .map_err(|_| Trouble::misuse(format!("{byte} is not a byte: give a number from 0 to 255")))?;
             let form = match record_size {
                 0 => TextForm::Delimited(byte),
                 bytes => TextForm::Fixed { bytes, pad: byte },

@@ -95,7 +95,7 @@ impl Borrowing for Either<ListCursor<'static, Txn<'static>>, ListCursor<'static,
 impl Borrowing for Either<IndexCursor<'static, Txn<'static>>, IndexCursor<'static, Snapshot<'static>>> {}
 
 pub(crate) fn in_snapshot() -> Trouble {
-    Trouble::misuse("a snapshot was given, in which nothing can be changed")
+    Trouble::misuse("a snapshot was given, in which nothing can be changed: give a transaction")
 }
 
 impl<'a> ReaderRef<'a> {
@@ -138,7 +138,7 @@ pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Ou
     let (opened, txn) = (opened.pin()?, transaction(txn)?);
     match txn.env.is(opened.environment()) {
         true => Ok((opened, txn)),
-        false => Err(Trouble::misuse("transaction and database belong to different handles of environments")),
+        false => Err(Trouble::misuse("the transaction and the database belong to different environment handles: open the database with the transaction's handle")),
     }
 }
 
@@ -306,8 +306,9 @@ impl Transaction {
     /// Removes a savepoint and keeps the changes of all later ones, which end with it.
     fn take_savepoint(&mut self, number: u64) -> Outcome<Savepoint<'static, 'static>> {
         let Some(place) = self.savepoints.iter().rposition(|(other, _)| *other == number) else {
-            let what =
-                format!("the transaction has no savepoint {number}: it was kept or gone back to, or one before it was");
+            let what = format!(
+                "the transaction has no savepoint {number}: that savepoint, or an earlier one, was kept or rolled back"
+            );
             return Err(Trouble::misuse(what));
         };
         while self.savepoints.len() > place + 1 {
@@ -356,7 +357,9 @@ impl Transaction {
         let ending = self.finish();
         match ending.reader {
             Either::Txn(txn) => Ok(alone(txn).detach()?),
-            Either::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, which is not passed on: take another")),
+            Either::Snapshot(_) => Err(Trouble::misuse(
+                "a snapshot was given, and only a transaction can be passed on: begin a new snapshot instead",
+            )),
         }
     }
 
@@ -379,7 +382,9 @@ pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {
         1 => Ok(Some(Durability::Sync)),
         2 => Ok(Some(Durability::Relaxed)),
         3 => Ok(Some(Durability::Rio)),
-        other => Err(Trouble::misuse(format!("{other} is no durability: TP_DEFAULT, TP_SYNC, TP_RELAXED or TP_RIO"))),
+        other => {
+            Err(Trouble::misuse(format!("{other} is not a durability: give TP_DEFAULT, TP_SYNC, TP_RELAXED or TP_RIO")))
+        }
     }
 }
 
@@ -434,7 +439,7 @@ pub extern "C" fn tp_snapshot(env: Handle<Environment>, snapshot: Out<Handle<Tra
 pub extern "C" fn tp_snapshot_durable(snapshot: Handle<Transaction>) -> c_int {
     c_call("tp_snapshot_durable", || match &transaction(snapshot)?.reader {
         Either::Snapshot(snapshot) => Ok(snapshot.durable()?),
-        Either::Txn(_) => Err(Trouble::misuse("a transaction was given that is no snapshot")),
+        Either::Txn(_) => Err(Trouble::misuse("a transaction was given, and the call needs a snapshot")),
     })
 }
 

@@ -52,7 +52,7 @@ impl Mapped {
         self.segment.check_process()?;
         if !self.is_in_transaction {
             return Err(format!(
-                "{call}: no transaction goes on with the segment {}. Nothing was changed; call vista_begin_transaction",
+                "{call}: no transaction is running with the segment {}. Nothing was changed; call vista_begin_transaction first",
                 self.segment.path().display()
             )
             .into());
@@ -67,7 +67,7 @@ impl Mapped {
         self.segment.check_process()?;
         if self.is_in_transaction {
             return Err(format!(
-                "a transaction goes on already with the segment {}: it has one at a time. It goes on; end or abort it first",
+                "a transaction is running with the segment {} already, and a segment has one at a time. That transaction goes on; end or abort it first",
                 self.segment.path().display()
             )
             .into());

@@ -44,14 +44,14 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     assert_eq!(says(&["drop"]), "3 of 3, sum 6\n");
     let refused = says(&["wrong"]);
     for part in [
-        "vista_set_range: no transaction goes on",
-        "vista_end_transaction: no transaction goes on",
-        "a transaction goes on already",
-        "has no 4 bytes at",
-        "has no 4097 bytes at 0",
-        "nothing allocated begins at",
+        "vista_set_range: no transaction is running",
+        "vista_end_transaction: no transaction is running",
+        "a transaction is running",
+        "the 4 bytes at",
+        "the 4097 bytes at 0",
+        "no allocated memory begins at",
         "NULL was given for a segment of vista.h",
-        "is no handle of this library",
+        "is not a handle of this library",
         "a segment of vista.h was given that was ended or closed before",
         "3 of 3, sum 6",
     ] {

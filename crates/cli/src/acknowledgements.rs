@@ -118,7 +118,8 @@ impl<R: Read> Receiver<R> {
 
     /// Waits for acknowledgements and passes them to `each`; returns false at the end of the pipe.
     pub fn receive(&mut self, each: &mut dyn FnMut(Acknowledgement)) -> Result<bool> {
-        let read = self.pipe.read(&mut self.buffer[self.held..]).map_err(Failure::doing("hear from the clients"))?;
+        let read =
+            self.pipe.read(&mut self.buffer[self.held..]).map_err(Failure::doing("read the reports of the clients"))?;
         let end = self.held + read;
         let whole = self.buffer[..end].chunks_exact(BYTES);
         self.held = whole.remainder().len();
@@ -201,11 +202,11 @@ impl Comparison {
             self.noted.iter().zip(&self.found).filter(|(_, found)| !**found).map(|(noted, _)| noted.id).collect();
         let mut faults = Vec::new();
         if let Some(first) = lost.first() {
-            faults.push(format!("{} acknowledged transfers are not in the history, the first is {first}", lost.len()));
+            faults.push(format!("{} acknowledged transfers are not in the history; the first is {first}", lost.len()));
         }
         if let Some(first) = self.different {
             let count = self.different_count;
-            faults.push(format!("{count} transfers are in the history with other contents, the first is {first}"));
+            faults.push(format!("{count} transfers are in the history with other contents; the first is {first}"));
         }
         Difference { lost: lost.len() as u64, unacknowledged: self.unacknowledged, faults }
     }

@@ -16,7 +16,7 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// List the files that are still needed, too.
+    /// List all log files, also the files that are still needed.
     #[arg(long)]
     all: bool,
     /// Copy the files that are not needed to this directory, and list the copied files.

@@ -21,7 +21,7 @@ pub struct Arguments {
     env: Option<PathBuf>,
     /// Directory of the backup: missing or empty; with --incremental or --check, an existing backup.
     directory: PathBuf,
-    /// Add the log since the last backup to an existing backup, so that its states up to now can be restored.
+    /// Add the log since the last backup to an existing backup: then every state up to now can be restored.
     #[arg(long)]
     incremental: bool,
     /// Read every page and log record of an existing backup, and change nothing.

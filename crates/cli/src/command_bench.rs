@@ -31,8 +31,7 @@ pub fn run(arguments: &Arguments, output: &Output) -> Result<Ending> {
         return Err(Failure::doing(format!("start {PROGRAM}"))(error));
     }
     Err(Failure::Failed(format!(
-        "{PROGRAM}, the program that has the benchmarks, is not installed beside tp or in a directory of PATH: build \
-         libtp's source with `cargo xtask install --prefix DIR`, which installs both"
+        "the program {PROGRAM}, which runs the benchmarks, is neither beside tp nor in a directory of PATH. Run `cargo xtask install --prefix DIR` in libtp's source, which installs both"
     )))
 }
 

@@ -15,9 +15,9 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Databases to compact; without names, all that have pages to merge.
+    /// Databases to compact. Default: all databases that have pages to merge.
     databases: Vec<String>,
-    /// How full a page may become, in percent, 10 to 100.
+    /// How full a page may become, in percent, from 10 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 90)]
     fill: u8,
 }
@@ -38,14 +38,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         };
         let Some(done) = compact(&database, arguments.fill, output)? else {
             if is_named {
-                let what = "it has no pages that can be merged: only B-trees have, and lists";
+                let what = "it has no pages that can be merged, because only B-trees and lists have such pages; nothing was changed";
                 return Err(Failure::Failed(format!("database `{name}`: {what}")));
             }
             continue;
         };
         output.object(&json!({ "database": name, "leaves": done.leaves, "merged": done.merged }))?;
         let (merged, leaves) = (grouped(done.merged), grouped(done.leaves));
-        output.line(format!("{name}: {merged} of {leaves} pages were merged and are free for what comes next"))?;
+        output.line(format!("{name}: {merged} of {leaves} pages were merged, and are free for other records"))?;
     }
     Ok(Ending::Done)
 }

@@ -65,7 +65,7 @@ fn search(env: &Env) -> Result<Vec<Deadlock>> {
             return Ok(found);
         }
         if begin.elapsed() > PATIENCE {
-            let what = "another session has been searching for deadlocks for seconds; `tp sessions` tells whether it is stopped";
+            let what = "another session has been searching for deadlocks for several seconds; nothing was changed. `tp sessions` shows whether its process is stopped: continue or end that process, and try again";
             return Err(Failure::Failed(what.to_string()));
         }
         std::thread::sleep(Duration::from_millis(1));

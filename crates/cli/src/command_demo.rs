@@ -31,7 +31,7 @@ const ACCOUNTS: u32 = 100_000;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Directory of the bank, which may exist; without it, a new directory.
+    /// Directory of the bank, which may exist. Default: a new directory.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Seconds of work before all processes are killed.
@@ -39,15 +39,15 @@ pub struct Arguments {
     seconds: Duration,
     #[command(flatten)]
     size: home::Size,
-    /// Number of processes; every other one waits for the disk at each commit.
+    /// Number of processes. Every second process waits for the disk at each commit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
-    /// Time between two kills (kill -9) of a process, chosen at random, which is replaced while the others go on:
-    /// 500ms, 2s; 0 for never. A stall is the time from a kill to the next acknowledged commit of any other process, by
-    /// the clock of the committing process.
+    /// Time between two kills, such as 500ms or 2s; 0 for none. Each time a process that is chosen at random is killed
+    /// (kill -9) and replaced, while the others go on. The demonstration also measures the time from a kill to the next
+    /// acknowledged commit of another process.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time_with_unit)]
     kill_every: Duration,
-    /// The seed of all transfers and victims.
+    /// Seed for the random choice of transfers and of the processes to kill.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -14,7 +14,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
     /// The database. Its indices are dropped with it.
     name: String,
-    /// Drop the database although its file is missing: its committed records are given up.
+    /// Drop a database whose file is missing, and give up its committed records.
     #[arg(long)]
     missing: bool,
 }

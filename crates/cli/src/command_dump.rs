@@ -23,8 +23,8 @@ const SHOW_EVERY: u64 = 1024;
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// Write the numbers of records by number, too. If some numbers have no record, a load then keeps the other
-    /// numbers.
+    /// Write the numbers of records, too, for a database of records by number. If some numbers have no record, a load
+    /// keeps the numbers of the others.
     #[arg(short = 'k', long)]
     keys: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     drop(bar);
     if gaps > 0 && as_text && !arguments.keys {
-        note(format_args!("{gaps} numbers have no record; without --keys a dump has no numbers, so records after them get smaller ones in a load"));
+        note(format_args!("{gaps} numbers have no record. Without --keys the dump has no numbers, so a load gives the records behind these gaps smaller numbers"));
     }
     let mut result = json!({ "database": arguments.at.database, "type": kind.name(), "records": records });
     if keys_as_stored {

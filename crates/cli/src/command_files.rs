@@ -14,7 +14,7 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Give up the committed change of this file: its directory was removed for good.
+    /// Give up the committed change of this file, because its directory was removed for good.
     #[arg(long, value_name = "PATH")]
     forget: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         output.line(format_args!("{}: {what}, by transaction {}", file.path.display(), file.txn))?;
     }
     if waiting.is_empty() {
-        output.line(format_args!("no plain file waits"))?;
+        output.line(format_args!("no plain file waits for its place"))?;
     }
     Ok(Ending::Done)
 }

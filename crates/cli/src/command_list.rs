@@ -13,9 +13,9 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Databases to list; without names, all.
+    /// Databases to list. Default: all.
     databases: Vec<String>,
-    /// Do not count the records, which takes as long as reading them.
+    /// Do not count the records: counting takes as long as reading them.
     #[arg(long)]
     no_count: bool,
 }

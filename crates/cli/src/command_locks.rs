@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Print instead which transaction waits for which: a line for each pair.
+    /// Print which transaction waits for which instead of the locks, a line for each pair.
     #[arg(long)]
     wait_for: bool,
-    /// Print the waits as a graph in Graphviz' language: tp locks --wait-for --dot | dot -Tsvg.
+    /// Print the waits as a graph for Graphviz. Example: tp locks --wait-for --dot | dot -Tsvg > waits.svg
     #[arg(long, requires = "wait_for")]
     dot: bool,
 }
@@ -49,7 +49,7 @@ struct Lock {
 /// Prints the locks, or the waits, of all processes.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if arguments.dot && output.is_json() {
-        return Err(Failure::Usage("--dot and --json are two languages: choose one".to_string()));
+        return Err(Failure::Usage("--dot and --json are two forms of the output: choose one of them".to_string()));
     }
     if arguments.wait_for {
         let (graph, names) = read(arguments, output, |env| Ok((WaitGraph::look(env)?, LockNames::of(env)?)))?;
@@ -84,8 +84,8 @@ fn kept_waiting(look: &Env) -> Failure {
     let stopped: Vec<String> =
         stopped_at_work(&look.sessions(), look.opening_process()).iter().map(ToString::to_string).collect();
     let cause = match &stopped[..] {
-        [] => "no process that is seen to be stopped keeps it".to_string(),
-        pids => format!("process {} is stopped in the middle of something", pids.join(" and process ")),
+        [] => "no stopped process was found that could be the cause".to_string(),
+        pids => format!("process {} is stopped in the middle of a change", pids.join(" and process ")),
     };
     let seconds = PATIENCE.as_secs();
     Failure::Failed(format!(

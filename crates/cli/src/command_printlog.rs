@@ -13,13 +13,13 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Begin at this log sequence number; without it, at the oldest record kept.
+    /// Begin at the record with this LSN; 0 is the oldest record that is kept.
     #[arg(long, value_name = "LSN", default_value_t = 0)]
     from: u64,
     /// Print only the records of this transaction.
     #[arg(long, value_name = "ID")]
     txn: Option<u64>,
-    /// End after this number of records.
+    /// Stop after this number of records. Default: print all.
     #[arg(long, value_name = "RECORDS")]
     limit: Option<u64>,
 }

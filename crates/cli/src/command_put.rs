@@ -19,7 +19,7 @@ pub struct Arguments {
     at: DatabaseArguments,
     /// The key, or the number of a record.
     key: OsString,
-    /// The value; without it, all of standard input.
+    /// The value. Default: all of standard input.
     value: Option<OsString>,
     /// Read key and value in hexadecimal (but not standard input).
     #[arg(long)]

@@ -21,8 +21,8 @@ pub struct Arguments {
     /// Directory of the new environment: missing, or empty except for a `libtp.toml`. Default: the directory in TP_ENV.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
-    /// State to restore: after the log record at this LSN, as `tp printlog` shows it, or at a time in UTC, such as
-    /// 2026-01-31T23:59:59; without it, the latest.
+    /// State to restore: after the log record at this LSN, or at a time in UTC, such as 2026-01-31T23:59:59. Default:
+    /// the latest state.
     #[arg(long, value_name = "LSN|TIME", value_parser = until)]
     until: Option<RestorePoint>,
 }
@@ -36,11 +36,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let restored = backup.restore(&directory, until, &mut |now| steps.set(now.step, now.done, now.total))?;
     drop(steps);
     if restored.settings_aside {
-        note("the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");
+        note("the backup's libtp.toml names directories of the other environment, so it is not used: it is stored as libtp.toml.backup");
     }
     if restored.clock_behind > 0 {
         note(format_args!(
-            "the wall clock was behind the log's times in {} flushes, the first at LSN {}: it had been set back, or ahead before. Times in the log do not go back, so states of meanwhile are found by LSN: `tp printlog` shows them, and --until takes one",
+            "the wall clock was behind the log's times in {} flushes, the first at LSN {}: the clock was set back, or had been ahead. Times in the log do not go back, so a time cannot name the states in between. Name them by LSN (--until LSN); `tp printlog` shows the LSNs",
             restored.clock_behind, restored.clock_behind_from
         ));
     }
@@ -53,7 +53,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 fn until(text: &str) -> std::result::Result<RestorePoint, String> {
     let lsn = text.parse().map(RestorePoint::Lsn).ok();
     let found = lsn.or_else(|| time_of(text).map(RestorePoint::Time));
-    found.ok_or_else(|| format!("`{text}` is neither an LSN nor a time such as 2026-01-31T23:59:59.5Z"))
+    found.ok_or_else(|| {
+        format!("`{text}` is neither an LSN nor a time: write a number, or a time such as 2026-01-31T23:59:59.5Z")
+    })
 }
 
 /// Parses a time in UTC: `YYYY-MM-DD`, optionally `T` or a space and `HH:MM:SS`, a fraction, a `Z`.

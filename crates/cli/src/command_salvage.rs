@@ -16,9 +16,9 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Damaged file, NAME.tp, which is only read. No process may be using it.
+    /// Damaged file, NAME.tp. It is only read, and no process may use it meanwhile.
     file: PathBuf,
-    /// New database, in the environment, which is made if it is missing.
+    /// Name of the new database. The environment is made if it is missing.
     database: String,
 }
 

@@ -17,15 +17,16 @@ use crate::spelling::{Object, Spelling};
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// Begin at this key, or at the nearest one after it, in the database's order.
+    /// Key to begin at; if there is no such key, the scan begins at the next key. Default: the first key, or with
+    /// --reverse the last.
     key: Option<OsString>,
-    /// End before this key.
+    /// Key to stop before. Default: print to the end.
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Read from the last key to the first.
+    /// Read backward, from the last key to the first.
     #[arg(long)]
     reverse: bool,
-    /// End after this number of records.
+    /// Stop after this number of records. Default: print all.
     #[arg(long, value_name = "RECORDS")]
     limit: Option<u64>,
     /// Read keys, and print keys and values, in hexadecimal.

@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         "segments": &segments, "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": opening_process
     }))?;
     if sessions.is_empty() {
-        output.line("nobody is at work")?;
+        output.line("no session is at work")?;
     }
     for segment in segments {
         output.line(words(segment))?;
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     for pid in stopped_at_work(&sessions, opening_process) {
         output.line(format_args!(
-            "process {pid} is stopped in the middle of something: others may wait until it goes on (kill -CONT {pid}) or ends"
+            "process {pid} is stopped in the middle of a change: other processes may wait until it continues (kill -CONT {pid}) or ends"
         ))?;
     }
     output.flush()?;
@@ -184,7 +184,7 @@ fn door(process: OpeningProcess) -> String {
         ProcessState::Stopped => ", and is stopped",
         ProcessState::Dead => ", and has ended: a child of it keeps its place",
     };
-    format!("process {} is at the door, to open the environment, leave it or make its memory anew{state}", process.pid)
+    format!("process {} is opening the environment, closing it or making its shared memory anew{state}", process.pid)
 }
 
 /// Returns the stopped processes that make others wait: with a latch, a task or a transaction, or at the door.
@@ -234,7 +234,7 @@ mod tests {
         let printed = door(OpeningProcess { pid: 9, process_state: ProcessState::Stopped });
         assert_eq!(
             printed,
-            "process 9 is at the door, to open the environment, leave it or make its memory anew, and is stopped"
+            "process 9 is opening the environment, closing it or making its shared memory anew, and is stopped"
         );
     }
 

@@ -62,8 +62,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 }
 
 fn read(line: &[u8]) -> Result<Command> {
-    let line = std::str::from_utf8(line)
-        .map_err(|_| Failure::Usage("the line is not text; --hex takes any bytes".to_owned()))?;
+    let line = std::str::from_utf8(line).map_err(|_| {
+        Failure::Usage("the line is not UTF-8 text; nothing was done. The option --hex takes any bytes".to_owned())
+    })?;
     Command::read(line)
 }
 

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Time between two looks, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = some_seconds)]
     interval: Duration,
-    /// Print one frame as text and end; also without this option where standard output is no terminal.
+    /// Print one frame as text and end. This is the default if standard output is not a terminal.
     #[arg(long)]
     once: bool,
 }

@@ -24,8 +24,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let other = files.iter().filter(|file| !file.is_read).count();
     output.object(&json!({ "files": files.len(), "not_read": other }))?;
     output.line(match other {
-        0 => "this build reads and writes all of them: nothing was changed, and nothing has to be",
-        _ => "this build does not read all of them, and nothing was changed: write a dump of each database with the build that wrote them (`tp dump`), and load it into a new environment with this one (`tp load`)",
+        0 => "this build reads and writes all of them: nothing was changed, and nothing needs to be changed",
+        _ => "this build does not read all of them, and nothing was changed: dump each database with the build that wrote the files (`tp dump`), and load the dumps into a new environment with this build (`tp load`)",
     })?;
     Ok(Ending::of(other == 0))
 }

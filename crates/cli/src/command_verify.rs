@@ -14,7 +14,7 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Database to verify; without it, all.
+    /// Database to verify. Default: all.
     database: Option<String>,
 }
 

@@ -24,7 +24,7 @@ enum Verb {
     Verify {
         /// The segment's file.
         file: PathBuf,
-        /// Directory of the environment that the segment belongs to, if any; the segment is locked meanwhile.
+        /// Directory of the environment, if the segment belongs to one. The segment is locked during the check.
         #[arg(short = 'e', long, value_name = "DIR")]
         env: Option<PathBuf>,
     },
@@ -34,7 +34,7 @@ enum Verb {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     match &arguments.verb {
         Verb::Verify { file, .. } if !file.is_file() => {
-            Err(Failure::Failed(format!("there is no segment {}", file.display())))
+            Err(Failure::Failed(format!("there is no segment {}; nothing was changed. Check the path", file.display())))
         }
         Verb::Verify { file, env: None } => verify_alone(file, output),
         Verb::Verify { file, env: Some(env) } => verify_joined(file, env, output),

@@ -124,7 +124,7 @@ impl Workers {
     fn check_all_are_heard(&self) -> Result<()> {
         let Some(silent) = self.workers.iter().find(|worker| worker.heard.elapsed() > WATCHDOG) else { return Ok(()) };
         Err(Failure::Failed(format!(
-            "process {} has not committed for {} s; `tp sessions` and `tp locks --wait-for` tell more if it lives on",
+            "process {} has not committed for {} s; if it still runs, `tp sessions` and `tp locks --wait-for` show the cause",
             silent.child.id(),
             WATCHDOG.as_secs()
         )))
@@ -179,7 +179,7 @@ fn kill(worker: &mut Worker) -> Result<()> {
 /// Returns the failure of a process that ended by itself. The process has written its reason to standard error.
 fn ended(child: &mut Child) -> Failure {
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    Failure::Failed(format!("process {} was to work until it is killed, but ended by itself ({how})", child.id()))
+    Failure::Failed(format!("process {} should work until it is killed, and ended by itself ({how})", child.id()))
 }
 
 /// Passes on the acknowledgements of one process, until the process is gone.

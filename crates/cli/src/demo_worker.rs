@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<Ending> {
         let at_nanos = clock::now_nanos();
         let latency_nanos = u32::try_from(at_nanos - sent).unwrap_or(u32::MAX);
         let written = sender.send(Acknowledgement { transfer, durability, latency_nanos, at_nanos });
-        written.map_err(Failure::doing("tell of a commit"))?;
+        written.map_err(Failure::doing("report a commit"))?;
         sent = clock::now_nanos();
     }
 }

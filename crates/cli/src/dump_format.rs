@@ -75,7 +75,9 @@ impl<R: BufRead> Reader<R> {
             self.next_line()?;
             let text = String::from_utf8_lossy(&self.text).into_owned();
             let Some((name, value)) = text.split_once('=') else {
-                return Err(self.wrong(format!("`{text}` is no header line (NAME=value); is this a dump?")));
+                return Err(
+                    self.wrong(format!("`{text}` is not a header line (NAME=value); check that the input is a dump"))
+                );
             };
             if (name, value) == ("HEADER", "END") {
                 break;
@@ -101,7 +103,7 @@ impl<R: BufRead> Reader<R> {
                 self.check_page(&value)?;
                 Ok(Some((Some(first), self.padded(value)?)))
             }
-            None => Err(self.wrong("a key without a value before DATA=END".into())),
+            None => Err(self.wrong("the last key before DATA=END has no value, so the dump is incomplete".into())),
         }
     }
 
@@ -115,7 +117,7 @@ impl<R: BufRead> Reader<R> {
                 Ok(record)
             }
             _ => Err(self.wrong(format!(
-                "the record has {} bytes, and each of this database is to have {length}",
+                "the record has {} bytes, and each record of this database must have {length}",
                 record.len()
             ))),
         }
@@ -129,7 +131,7 @@ impl<R: BufRead> Reader<R> {
         let next = self.next_page.to_string();
         if number != next.as_bytes() {
             let number = String::from_utf8_lossy(number).escape_debug().to_string();
-            return Err(self.wrong(format!("page {next} is missing: `{number}` stands where its number is to be")));
+            return Err(self.wrong(format!("page {next} is missing: the line should be its number, and is `{number}`")));
         }
         self.next_page += 1;
         Ok(())
@@ -164,7 +166,7 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         let Some(spelled) = self.text.strip_prefix(b" ") else {
-            return Err(self.wrong("a data line begins with a space".into()));
+            return Err(self.wrong("the line does not begin with a space, as a data line must".into()));
         };
         let bytes = if self.header.print { from_print(spelled) } else { from_hex(spelled) };
         bytes.map(Some).map_err(|what| self.wrong(what))
@@ -174,7 +176,7 @@ impl<R: BufRead> Reader<R> {
         self.text.clear();
         self.line += 1;
         if self.input.read_until(b'\n', &mut self.text)? == 0 {
-            return Err(self.wrong("the dump ends here, before DATA=END".into()));
+            return Err(self.wrong("the dump ends before DATA=END, so it is incomplete".into()));
         }
         if self.text.last() == Some(&b'\n') {
             self.text.pop();
@@ -288,25 +290,28 @@ mod tests {
         let pages = "type=libtp_pages\ndb_pagesize=4096\nHEADER=END\n";
         for (text, part) in [
             ("hello\n".to_string(), "line 1"),
-            (format!("{header} 6\n"), "odd number"),
-            (format!("{header} zz\n"), "no hexadecimal digit"),
-            (format!("{header}61\n"), "begins with a space"),
-            (format!("{header} 61\nDATA=END\n"), "a key without a value"),
+            (format!("{header} 6\n"), "digits is odd"),
+            (format!("{header} zz\n"), "not a hexadecimal digit"),
+            (format!("{header}61\n"), "begin with a space"),
+            (format!("{header} 61\nDATA=END\n"), "has no value"),
             (format!("{header} 61\n"), "before DATA=END"),
             ("VERSION=9\n".to_string(), "version 9"),
             ("VERSION=3\ntype=heap\n".to_string(), "`heap`"),
-            (format!("{ordered}libtp_keys=stored\nHEADER=END\n"), "in which order"),
-            (format!("{ordered}libtp_keys=somehow\n"), "line 3: keys that are `somehow`"),
+            (format!("{ordered}libtp_keys=stored\nHEADER=END\n"), "does not name the order"),
+            (format!("{ordered}libtp_keys=somehow\n"), "line 3: libtp_keys is `somehow`"),
             (format!("{ordered}libtp_order=\n"), "line 3: the name of an order"),
             (format!("{ordered}libtp_order=\\ff\n"), "line 3: the name of an order"),
             ("type=hash\nlibtp_order=u\nlibtp_keys=stored\nHEADER=END\n".to_string(), "no order"),
-            ("type=libtp_pages\nHEADER=END\n".to_string(), "line 2: it does not say that its pages"),
+            ("type=libtp_pages\nHEADER=END\n".to_string(), "line 2: its header does not give the size of the pages"),
             ("type=libtp_pages\ndb_pagesize=512\nHEADER=END\n".to_string(), "db_pagesize"),
             ("type=libtp_pages\nkeys=0\ndb_pagesize=4096\nHEADER=END\n".to_string(), "no keys"),
-            (format!("{pages} 31\n \n"), "line 4: page 0 is missing: `1` stands"),
-            (format!("{pages} 30\n \n 30\n \n"), "line 6: page 1 is missing: `0` stands"),
+            (format!("{pages} 31\n \n"), "line 4: page 0 is missing: the line should be its number, and is `1`"),
+            (
+                format!("{pages} 30\n \n 30\n \n"),
+                "line 6: page 1 is missing: the line should be its number, and is `0`",
+            ),
             (format!("{pages} 30\n 00\n"), "line 5: a page has 4064 bytes, or no byte"),
-            (format!("{pages} 30\nDATA=END\n"), "a key without a value"),
+            (format!("{pages} 30\nDATA=END\n"), "has no value"),
         ] {
             let error = read(&text).unwrap_err().to_string();
             assert!(error.contains(part), "{text:?}: {error}");

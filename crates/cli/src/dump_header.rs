@@ -136,10 +136,12 @@ impl HeaderLines {
     pub fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("VERSION", "1" | "2" | "3") => {}
-            ("VERSION", other) => return Err(format!("dump version {other} is unknown; 3 is the newest")),
+            ("VERSION", other) => {
+                return Err(format!("this build does not know dump version {other}; the newest that it reads is 3"))
+            }
             ("format", "bytevalue") => self.print = false,
             ("format", "print") => self.print = true,
-            ("format", other) => return Err(format!("format `{other}` is unknown")),
+            ("format", other) => return Err(format!("the format `{other}` is unknown; write bytevalue or print")),
             ("type", "btree") => self.kind = Some(DumpType::Btree),
             ("type", "hash") => self.kind = Some(DumpType::Hash),
             ("type", kind @ ("recno" | "queue")) => {
@@ -149,7 +151,7 @@ impl HeaderLines {
             ("type", "libtp_pages") => self.kind = Some(DumpType::Pages),
             ("type", other) => {
                 return Err(format!(
-                    "databases of type `{other}` cannot be loaded, but btree, hash, recno and queue can"
+                    "databases of type `{other}` cannot be loaded; the types btree, hash, recno and queue can"
                 ))
             }
             ("renumber", value) => self.is_renumbered = value == "1",
@@ -157,7 +159,7 @@ impl HeaderLines {
             ("re_len", value) => {
                 let bytes = value.parse().ok().filter(|&bytes| bytes <= RECORD_BYTES_MAX);
                 self.record_bytes = Some(bytes.ok_or_else(|| {
-                    format!("`{value}` is no length of records that can be loaded: they have {RECORD_BYTES_MAX} bytes at most")
+                    format!("`{value}` is not a length of records that can be loaded: a record has at most {RECORD_BYTES_MAX} bytes")
                 })?);
             }
             ("re_pad", value) => self.pad = Some(pad_of(value)?),
@@ -166,7 +168,9 @@ impl HeaderLines {
             ("db_pagesize", value) => self.page_bytes = value.parse().ok(),
             ("libtp_order", name) => self.order = Some(order_name(name)?),
             ("libtp_keys", "stored") => self.keys_as_stored = true,
-            ("libtp_keys", other) => return Err(format!("keys that are `{other}` are unknown")),
+            ("libtp_keys", other) => {
+                return Err(format!("libtp_keys is `{other}`, and the only known value is `stored`"))
+            }
             _ => return self.take_foreign(name, value),
         }
         Ok(())
@@ -203,9 +207,9 @@ impl HeaderLines {
     /// # Errors
     /// A message about a missing line or a contradiction.
     pub fn header(self, record_bytes: Option<usize>) -> Result<Header, String> {
-        let kind = self.kind.ok_or("the header names no type")?;
+        let kind = self.kind.ok_or("the header names no type; add a line such as type=btree")?;
         if kind != DumpType::Recno && self.keys == Some(false) {
-            return Err(format!("it has no keys (keys=0), and records of a {} database have some", kind.name()));
+            return Err(format!("it has no keys (keys=0), and the records of a {} database have keys", kind.name()));
         }
         // Berkeley DB fills up with spaces by default.
         let pad = self.record_bytes.map(|_| self.pad.unwrap_or(b' '));
@@ -213,7 +217,8 @@ impl HeaderLines {
         let kind = match record_bytes {
             None if self.is_queue => {
                 return Err(
-                    "it does not say how long the records of the queue are (re_len); give --record-bytes".into()
+                    "its header does not give the length of the queue's records (re_len); give it with --record-bytes"
+                        .into(),
                 );
             }
             // Without a length a recno dump has records of any length: only a list takes them.
@@ -227,7 +232,10 @@ impl HeaderLines {
             (false, false) => Duplicates::None,
         };
         if !matches!(kind, DumpType::Btree | DumpType::Hash) && duplicates != Duplicates::None {
-            return Err(format!("keys of a {} database with several values cannot be kept", kind.name()));
+            return Err(format!(
+                "its keys have several values (duplicates=1), and the keys of a {} database have one",
+                kind.name()
+            ));
         }
         let header = Header {
             kind,
@@ -248,19 +256,24 @@ impl HeaderLines {
 impl Header {
     fn check(&self) -> Result<(), String> {
         if self.order.is_some() && self.kind != DumpType::Btree {
-            return Err(format!("keys of a {} database are in no order", self.kind.name()));
+            return Err(format!(
+                "it names an order of keys (libtp_order), and a {} database has no order of keys",
+                self.kind.name()
+            ));
         }
         if self.keys_as_stored && self.kind != DumpType::Btree {
             return Err(format!(
-                "keys of a {} database are in no order that they could be stored in",
+                "its keys are as an order stores them (libtp_keys), and a {} database has no order of keys",
                 self.kind.name()
             ));
         }
         if self.keys_as_stored && self.order.is_none() {
-            return Err("its keys are as they are stored, and the header does not say in which order".into());
+            return Err("its keys are as an order stores them (libtp_keys), and the header does not name the order (libtp_order)".into());
         }
         if self.kind == DumpType::Pages && self.page_bytes.is_none() {
-            return Err("it does not say that its pages have 4, 8, 16, 32 or 64 KiB (db_pagesize, in bytes)".into());
+            return Err(
+                "its header does not give the size of the pages: 4, 8, 16, 32 or 64 KiB (db_pagesize, in bytes)".into(),
+            );
         }
         Ok(())
     }
@@ -273,7 +286,7 @@ fn pad_of(spelled: &str) -> Result<u8, String> {
         (Some(pad), _) => Ok(pad),
         (None, &[pad]) => Ok(pad),
         _ => Err(format!(
-            "`{spelled}` is no byte that could fill up records: write one character, or 0x and its hexadecimal digits"
+            "`{spelled}` is not a byte that fills up short records: write one character, or 0x and two hexadecimal digits"
         )),
     }
 }

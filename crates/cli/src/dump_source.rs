@@ -94,7 +94,7 @@ impl Source {
     /// Returns the number that a key spells. Numbers of a list must have no gap.
     fn number(&self, key: &[u8], before: Option<u64>) -> Result<u64> {
         let wrong = |what: String| Err(self.failed(self.reader.wrong(what)));
-        let Some(number) = number_of(key) else { return wrong("the record has a key that is no number".into()) };
+        let Some(number) = number_of(key) else { return wrong("the key of the record is not a number".into()) };
         match before {
             Some(before) if self.reader.header().kind == DumpType::List && before.checked_add(1) != Some(number) => {
                 wrong(self.gap(before, number))
@@ -106,8 +106,7 @@ impl Source {
     /// Returns the message that a list cannot have a gap between these two records.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
-            "record {number} comes behind record {before}, and records of any length are loaded into a list, which has a record for \
-             each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all have one length"
+            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all have one length"
         )
     }
 
@@ -142,7 +141,7 @@ impl Source {
     /// Refuses input after the last record: a dump of several databases in one file has another header there.
     fn check_end(&mut self) -> Result<()> {
         if self.reader.has_more().map_err(|error| self.failed(error))? {
-            let what = "there is more after DATA=END; dump the databases of one file one by one (db_dump -s NAME, mdb_dump -s NAME)";
+            let what = "the dump goes on after DATA=END, and a load takes one database; dump the databases of a file one by one (db_dump -s NAME, mdb_dump -s NAME)";
             return Err(self.failed(self.reader.wrong(what.into())));
         }
         Ok(())

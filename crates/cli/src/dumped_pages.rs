@@ -70,7 +70,9 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
         |what: String| Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load into a new one"));
     let (ours, theirs) = (file.page_bytes(), source.reader.header().bytes_of_a_page());
     if ours != theirs {
-        return Err(refused(format!("its pages have {ours} bytes for the program, and those of the dump {theirs}")));
+        return Err(refused(format!(
+            "a program can use {ours} bytes of its pages, and the pages of the dump have {theirs}"
+        )));
     }
     let txn = begin(env, &file, PageLock::Write)?;
     if has_pages(&file, &txn)? {

@@ -30,7 +30,7 @@ const WAIT_MAX: f64 = 86_400.0;
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=WAIT_MAX).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("a number of seconds from 0 to {WAIT_MAX}"))
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("give a number of seconds from 0 to {WAIT_MAX}"))
 }
 
 /// An environment and one of its databases.

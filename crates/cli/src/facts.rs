@@ -8,7 +8,7 @@ use crate::output::Output;
 
 /// Converts figures of the library to JSON.
 pub fn facts(of: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(of).map_err(|error| Failure::Failed(format!("no JSON: {error}")))
+    serde_json::to_value(of).map_err(|error| Failure::Failed(format!("the result cannot be written as JSON: {error}")))
 }
 
 /// Writes one object: with `--json` as it is, otherwise a line for each of its facts.

@@ -13,7 +13,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
 /// Returns the bytes that hexadecimal digits of either case stand for.
 pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     if digits.len() % 2 != 0 {
-        return Err("an odd number of hexadecimal digits".to_string());
+        return Err("the number of hexadecimal digits is odd; write two digits for each byte".to_string());
     }
     digits.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
 }
@@ -25,5 +25,5 @@ pub fn byte_of(high: u8, low: u8) -> Result<u8, String> {
 
 fn digit(letter: u8) -> Result<u8, String> {
     let value = char::from(letter).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
+    value.ok_or_else(|| format!("`{}` is not a hexadecimal digit", char::from(letter)))
 }

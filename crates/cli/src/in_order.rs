@@ -12,8 +12,8 @@ use crate::records::Key;
 /// Whether records are read in a transaction or in a snapshot.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reading {
-    /// Read in a transaction: no other transaction changes the records before its end. Without it, read in a snapshot,
-    /// which hinders no writer, but ends with an error if it is needed for longer than its log is kept.
+    /// Read in a transaction, which locks the records against changes until the end. Default: read in a snapshot, which
+    /// hinders no writer, and fails if it is needed for longer than the log is kept for it.
     #[arg(long)]
     lock: bool,
 }
@@ -234,7 +234,7 @@ impl Range {
         match self.from.is_some() || self.to.is_some() || self.reverse {
             false => Ok(()),
             true => Err(Failure::Usage(format!(
-                "{name} is a hash file, whose keys have no order: it is read from its first record on, without a key to begin at, --to and --reverse"
+                "{name} is a hash file, whose keys have no order, so it is always read from its first record on; leave out the key, --to and --reverse"
             ))),
         }
     }

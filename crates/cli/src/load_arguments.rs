@@ -11,17 +11,16 @@ use crate::environment::DatabaseArguments;
 pub struct Arguments {
     #[command(flatten)]
     pub at: DatabaseArguments,
-    /// Dump to load; without it, or with `-`, standard input.
+    /// Dump to load; `-` is standard input. Default: standard input.
     pub file: Option<PathBuf>,
-    /// Length of records by number, instead of the one in the dump's header (re_len). If neither is given, the records
-    /// are loaded into a list.
+    /// Length of the records of a database by number. Default: the length in the dump's header (re_len); without both,
+    /// the records are loaded into a list.
     #[arg(long, value_name = "BYTES")]
     pub record_bytes: Option<u32>,
-    /// Sort the keys before a new B-tree is made of them. Without it, the load sorts after it has met a key out of
-    /// order.
+    /// Sort the keys before a new B-tree is made of them. Default: sort only after a key out of order was found.
     #[arg(long)]
     pub unsorted: bool,
-    /// Fill of the pages of a new B-tree, in percent, 10 to 100.
+    /// How full the pages of a new B-tree are made, in percent, from 10 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 100)]
     pub fill: u8,
 }

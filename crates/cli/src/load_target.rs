@@ -94,17 +94,17 @@ impl Target {
                 check_order(name, db.order_name(), source)?;
                 if db.duplicates() != duplicates {
                     let [has, wants] = [db.duplicates(), duplicates].map(|kind| match kind {
-                        Duplicates::Sorted => "in their own order, each once",
-                        _ => "in the order in which they came",
+                        Duplicates::Sorted => "sorted, and each value once",
+                        _ => "in the order of their insertion",
                     });
                     return Err(source.failed(format!(
-                        "it has the values of a key {wants}, and `{name}` has them {has} (nothing was loaded). Load it into a new database"
+                        "the dump has the values of a key {wants}, and `{name}` has them {has} (nothing was loaded). Load the dump into a new database"
                     )));
                 }
                 return Ok(Target::Several(db));
             }
             Ok(_) => {
-                let what = "it has one value a key, and the dump has several; nothing was loaded. Load into a new one";
+                let what = "it has one value a key, and the dump has several; nothing was loaded. Load the dump into a new database";
                 return Err(Failure::Failed(format!("database `{name}`: {what}")));
             }
             Err(_) => {}
@@ -148,8 +148,7 @@ fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     let Some(name) = &source.reader.header().order else { return Ok(None) };
     let unknown = || {
         source.failed(format!(
-            "its keys are in the order `{name}`, which only its program has, and they are not as they are stored \
-             (libtp_keys=stored); nothing was loaded. Dump it with `tp dump`, or load it with the program",
+            "the keys of the dump are in the order `{name}`, which only its program knows, and are not written as they are stored (libtp_keys=stored); nothing was loaded. Dump the database with `tp dump`, or load it with the program",
         ))
     };
     order::by_name(name).map(Some).ok_or_else(unknown)
@@ -159,9 +158,9 @@ fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
 fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     let wanted = source.reader.header().order.as_deref();
     let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };
-    let there = there.map_or_else(|| "no such order".into(), |order| format!("the order `{order}`"));
+    let there = there.map_or_else(|| "another order".into(), |order| format!("the order `{order}`"));
     Err(source.failed(format!(
-        "its keys are in the order `{wanted}`, and those of `{name}` in {there} (nothing was loaded). Load it into a new database"
+        "the keys of the dump are in the order `{wanted}`, and the keys of `{name}` in {there} (nothing was loaded). Load the dump into a new database"
     )))
 }
 
@@ -170,8 +169,7 @@ fn check_lengths(recno: &Recno, source: &Source, checked: Checked) -> Result<()>
     let length = usize::try_from(recno.record_bytes()).unwrap_or(usize::MAX);
     match checked.lengths {
         Some((shortest, longest)) if (shortest, longest) != (length, length) => Err(source.failed(format!(
-            "its records have {shortest} to {longest} bytes, and those of `{}` have {length} (nothing was loaded). Load it into a new \
-             database",
+            "the records of the dump have {shortest} to {longest} bytes, and the records of `{}` have {length} (nothing was loaded). Load the dump into a new database",
             recno.name()
         ))),
         _ => Ok(()),
@@ -193,8 +191,7 @@ pub fn check_keys(target: &Target, source: &Source, checked: Checked) -> Result<
         return Ok(());
     }
     Err(source.failed(format!(
-        "it has {what} of {bytes} bytes, and `{}` takes {limit} (nothing was loaded). Make the database with larger pages, and load \
-         it again",
+        "the dump has {what} of {bytes} bytes, and `{}` takes at most {limit} (nothing was loaded). Make the database with larger pages, and load the dump again",
         target.name()
     )))
 }
@@ -205,7 +202,7 @@ fn numbered(batch: &[Pair], before: u64) -> Result<Vec<(u64, &[u8])>> {
         let number = match key {
             None => place,
             Some(key) => number_of(key)
-                .ok_or_else(|| Failure::Failed(format!("record {place} of the dump has a key that is no number")))?,
+                .ok_or_else(|| Failure::Failed(format!("record {place} of the dump has a key that is not a number")))?,
         };
         Ok((number, value.as_slice()))
     });

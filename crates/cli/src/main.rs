@@ -100,21 +100,31 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Verb {
     /// Make a bank, kill processes in the middle of transfers, recover the bank, and audit every record.
+    ///
+    /// The audit compares each balance with the history, and the history with the transfers that were acknowledged.
+    /// Example: tp demo --seconds 10 --processes 8
     Demo(command_demo::Arguments),
-    /// Run a workload and audit its result, with the program tp-bench.
+    /// Run a benchmark and audit its result, with the program tp-bench.
     #[command(disable_help_flag = true)]
     Bench(command_bench::Arguments),
     /// Print the value of a key.
     Get(command_get::Arguments),
     /// Store a value under a key.
+    ///
+    /// A missing database is made. So is a missing environment, if --env or TP_ENV names its directory. Example:
+    /// tp put --env shop stock apples 12
     Put(command_put::Arguments),
     /// Delete a key and its value.
     Del(command_del::Arguments),
     /// Run commands from standard input, one a line, on records, transactions, locks and pages (`help` lists them).
     Shell(command_shell::Arguments),
     /// Print keys and values in order.
+    ///
+    /// Example: tp scan stock apples --to pears --limit 10
     Scan(command_scan::Arguments),
-    /// Load a dump (db_dump's text) into a database, which is made if it is missing.
+    /// Load a dump, as `tp dump` and db_dump write it, into a database, which is made if it is missing.
+    ///
+    /// Example: db_dump old.db | tp load --env shop stock
     ///
     /// A new or empty B-tree is loaded completely or not at all. So is a file of pages, which must be new or empty.
     /// Other databases keep the records that were loaded before a fault. A dump of a B-tree in an order that only its
@@ -122,19 +132,25 @@ enum Verb {
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
     ///
+    /// Example: tp dump stock > stock.dump
+    ///
     /// Only `tp load` reads the dump of a file of pages, or of a B-tree in an order that only its program has. The keys
     /// of such a tree are written as they are stored. A file of pages is locked against changes until the dump is
     /// written.
     Dump(command_dump::Arguments),
     /// List the databases: name, kind, bytes of the file, number of records.
     List(command_list::Arguments),
-    /// Drop a database, or give up a database whose file is missing, so that its name can be used again.
+    /// Drop a database, or give up a database whose file is missing.
+    ///
+    /// The database's name can be used again.
     Drop(command_drop::Arguments),
     /// Give a database another name.
     Rename(command_rename::Arguments),
     /// Remove all records of a database.
     Empty(command_empty::Arguments),
     /// Merge sparse pages of B-trees and lists, while other processes use them.
+    ///
+    /// The pages that become free are used for later records.
     Compact(command_compact::Arguments),
     /// Show the state of the environment: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
@@ -147,34 +163,57 @@ enum Verb {
     /// List the snapshots: holder, age, and the log that is kept for each.
     Snapshots(command_snapshots::Arguments),
     /// List the sessions: whether each is alive, stopped or dead, and the object that it waits for.
+    ///
+    /// A session is one thread of one process that uses the environment.
     Sessions(command_sessions::Arguments),
-    /// Abort a transaction that was passed on and that no session takes over.
+    /// Abort a transaction that was detached from its thread and that no thread continues.
+    ///
+    /// A program detaches a transaction so that another thread or process can continue it. `tp txns` lists the open
+    /// transactions.
     Abort(command_abort::Arguments),
     /// List plain files whose committed change is not in its place yet, or give up such a change.
+    ///
+    /// The library makes these changes by itself when the directory of the file is there again.
     Files(command_files::Arguments),
-    /// Search once for deadlocks, and choose a victim of each.
+    /// Search for deadlocks once, and choose the transaction of each that has to give way.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
+    ///
+    /// Each line begins with the record's place in the log, its LSN. Example: tp printlog --txn 17 --limit 20
     Printlog(command_printlog::Arguments),
-    /// Take a checkpoint: the next restart begins here.
+    /// Take a checkpoint, so that recovery after a crash begins here and takes less time.
     Checkpoint(command_checkpoint::Arguments),
     /// Open the environment, recover it if necessary, and show the work that was done.
+    ///
+    /// Other verbs recover the environment, too, when they open it. With an option this verb decides which side is
+    /// right, if the shared memory and the log files disagree.
     Recover(command_recover::Arguments),
     /// List, copy or remove the log files that are no longer needed.
+    ///
+    /// Example: tp archive --to /backup/log --remove
     Archive(command_archive::Arguments),
-    /// Copy the environment while it is in use, or add the log written since to such a copy.
+    /// Copy the environment while it is in use, or add the log written since then to such a copy.
+    ///
+    /// Example: tp backup --env shop /backup/shop, and later tp backup --env shop --incremental /backup/shop
     Backup(command_backup::Arguments),
     /// Make an environment of a backup, in its state at the backup's end, at an LSN, or at a time.
+    ///
+    /// An LSN is a place in the log; `tp printlog` shows the LSNs. Example: tp restore /backup/shop --env new --until
+    /// 2026-01-31T23:59:59
     Restore(command_restore::Arguments),
-    /// Show the versions of the environment's files, and the remedy for a version that this build does not read.
+    /// Show the versions of the environment's files, and what to do about a version that this build does not read.
     Upgrade(command_upgrade::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
     /// Copy the readable records of a damaged database file into a new database, and list the losses.
+    ///
+    /// Example: tp salvage --env shop damaged/stock.tp stock-salvaged
     Salvage(command_salvage::Arguments),
     /// Check a segment of recoverable memory.
     Vista(command_vista::Arguments),
     /// Print the script by which a shell completes verbs and options.
+    ///
+    /// Example: tp completions bash > ~/.local/share/bash-completion/completions/tp
     Completions(command_completions::Arguments),
     /// Print the manual page tp(1).
     #[command(hide = true)]

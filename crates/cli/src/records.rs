@@ -26,7 +26,9 @@ impl Key {
                 let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
                 number.map(Key::Number).ok_or_else(|| {
                     let word = word.to_string_lossy();
-                    Failure::Usage(format!("`{word}` is no record number: {name} keeps records by number, from 1"))
+                    Failure::Usage(format!(
+                        "`{word}` is not a record number: {name} keeps records by number, from 1 on"
+                    ))
                 })
             }
         }
@@ -76,7 +78,8 @@ pub fn get_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<Op
 }
 
 fn not_to_write(index: &Multi) -> libtp::Error {
-    let what = "it is an index, which changes with the records of its database alone; nothing was changed";
+    let what =
+        "it is an index, which changes only with the records of its database; nothing was changed. Change the database";
     libtp::Error::Database { name: index.name().into(), what: what.into() }
 }
 

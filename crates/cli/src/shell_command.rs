@@ -55,19 +55,19 @@ pub enum Command {
 
 /// The answer to `help`.
 pub const HELP: &str = "\
-begin                     begins a transaction; get, put and del without one are transactions by themselves
-commit, abort             ends it
-get DATABASE KEY          the value of a key, or the record of a number
-put DATABASE KEY VALUE    keeps a value; a database that is missing is made as a B-tree
+begin                     begins a transaction; get, put and del outside of one are transactions of their own
+commit, abort             ends the transaction
+get DATABASE KEY          shows the value of a key, or the record with a number
+put DATABASE KEY VALUE    stores a value; a missing database is made as a B-tree
 del DATABASE KEY          deletes a key and its value
-lock FILE PAGE read|write locks a page of a file of pages, which is made if it is missing
-unlock FILE PAGE          gives the lock of a page back that was locked for reading
-buf_get FILE PAGE         gets a page
-buf_look AT COUNT         shows bytes of the page that was got
-buf_change AT BYTES       changes bytes of it
-buf_unpin                 stores what was changed of it, if anything was, and gives it back
-help, quit                this; the end, which aborts a transaction that is not committed
-Words with blanks are \"in quotes\"; what follows a # is a comment.";
+lock FILE PAGE read|write locks a page of a file of pages; a missing file is made
+unlock FILE PAGE          gives back the lock of a page that was locked for reading
+buf_get FILE PAGE         gets a page and holds it
+buf_look AT COUNT         shows bytes of the held page
+buf_change AT BYTES       changes bytes of the held page
+buf_unpin                 stores the held page if it was changed, and gives it back
+help, quit                shows these lines; ends the shell, and aborts an open transaction
+Words with blanks are \"in quotes\"; a # begins a comment.";
 
 impl Command {
     /// Parses a line.
@@ -97,7 +97,7 @@ impl Command {
             ["buf_unpin"] => Command::BufUnpin,
             [verb, ..] => {
                 return Err(Failure::Usage(format!(
-                    "`{verb}` with {} words is no command; `help` lists them",
+                    "`{verb}` with {} words is not a command; `help` lists the commands",
                     words.len() - 1
                 )))
             }
@@ -106,14 +106,16 @@ impl Command {
 }
 
 fn number<N: std::str::FromStr>(word: &str) -> Result<N> {
-    word.parse().map_err(|_| Failure::Usage(format!("`{word}` is no number that can stand here")))
+    word.parse().map_err(|_| Failure::Usage(format!("`{word}` is not a number, or too large; nothing was done")))
 }
 
 fn lock_of(word: &str) -> Result<PageLock> {
     match word {
         "read" => Ok(PageLock::Read),
         "write" => Ok(PageLock::Write),
-        _ => Err(Failure::Usage(format!("a page is locked for `read` or `write`, not `{word}`"))),
+        _ => Err(Failure::Usage(format!(
+            "a page is locked for `read` or `write`, and `{word}` was given; nothing was done"
+        ))),
     }
 }
 
@@ -132,7 +134,7 @@ fn words(line: &str) -> Result<Vec<String>> {
         }
     }
     if is_quoted {
-        return Err(Failure::Usage("a quote is not closed".to_owned()));
+        return Err(Failure::Usage("a quote (\") is not closed; nothing was done".to_owned()));
     }
     words.extend(word);
     Ok(words)

@@ -88,7 +88,7 @@ impl<'e> ShellSession<'e> {
 
     fn commit(&mut self) -> Result<Answer> {
         if let Some((file, page, true)) = &self.page {
-            let what = format!("page {} of {file} was changed and not given back: buf_unpin stores it", page.number());
+            let what = format!("page {} of {file} was changed and is not stored; nothing was committed. Store the page with buf_unpin first", page.number());
             return Err(Failure::Usage(what));
         }
         self.page = None;
@@ -192,7 +192,10 @@ impl<'e> ShellSession<'e> {
 
     fn buf_get(&mut self, name: &str, page: u32) -> Result<Answer> {
         if let Some((file, page, _)) = &self.page {
-            return Err(Failure::Usage(format!("page {} of {file} was got and not given back", page.number())));
+            return Err(Failure::Usage(format!(
+                "page {} of {file} is still held; give it back with buf_unpin first",
+                page.number()
+            )));
         }
         let copy = self.with_file(name, |txn, file| file.get(txn, page))?;
         let bytes = copy.bytes.len();
@@ -228,13 +231,13 @@ impl<'e> ShellSession<'e> {
 }
 
 fn no_transaction() -> Failure {
-    Failure::Usage("no transaction has begun: begin one".to_owned())
+    Failure::Usage("no transaction has begun; nothing was done. Begin one with `begin`".to_owned())
 }
 
 fn no_page() -> Failure {
-    Failure::Usage("no page was got: buf_get gets one".to_owned())
+    Failure::Usage("no page is held; nothing was done. Get one with buf_get".to_owned())
 }
 
 fn outside(page: &[u8]) -> Failure {
-    Failure::Usage(format!("the page has {} bytes", page.len()))
+    Failure::Usage(format!("the page has only {} bytes; nothing was done", page.len()))
 }

@@ -66,7 +66,7 @@ impl Spelling {
 /// Parses a length of time with its unit, `500ms` or `1.5s`; zero needs no unit.
 pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
     let unit = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(word.len());
-    let number: f64 = word[..unit].parse().map_err(|_| "a time such as 500ms is needed".to_string())?;
+    let number: f64 = word[..unit].parse().map_err(|_| "give a time such as 500ms".to_string())?;
     let seconds = match &word[unit..] {
         "ms" => number / 1_000.0,
         "s" => number,

@@ -182,7 +182,9 @@ fn sessions(sessions: &[Session]) -> Section {
 fn waits(sample: &Sample) -> Section {
     let title = "Transactions that wait for others".into();
     let lines = match &sample.waits {
-        None => vec![Line::from("the lock table cannot be read at this moment: a process keeps its latches").yellow()],
+        None => {
+            vec![Line::from("the lock table cannot be read at this moment: another process is changing it").yellow()]
+        }
         Some(waits) if waits.is_empty() => vec!["no transaction waits for another".into()],
         Some(waits) => waits.iter().map(|wait| Line::from(wait.to_string())).collect(),
     };

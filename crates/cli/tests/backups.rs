@@ -76,7 +76,7 @@ fn what_is_lost_of_a_damaged_file_is_named() {
     let records = lines.last().unwrap()["records"].as_u64().unwrap();
     assert!((1..500).contains(&records), "{records}");
     assert!(tp("verify", &other, &["part"]).text().contains("0 findings"));
-    assert_eq!(tp("salvage", &other, &[text(&file), "part"]).code, Some(1), "it is there already");
+    assert_eq!(tp("salvage", &other, &[text(&file), "part"]).code, Some(1), "the database exists already");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn any_bytes_go_in_and_out_in_hexadecimal() {
     let json = tp("scan", env.path(), &["bytes", "--json"]).json();
     assert_eq!(json[0], json!({ "key_hex": "00ff", "value": "\n\r\u{0}" }));
     assert_eq!(json[1], json!({ "database": "bytes", "records": 1 }));
-    assert!(tp("get", env.path(), &["--hex", "bytes", "0x"]).refused(2).contains("no hexadecimal digit"));
+    assert!(tp("get", env.path(), &["--hex", "bytes", "0x"]).refused(2).contains("not a hexadecimal digit"));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn records_by_number_have_decimal_keys_from_one() {
     tp("del", env.path(), &["numbers", "1"]).text();
     assert!(tp("get", env.path(), &["numbers", "1"]).refused(1).contains("no record 1"));
     assert!(tp("get", env.path(), &["numbers", "0"]).refused(2).contains("from 1"));
-    assert!(tp("get", env.path(), &["numbers", "one"]).refused(2).contains("`one` is no record number"));
+    assert!(tp("get", env.path(), &["numbers", "one"]).refused(2).contains("`one` is not a record number"));
     assert!(!tp("put", env.path(), &["numbers", "2", "too long"]).refused(1).is_empty());
 }
 

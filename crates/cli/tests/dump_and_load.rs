@@ -139,13 +139,13 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
     (0..6_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n 00\n")));
     let broken = tp_reading("load", env.path(), &["db", "--json"], format!("{dump} 6\n").as_bytes());
     let sentence = broken.refused(1);
-    assert!(sentence.contains("standard input: line 12005: an odd number"), "{sentence}");
+    assert!(sentence.contains("standard input: line 12005: the number of hexadecimal digits is odd"), "{sentence}");
     assert!(sentence.contains("nothing was loaded"), "{sentence}");
     assert!(broken.json()[0]["error"].as_str().unwrap().contains("line 12005"));
     let cut = tp_reading("load", env.path(), &["db"], dump.as_bytes());
     assert!(cut.refused(1).contains("before DATA=END"));
     let two = format!("{HEADER} 61\n 62\nDATA=END\n{HEADER}DATA=END\n");
-    assert!(tp_reading("load", env.path(), &["db"], two.as_bytes()).refused(1).contains("more after DATA=END"));
+    assert!(tp_reading("load", env.path(), &["db"], two.as_bytes()).refused(1).contains("goes on after DATA=END"));
     assert_eq!(tp("scan", env.path(), &["db", "--json"]).result()["records"], 1);
     let parent = env.path().join("fresh");
     assert!(tp_reading("load", &parent, &["db"], b"no dump\n").refused(1).contains("line 1"));
@@ -435,10 +435,10 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
         let sentence = load(name, dump).refused(1).to_owned();
         assert!(sentence.contains(part) && sentence.contains("nothing was loaded"), "{sentence}");
     };
-    refused("p", &dump.replace("DATA=END\n", ""), "standard input: line 12: the dump ends here");
+    refused("p", &dump.replace("DATA=END\n", ""), "standard input: line 12: the dump ends before DATA=END");
     refused("p", &dump.replace(" 2\n", " 3\n"), "standard input: line 10: page 2 is missing");
     refused("p", &dump.replace("bb\n", "b\n"), "standard input: line 9: a page has 4064 bytes");
-    refused("p", &format!("{dump}{dump}"), "more after DATA=END");
+    refused("p", &format!("{dump}{dump}"), "goes on after DATA=END");
     assert!(!env.path().join("control").exists(), "a refused dump has made an environment");
     load("p", &dump).text();
     let loaded = tp("dump", env.path(), &["p"]).text();
@@ -450,10 +450,10 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     refused(
         "small",
         &format!("{header}DATA=END\n"),
-        "its pages have 8160 bytes for the program, and those of the dump 4064",
+        "a program can use 8160 bytes of its pages, and the pages of the dump have 4064",
     );
     tp("put", env.path(), &["db", "a", "b"]).text();
-    assert!(load("db", &dump).refused(1).contains("it is a btree database, not a pages one"));
+    assert!(load("db", &dump).refused(1).contains("it is a btree database, not a pages database"));
     assert!(load("p", &format!("{HEADER} 61\n 62\nDATA=END\n")).refused(1).contains("pages"));
     let fresh = env.path().join("fresh");
     let unsaid = dump.replace("db_pagesize=4096\n", "");

@@ -119,6 +119,6 @@ fn an_environment_is_made_where_the_variable_names_it_and_not_in_the_current_dir
     // A control file without content is the beginning of an environment, which only a named directory may become.
     std::fs::write(elsewhere.path().join("control"), "").unwrap();
     let said = tp_in(elsewhere.path(), None, &["put", "db", "key", "value"]);
-    assert!(said.refused(1).contains("no environment"), "{}", said.err);
+    assert!(said.refused(1).contains("not an environment"), "{}", said.err);
     assert_eq!(files(elsewhere.path()), 1);
 }

@@ -120,16 +120,16 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         (INTEGERS.replace("integerkey", "reversedup"), "line 9: with `reversedup` LMDB", "Remove the line"),
         (tree.replace("HEADER", "nodes=7\nHEADER"), "line 4: the header line `nodes` is unknown", "Remove the line"),
         (tree.replace("btree", "heap"), "line 3: databases of type `heap`", "cannot be loaded"),
-        (PADDED.replace("0x2a", "42"), "line 5: `42` is no byte", "one character, or 0x"),
-        (PADDED.replace("=6", "=5"), "line 9: the record has 6 bytes", "to have 5"),
-        (PADDED.replace("=6", "=99999999999"), "line 4: `99999999999` is no length", "at most"),
+        (PADDED.replace("0x2a", "42"), "line 5: `42` is not a byte", "one character, or 0x"),
+        (PADDED.replace("=6", "=5"), "line 9: the record has 6 bytes", "must have 5"),
+        (PADDED.replace("=6", "=99999999999"), "line 4: `99999999999` is not a length", "at most"),
         (PADDED.replace("re_len=6\n", "").replace("recno", "queue"), "line 6: ", "--record-bytes"),
-        (gap.to_string(), "line 9: record 3 comes behind record 1", "without -k"),
-        (gap.replace(" 1\n", " 2\n"), "record 2 comes behind record 0", "without -k"),
-        (gap.replace(" 3\n", " x\n"), "line 9: the record has a key that is no number", "nothing was loaded"),
+        (gap.to_string(), "line 9: record 3 follows record 1", "without -k"),
+        (gap.replace(" 1\n", " 2\n"), "record 2 follows record 0", "without -k"),
+        (gap.replace(" 3\n", " x\n"), "line 9: the key of the record is not a number", "nothing was loaded"),
         (tree.replace(" b\n", " b\r\n"), "line 6: the line ends with a carriage return", "end all lines alike"),
-        (VARIABLE.replace("DATA=END\n", ""), "line 9: the dump ends here", "nothing was loaded"),
-        (format!("{VARIABLE}{VARIABLE}"), "more after DATA=END", "nothing was loaded"),
+        (VARIABLE.replace("DATA=END\n", ""), "line 9: the dump ends before DATA=END", "nothing was loaded"),
+        (format!("{VARIABLE}{VARIABLE}"), "goes on after DATA=END", "nothing was loaded"),
         (tree.replace(" a\n", &format!(" {}\n", "k".repeat(70_000))), "70000", "nothing was loaded"),
     ];
     let before = names_in(&there);
@@ -150,9 +150,9 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     let caseless = tree.replace("HEADER", "libtp_order=ascii-caseless\nHEADER");
     let before = ["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text());
     for (database, dump, what) in [
-        ("sets", lists.clone(), "in the order in which they came, and `sets` has them in their own order"),
-        ("lists", lists.replace("duplicates=1\n", sets), "in their own order, each once, and `lists` has them"),
-        ("db", caseless, "in the order `ascii-caseless`, and those of `db` in no such order"),
+        ("sets", lists.clone(), "in the order of their insertion, and `sets` has them sorted"),
+        ("lists", lists.replace("duplicates=1\n", sets), "sorted, and each value once, and `lists` has them"),
+        ("db", caseless, "in the order `ascii-caseless`, and the keys of `db` in another order"),
     ] {
         let message = tp_reading("load", &there, &[database], dump.as_bytes());
         let sentence = message.refused(1);

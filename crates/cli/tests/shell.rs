@@ -48,10 +48,10 @@ fn a_command_that_fails_ends_it_with_its_line_and_aborts_what_was_not_committed(
     assert_eq!(tp("get", env.path(), &["stock", "apples"]).text(), "3\n");
     for (script, why) in [
         (&b"commit\n"[..], "no transaction has begun"),
-        (b"buf_look 0 1\n", "no page was got"),
+        (b"buf_look 0 1\n", "no page is held"),
         (b"lock parts 0 read\n", "no transaction has begun"),
         (b"begin\nlock parts 0 read\nbuf_get parts 0\nbuf_look 1000000 8\n", "the page has"),
-        (b"begin\nlock parts 0 write\nbuf_get parts 0\nbuf_change 0 x\ncommit\n", "buf_unpin stores it"),
+        (b"begin\nlock parts 0 write\nbuf_get parts 0\nbuf_change 0 x\ncommit\n", "with buf_unpin first"),
         (b"begin\nlock parts 0 read\nbuf_get parts 0\nbuf_change 0 x\nbuf_unpin\n", "lock"),
         (b"begin\nbegin\n", "has begun already"),
         (b"get nowhere x\n", "nowhere"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Parses a number of seconds, with or without a fraction.
 pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
-    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
+    let number: f64 = word.parse().map_err(|_| "give a number of seconds".to_string())?;
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
@@ -12,7 +12,7 @@ pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
 pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     let time = seconds(word)?;
     if time < Duration::from_millis(1) {
-        return Err("a millisecond at least is needed".to_string());
+        return Err("give at least a millisecond (0.001)".to_string());
     }
     Ok(time)
 }

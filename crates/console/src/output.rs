@@ -38,7 +38,8 @@ impl Output {
         if !self.json {
             return Ok(());
         }
-        let line = serde_json::to_string(what).map_err(|error| Failure::Failed(format!("no JSON: {error}")))?;
+        let line = serde_json::to_string(what)
+            .map_err(|error| Failure::Failed(format!("the result cannot be written as JSON: {error}")))?;
         self.bytes(line.as_bytes())?;
         self.bytes(b"\n")
     }

@@ -112,7 +112,7 @@ pub enum Error {
         file: String,
     },
     /// There is no such file or directory.
-    #[error("could not {operation} {file}: it does not exist; nothing was changed")]
+    #[error("could not {operation} {file}: it does not exist; nothing was changed; check the path")]
     NotFound {
         /// The operation that failed.
         operation: Operation,
@@ -120,7 +120,7 @@ pub enum Error {
         file: String,
     },
     /// The caller asked for a new file, and the file exists.
-    #[error("could not {operation} {file}: it exists already; it was left as it is")]
+    #[error("could not {operation} {file}: it exists already, and was left as it is; choose another name, or remove it first")]
     Exists {
         /// The operation that failed.
         operation: Operation,
@@ -129,8 +129,7 @@ pub enum Error {
     },
     /// The filesystem is mounted read-only, or the handle is read-only.
     #[error(
-        "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is \
-         mounted read-only; nothing was changed"
+        "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is mounted read-only; nothing was changed; open it for writing, or choose a place that can be written"
     )]
     ReadOnly {
         /// The operation that failed.
@@ -139,7 +138,7 @@ pub enum Error {
         file: String,
     },
     /// The name is not a valid file name, or belongs to something of another kind.
-    #[error("could not {operation} {file}: {what}; nothing was changed")]
+    #[error("could not {operation} {file}: {what}; nothing was changed; give another name or path")]
     Unsuitable {
         /// The operation that failed.
         operation: Operation,
@@ -149,7 +148,7 @@ pub enum Error {
         what: &'static str,
     },
     /// The disk failed, or the system reported any other error number.
-    #[error("could not {operation} {file}{}: {}", at(*offset), reason(*errno))]
+    #[error("could not {operation} {file}{}: {}; check the disk, and the limits of this process", at(*offset), reason(*errno))]
     Io {
         /// The operation that failed.
         operation: Operation,
@@ -264,7 +263,7 @@ pub fn check_name(operation: Operation, name: &str) -> Result<()> {
     } else if name.len() > 255 {
         "the name is longer than 255 bytes"
     } else if name == "." || name == ".." {
-        "the name is that of a directory"
+        "the name stands for a directory"
     } else if name.contains('/') {
         "the name has a slash in it"
     } else if name.contains('\0') {

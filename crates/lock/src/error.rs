@@ -9,7 +9,7 @@ use crate::{LockName, LockerId, Mode};
 #[non_exhaustive]
 pub enum Error {
     /// Another locker holds a conflicting lock, or waits for one, and the caller did not want to wait.
-    #[error("{name} is locked by others and cannot be had in mode {mode} at once; nothing was changed. Wait for it with no latch held")]
+    #[error("other transactions hold {name}, so the lock in mode {mode} cannot be granted at once; nothing was changed. Ask again with a call that waits")]
     WouldBlock {
         /// The object.
         name: LockName,
@@ -17,7 +17,7 @@ pub enum Error {
         mode: Mode,
     },
     /// Lockers waited for each other in a circle, and this one was chosen to give way.
-    #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions; this one was chosen to give way. Abort it and run it again")]
+    #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions, and this transaction was chosen to give way. Abort it and run it again")]
     Deadlock {
         /// The object waited for.
         name: LockName,
@@ -25,7 +25,7 @@ pub enum Error {
         mode: Mode,
     },
     /// The wait was longer than the caller allowed.
-    #[error("{name} could not be had in mode {mode} within {limit:?}; nothing was changed. Run it again, or allow a longer wait")]
+    #[error("the lock on {name} in mode {mode} was not granted within {limit:?}; nothing was changed. Allow a longer wait, or abort the transaction and run it again later")]
     Timeout {
         /// The object waited for.
         name: LockName,
@@ -45,7 +45,7 @@ pub enum Error {
         mode: Mode,
     },
     /// Another transaction of the same thread is in the way: the thread cannot end it while it waits.
-    #[error("{name} cannot be had in mode {mode}: {holder}, of another transaction of this thread, is in the way, and the thread cannot end that while it waits; nothing was changed. End the other transaction first, or do both in one")]
+    #[error("the lock on {name} in mode {mode} cannot be granted: another transaction of this thread ({holder}) is in the way, and the thread cannot end that transaction while it waits; nothing was changed. End the other transaction first, or do both in one transaction")]
     OwnThread {
         /// The object waited for.
         name: LockName,
@@ -55,7 +55,7 @@ pub enum Error {
         holder: LockerId,
     },
     /// The holder has died, or could not be undone, and never will be, because the log has failed.
-    #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; committed changes are safe in the log. Close the environment everywhere, check the disk, and open it again")]
+    #[error("the lock on {name} in mode {mode} cannot be granted: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; committed changes are safe in the log. Close the environment in every process, check the disk, and open it again")]
     HeldForGood {
         /// The object.
         name: LockName,
@@ -63,22 +63,24 @@ pub enum Error {
         mode: Mode,
     },
     /// The lock to be traded or given back is not held.
-    #[error("{name} is not locked by this locker in a mode that allows the call; nothing was changed")]
+    #[error(
+        "this transaction does not hold {name} in a mode that allows the call; nothing was changed. Lock it first"
+    )]
     NotHeld {
         /// The object.
         name: LockName,
     },
     /// The region has no room for one more lock. Nothing was changed.
-    #[error("the lock table cannot grow, no lock was taken: {0}")]
+    #[error("the lock table cannot grow, and no lock was taken: {0}")]
     Full(#[source] rio::Error),
     /// The lock table is so large that further slots could not be named.
-    #[error("the lock table cannot grow beyond the region's first {limit} bytes, where its slots can be named; no lock was taken. End transactions that hold very many locks")]
+    #[error("the lock table must lie in the first {limit} bytes of shared memory, and these are full; no lock was taken. End transactions that hold very many locks")]
     OutOfReach {
         /// The last byte a slot may have.
         limit: u64,
     },
     /// The region has no lock manager.
-    #[error("the region {path} has no lock manager: its creation was not finished, or it is not an environment's")]
+    #[error("the shared memory {path} has no lock table: it was not made completely, or it does not belong to an environment. Nothing was changed; open the environment again")]
     NotInitialised {
         /// The region's file.
         path: std::path::PathBuf,

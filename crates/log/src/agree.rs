@@ -120,18 +120,17 @@ pub fn overwrite_from_ring(
 ) -> Result<Rescued> {
     let refuse = |what: String| Error::Unusable {
         file: format!("the shared memory {}", region.path().display()),
-        what: format!("{what}; `tp recover --keep-files` goes by the files"),
+        what: format!("{what}; `tp recover --keep-files` gives the memory up and uses the files"),
     };
     let mut control = control_file.read()?;
     let Some((header, ring)) = ring_of_any_life(region, &control) else {
-        return Err(refuse("the log in it is not in order".into()));
+        return Err(refuse("its log is damaged".into()));
     };
     let (durable, tail, life) = (header.durable.load(), header.tail.load(), header.incarnation.get());
     let is_later = life > control.incarnation() && header.start.get() >= control.durable_end;
     if durable < control.durable_end || !(is_later || life == control.incarnation()) {
         let what = format!(
-            "its log, of incarnation {life}, was durable up to LSN {durable}, the control file's, of incarnation {}, up to \
-             LSN {}: it does not go on where the files end",
+            "its log (restart {life}, on disk up to LSN {durable}) does not continue the log of the files (restart {}, on disk up to LSN {})",
             control.incarnation(),
             control.durable_end
         );
@@ -143,13 +142,13 @@ pub fn overwrite_from_ring(
     let files = LogFiles::new(Arc::clone(directory), &control);
     let reach = good_up_to(&files, control.durable_end, from)?;
     if reach < from || !ring.copy_out(from, &mut bytes) {
-        let what = format!("its log begins at LSN {from}, and that of the files ends at LSN {reach}");
+        let what = format!("its log begins at LSN {from}, and the log of the files ends before that, at LSN {reach}");
         return Err(refuse(what));
     }
     let witness = from.minus(WITNESS_BYTES).max(ring_begin(&header)).max(control.oldest).min(from);
     let same = same_from(witness, from, &ring, &files)?;
     if same < from {
-        return Err(refuse(format!("the files have another log than it before LSN {same}")));
+        return Err(refuse(format!("its log differs from the log of the files before LSN {same}")));
     }
     files.write(from, &bytes, life)?;
     if is_later {

@@ -64,15 +64,15 @@ impl WallClock {
         match self.jump(wall, boot_micros(), last) {
             None => {}
             Some(Jump::Ahead(by)) => tracing::warn!(
-                "the wall clock jumped ahead by {} s: the log has the new time from here on; if it is wrong, `tp restore --until` finds later states by their LSNs",
+                "the wall clock jumped ahead by {} s: the log has the new time from now on; if that time is wrong, `tp restore --until` finds later states only by their LSNs",
                 seconds(by)
             ),
             Some(Jump::Back(by)) => tracing::warn!(
-                "the wall clock jumped back by {} s: times in the log do not go back, and stand still until the clock has passed them; `tp restore --until` finds states of meanwhile by their LSNs",
+                "the wall clock jumped back by {} s: times in the log stand still until the clock has passed them, and until then `tp restore --until` finds states only by their LSNs",
                 seconds(by)
             ),
             Some(Jump::BehindTheLog(by)) => tracing::warn!(
-                "the wall clock is {} s behind the last time in the log: times in the log do not go back, and stand still until the clock has passed them; `tp restore --until` finds states of meanwhile by their LSNs",
+                "the wall clock is {} s behind the last time in the log: times in the log stand still until the clock has passed them, and until then `tp restore --until` finds states only by their LSNs",
                 seconds(by)
             ),
         }

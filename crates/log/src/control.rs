@@ -209,25 +209,25 @@ impl Control {
     fn from_slot(slot: &Slot, bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
         let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
         if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
-            return Err("its lists are too long");
+            return Err("its lists of restarts and transactions are too long");
         }
         if slot.older_crc.get() != crc32c::crc32c(older) {
-            return Err("its further blocks are damaged");
+            return Err("its list of earlier restarts is damaged");
         }
         let newest = &bytes[LIVES_AT..][..LIFE_BYTES * lives.min(SLOT_INCARNATIONS)];
         let words: Vec<u64> = words_of(older).chain(words_of(newest)).collect();
         let list = words.chunks_exact(2).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
-        let incarnations = Incarnations::from_list(list.collect()).ok_or("its incarnations are out of order")?;
+        let incarnations = Incarnations::from_list(list.collect()).ok_or("its restarts are out of order")?;
         let (first, max) = (slot.segment_bytes_first.get(), slot.segment_bytes_max.get());
         let geometry = crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
         let places =
             [slot.redo_point, slot.checkpoint, slot.durable_end, slot.oldest].map(|place| Lsn::new(place.get()));
         let starts = incarnations.list().iter().map(|life| life.start);
         if !places.into_iter().chain(starts).all(|lsn| geometry.may_reach(lsn)) {
-            return Err("it names a place that no log reaches");
+            return Err("it names an LSN that no log can reach");
         }
         if slot.sequence.get() > COUNT_MAX || incarnations.current().number > COUNT_MAX {
-            return Err("it counts further than anything was counted");
+            return Err("its counters are too large");
         }
         let control = Control {
             environment_id: slot.environment,
@@ -354,7 +354,7 @@ impl ControlFile {
         let environment = self.check_front()?;
         let (_, control) = self.newest()?;
         if control.environment_id != environment {
-            return Err(self.unusable("its blocks belong to two environments"));
+            return Err(self.unusable("its blocks belong to two environments; restore it from a backup"));
         }
         Ok(control)
     }
@@ -389,15 +389,15 @@ impl ControlFile {
     fn check_front(&self) -> Result<[u8; 16]> {
         let block = self.block(0)?;
         let Ok((front, _)) = Front::read_from_prefix(&block) else {
-            return Err(self.unusable("it is too short for a control file"));
+            return Err(self.unusable("it is too short for a control file; restore it from a backup"));
         };
         if front.magic != MAGIC {
-            return Err(self.unusable("it is not the control file of a libtp environment"));
+            return Err(self.unusable("it is not the control file of a libtp environment; restore it from a backup"));
         }
         if front.version.get() != CONTROL_VERSION {
             let found = front.version.get();
             return Err(self.unusable(&format!(
-                "the environment's format has version {found}; this build knows version {CONTROL_VERSION}"
+                "it has version {found} of the format, and this build reads version {CONTROL_VERSION}; use the build that made the environment"
             )));
         }
         if block.len() < SLOT_BYTES || front.crc.get() != crc32c::crc32c(&block[16..]) {
@@ -411,7 +411,7 @@ impl ControlFile {
             (Ok(one), Ok(two)) => Ok(if one.0 > two.0 { one } else { two }),
             (Ok(good), Err(_)) | (Err(_), Ok(good)) => Ok(good),
             (Err(one), Err(two)) => Err(self.unusable(&format!(
-                "both its slots are damaged (first: {one}; second: {two}); restore it from a backup"
+                "both copies of its contents are damaged (first: {one}; second: {two}); restore it from a backup"
             ))),
         }
     }

@@ -7,7 +7,7 @@ use crate::Lsn;
 #[non_exhaustive]
 pub enum Error {
     /// There is no room for more log. Nothing was changed; everything committed is safe.
-    #[error("the log has no room for {what}: {source_text}; nothing was changed, everything committed is safe; free some space and try again")]
+    #[error("the log has no room for {what}: {source_text}; nothing was changed, and every commit is safe; free some space and try again")]
     Full {
         /// What the room was for.
         what: &'static str,
@@ -22,13 +22,13 @@ pub enum Error {
     },
     /// This process could not write the log, for a limit of its own or a full disk, and no other process has written it meanwhile. Nothing
     /// is lost: the records are in shared memory.
-    #[error("this process could not write the log: {cause}; the records are in shared memory and reach the disk as soon as a process writes the log; raise the limit of this process, make room if the disk is full, or let another process open the environment")]
+    #[error("this process could not write the log: {cause}; its changes are in shared memory, and reach the disk as soon as any process writes the log. Raise the limit of this process, free space if the disk is full, or let another process open the environment")]
     SteppedBack {
         /// What failed.
         cause: String,
     },
     /// The processes that use the environment have the log's files in another directory than this process.
-    #[error("this process has the log in {own}, and the processes that use the environment have the log in {shared}; nothing was changed; give every process the same `log_directory`: the file libtp.toml in the environment is the place for it")]
+    #[error("this process looks for the log in {own}, and the processes that use the environment have the log in {shared}; nothing was changed; give every process the same `log_directory`, best in the file libtp.toml of the environment")]
     OtherDirectory {
         /// The directory of this process.
         own: String,
@@ -36,7 +36,7 @@ pub enum Error {
         shared: String,
     },
     /// The log is damaged where it must be whole.
-    #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although the log was durable beyond it; nothing was changed; restore the file from a backup")]
+    #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although later records had reached the disk; nothing was changed; restore the file from a backup")]
     Corrupt {
         /// The record that is damaged.
         lsn: Lsn,
@@ -48,7 +48,7 @@ pub enum Error {
         what: String,
     },
     /// The record was given up when its segment was recycled.
-    #[error("the log record at LSN {lsn} is gone: the log is kept from LSN {oldest} on")]
+    #[error("the log record at LSN {lsn} is not kept any more; nothing was changed; begin at LSN {oldest} or later (a larger `keep_log` in libtp.toml keeps more)")]
     TooOld {
         /// The record asked for.
         lsn: Lsn,
@@ -56,7 +56,9 @@ pub enum Error {
         oldest: Lsn,
     },
     /// No record was logged there yet.
-    #[error("no log record was written at LSN {lsn} yet: the log ends at LSN {end}")]
+    #[error(
+        "no log record was written at LSN {lsn} yet; nothing was changed; begin before LSN {end}, where the log ends"
+    )]
     PastEnd {
         /// The record asked for.
         lsn: Lsn,
@@ -64,7 +66,7 @@ pub enum Error {
         end: Lsn,
     },
     /// No record begins there.
-    #[error("no log record begins at LSN {lsn}")]
+    #[error("no log record begins at LSN {lsn}; nothing was changed; `tp printlog` shows where the records begin")]
     NoRecord {
         /// The place asked for.
         lsn: Lsn,
@@ -78,7 +80,7 @@ pub enum Error {
         what: String,
     },
     /// The region and the log files contradict each other (PROTOCOLS F1). Nothing was changed.
-    #[error("the shared memory and the log files disagree: the memory says the log is durable up to LSN {region}, the files agree with it only up to LSN {files}; nothing was changed; decide which is right: `tp recover --keep-files` forgets the memory, `tp recover --keep-region` writes the memory's log to the files")]
+    #[error("the shared memory and the log files disagree: by the memory, the log was on disk up to LSN {region}, and the files agree with the memory only up to LSN {files}. Nothing was changed. Decide which is right: `tp recover --keep-files` gives the memory up, and `tp recover --keep-region` writes the memory's log to the files")]
     Disagree {
         /// The region's durable end.
         region: Lsn,
@@ -86,7 +88,7 @@ pub enum Error {
         files: Lsn,
     },
     /// The disk refused a call.
-    #[error("the log's disk failed: {0}")]
+    #[error("the disk of the log failed: {0}")]
     Io(#[from] libtp_io::Error),
 }
 

@@ -110,7 +110,7 @@ impl Incarnations {
             self.0.pop();
         }
         if self.0.len() == INCARNATIONS_MAX {
-            let source_text = format!("the log of {INCARNATIONS_MAX} restarts is still needed");
+            let source_text = format!("the log of the last {INCARNATIONS_MAX} restarts is still needed; let the environment run until a checkpoint has been taken");
             return Err(Error::Full { what: "one more restart", source_text });
         }
         self.0.push(Incarnation { number, start });

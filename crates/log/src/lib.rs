@@ -162,7 +162,7 @@ impl LogManager {
         assert!(chunk.is_power_of_two() && chunk >= 4096, "a ring's chunk is a power of two from 4 KiB");
         let files = LogFiles::new(Arc::clone(directory), control);
         let file_end = prepared_end(&files, control, end)?;
-        let no_room = |error| Error::from_region("its part of the region", error);
+        let no_room = |error| Error::from_region("its part of shared memory", error);
         let offset = region.allocate::<LogHeader>(1).map_err(no_room)?;
         let header = region.hold(offset);
         header.incarnation.init(control.incarnation());
@@ -213,17 +213,17 @@ impl LogManager {
         let unusable =
             |what: &str| Error::Unusable { file: region.path().display().to_string(), what: what.to_string() };
         let offset = region.root::<LogHeader>(RootSlot::Log).ok_or_else(|| unusable("it has no log"))?;
-        region.try_at(offset).ok_or_else(|| unusable("its log's header lies outside it"))?;
+        region.try_at(offset).ok_or_else(|| unusable("the header of its log lies outside"))?;
         let header = region.hold(offset);
         if header.incarnation.get() != control.incarnation() {
-            return Err(unusable("its log has another incarnation than the control file"));
+            return Err(unusable("its log is of another restart than the control file"));
         }
         let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
         if sizes != (control.segment_bytes_first, control.segment_bytes_max) {
             return Err(unusable("its log has other segment sizes than the control file"));
         }
         if !header.chunk_bytes.get().is_power_of_two() {
-            return Err(unusable("its log's ring has an impossible chunk size"));
+            return Err(unusable("the part of its log in memory has an impossible size"));
         }
         let files = LogFiles::new(Arc::clone(directory), control);
         files.keep_spare();

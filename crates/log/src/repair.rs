@@ -146,7 +146,10 @@ impl LogManager {
             return Ok(None);
         }
         if let Err(why) = self.check() {
-            tracing::error!(why, "the log's words in memory were hit: its records are looked for without them");
+            tracing::error!(
+                why,
+                "the log's own data in memory are damaged: its records are searched by their checksums"
+            );
             let (region, chunk_bytes) = (self.processes.region(), self.ring.chunk_bytes());
             return salvage(region, &self.header, chunk_bytes, directory, control, ALL_OF_IT);
         }

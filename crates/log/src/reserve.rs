@@ -262,7 +262,7 @@ impl LogManager {
     #[inline]
     pub fn check_poison(&self) -> Result<()> {
         if self.is_poisoned() {
-            return Err(Error::Failed { cause: "a write or a sync failed earlier".to_string() });
+            return Err(Error::Failed { cause: "an earlier write or sync failed".to_string() });
         }
         Ok(())
     }

@@ -71,12 +71,16 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     let present = files.present()?;
     let witness = later_witness(files, &present, end, 2 * ring)?;
     if let Some(mark) = witness.filter(|_| !planted("log: flush marks behind a hole are ignored")) {
-        let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
+        let what =
+            format!("{}, and a mark at LSN {} says that this part of the log had reached the disk", bad.what(), mark);
         return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
     }
     if let Some((number, durable)) = noted_beyond(files, &present, end)? {
-        let what =
-            format!("{}, and {} says that the log was durable up to LSN {durable}", bad.what(), segment_name(number));
+        let what = format!(
+            "{}, and {} says that the log had reached the disk up to LSN {durable}",
+            bad.what(),
+            segment_name(number)
+        );
         return Err(files.damage(end, &and_why_not_whole(files, control, what, durable)?));
     }
     check_whole(files, &present, control, end)?;

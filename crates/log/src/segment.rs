@@ -217,7 +217,7 @@ pub(crate) fn check_header(
     }
     if header.version.get() != LOG_VERSION {
         let found = header.version.get();
-        return wrong(&format!("its format has version {found}; this build knows version {LOG_VERSION}"));
+        return wrong(&format!("its format has version {found}, and this build reads version {LOG_VERSION}"));
     }
     if header.crc.get() != header_crc(&block[..4096]) {
         return wrong("its header's checksum is wrong");
@@ -228,7 +228,7 @@ pub(crate) fn check_header(
     let expected = (number, geometry.start(number).raw(), geometry.file_bytes(number));
     let found = (header.number.get(), header.first.get(), header.bytes.get());
     if found != expected {
-        return wrong(&format!("its header is that of segment {}", header.number.get()));
+        return wrong(&format!("its header is the header of segment {}", header.number.get()));
     }
     Ok(())
 }

@@ -228,7 +228,7 @@ impl Attachments {
             }
             tenant = tenant.next(index);
         }
-        Err(Error::Seat("the kernel says of all locks by which we could be told apart that others hold them".into()))
+        Err(Error::Seat("other processes hold all file locks of this kind".into()))
     }
 
     /// Returns the name of this attach.

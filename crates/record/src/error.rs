@@ -23,13 +23,13 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] libtp_io::Error),
     /// A snapshot needs a version that is no longer kept.
-    #[error("the snapshot is older than the log that is kept for snapshots: {what}. Read it again in a new snapshot; `snapshot_log` and `snapshot_age_millis` in libtp.toml keep more")]
+    #[error("the snapshot is older than the log that is kept for snapshots: {what}. No data was changed; read again in a new snapshot. Larger `snapshot_log` and `snapshot_age_millis` in libtp.toml keep more log")]
     SnapshotTooOld {
         /// The needed and the oldest kept LSN.
         what: String,
     },
     /// A page contradicts itself or its neighbours.
-    #[error("page {page} of {file} is damaged: {what}; nothing was changed; `tp verify` lists all that is wrong with the file; restore it from a backup")]
+    #[error("page {page} of {file} is damaged: {what}; nothing was changed; `tp verify` lists all damage of the file; restore the file from a backup")]
     Corrupt {
         /// The file.
         file: String,
@@ -39,7 +39,7 @@ pub enum Error {
         what: String,
     },
     /// The entries of a list contradict each other.
-    #[error("the list {database} is damaged: {what}; nothing was changed; `tp verify` lists all that is wrong with the file; restore it from a backup")]
+    #[error("the list {database} is damaged: {what}; nothing was changed; `tp verify` lists all damage of the file; restore the file from a backup")]
     DamagedList {
         /// The database.
         database: String,
@@ -57,7 +57,7 @@ pub enum Error {
         limit: usize,
     },
     /// The value is longer than any value can be.
-    #[error("a value of {bytes} bytes is too long: values have at most {limit} bytes; nothing was changed")]
+    #[error("a value of {bytes} bytes is too long: values have at most {limit} bytes; nothing was changed; store the value in several parts")]
     ValueTooLong {
         /// Bytes of the value.
         bytes: usize,
@@ -65,7 +65,7 @@ pub enum Error {
         limit: u64,
     },
     /// A record of another length than the file's.
-    #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed")]
+    #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed; give as many bytes")]
     RecordLength {
         /// The database.
         database: String,
@@ -75,7 +75,7 @@ pub enum Error {
         expected: usize,
     },
     /// A number that no record can have.
-    #[error("no record of {database} can have the number {number}: numbers begin with 1 and end where the file may not grow any more; nothing was changed")]
+    #[error("no record of {database} can have the number {number}: numbers begin with 1, and the highest is where the file has its largest size; nothing was changed; give another number")]
     RecordNumber {
         /// The database.
         database: String,
@@ -91,7 +91,7 @@ pub enum Error {
         database: String,
     },
     /// A call for one access method on a file of another.
-    #[error("{database} is a {found} file, and the call is for a {wanted} file; nothing was changed")]
+    #[error("{database} is a {found} file, and the call is for a {wanted} file; nothing was changed; open it as a {found} file")]
     WrongMethod {
         /// The database.
         database: String,
@@ -101,7 +101,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// Another process is making the file and does not finish.
-    #[error("the database file {file} is being made by {maker} and others are waiting for that; nothing was changed. Continue that process or end it, and try again")]
+    #[error("the database file {file} is being made by {maker} and is not finished yet; nothing was changed. Continue that process or end it, and try again")]
     BeingMade {
         /// The file's name.
         file: String,
@@ -119,13 +119,13 @@ pub enum Error {
         what: String,
     },
     /// The target of a load has records, or still has the pages of deleted ones.
-    #[error("records are loaded into an empty database, and {database} is not empty; nothing was changed. Load into a new one, or put the records")]
+    #[error("{database} is not empty, and records can be loaded only into an empty database; nothing was changed. Load them into a new database, or put them one by one")]
     NotEmpty {
         /// The database.
         database: String,
     },
     /// Records that were announced as sorted are not.
-    #[error("the record behind the first {before} has a smaller key than the one before it, and they were to come in the order of their keys; nothing was loaded into {database}. Load them as unsorted")]
+    #[error("the records to load were declared as sorted, and after the first {before} comes a record with a smaller key; nothing was loaded into {database}. Sort the records, or load them as unsorted")]
     OutOfOrder {
         /// The database.
         database: String,

@@ -178,25 +178,25 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
     let Some(header) = header.filter(|header| header.magic == MAGIC) else {
         return Err(unsuitable(
             &full_name,
-            "it does not begin as a database file does; it is another kind of file, or damaged",
+            "it does not begin like a database file, so it is a file of another kind, or damaged; move it away, or restore it from a backup",
         ));
     };
     if !(FILE_VERSION_PLAIN..=FILE_VERSION).contains(&header.version.get()) {
         let what = format!(
-            "it has format version {}, and this library reads versions up to {FILE_VERSION}; open it with a library that knows it",
+            "it has format version {}, and this build reads versions up to {FILE_VERSION}; use the build that made the file",
             header.version
         );
         return Err(unsuitable(&full_name, what));
     }
     let page_bytes = header.page_bytes.get();
     if !is_page_size(page_bytes) || read < page_bytes as usize {
-        return Err(damaged(format!("it speaks of pages of {page_bytes} bytes, and the file begins with {read}")));
+        return Err(damaged(format!(
+            "its header names pages of {page_bytes} bytes, and only {read} bytes could be read"
+        )));
     }
     let length = file.len()?;
     if length < PAGES_MIN * u64::from(page_bytes) {
-        return Err(damaged(format!(
-            "the file ends after {length} bytes, in the middle of what every database file has"
-        )));
+        return Err(damaged(format!("the file ends after {length} bytes, and every database file is longer")));
     }
     let page = &front[..page_bytes as usize];
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
@@ -205,16 +205,26 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
         header.key_format().is_some() && header.method().is_some() && header.unused == 0 && is_zero(&page[END..]);
     if !is_consistent {
         return Err(damaged(
-            "it names no access method this library knows, or holds bytes where there should be none".into(),
+            "its header names a kind of database that this build does not know, or has bytes where zeros should be"
+                .into(),
         ));
     }
     Ok((file_id, header))
 }
 
 pub(crate) fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
-    let method = header.method().ok_or_else(|| unsuitable(name, "it names no access method this library knows"))?;
-    let key_format =
-        header.key_format().ok_or_else(|| unsuitable(name, "it names no order of keys this library knows"))?;
+    let method = header.method().ok_or_else(|| {
+        unsuitable(
+            name,
+            "its header names a kind of database that this build does not know; use the build that made the file",
+        )
+    })?;
+    let key_format = header.key_format().ok_or_else(|| {
+        unsuitable(
+            name,
+            "its header names an order of keys that this build does not know; use the build that made the file",
+        )
+    })?;
     let page_bytes = header.page_bytes.get();
     if let Method::Recno { record_bytes } = method {
         check_record_bytes(name, page_bytes, record_bytes)?;
@@ -227,5 +237,5 @@ pub(crate) fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32)
     if Arithmetic::new(page_bytes as usize, record_bytes as usize).is_some() {
         return Ok(());
     }
-    Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least one byte and at most a page less 56")))
+    Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least 1 byte, and at most 56 bytes less than a page")))
 }

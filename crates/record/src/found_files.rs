@@ -34,7 +34,7 @@ pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<V
                     tracing::warn!(file = full_name, "{}", copied(&other.get().info));
                 }
             },
-            Err(error) => tracing::warn!(%error, "a file is passed over"),
+            Err(error) => tracing::warn!(%error, "a file that cannot be used as a database is skipped"),
         }
     }
     Ok(files.into_values().collect())
@@ -75,7 +75,7 @@ fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &
     let name = entry.was.as_ref().filter(|_| !has_new).unwrap_or(&entry.name);
     match find_file(directory, name, environment) {
         Ok(file) if file.info.id == entry.id => Ok(file),
-        Ok(_) => Err(away("another file bears its name").into()),
+        Ok(_) => Err(away("another file has its name").into()),
         Err(Error::Io(libtp_io::Error::NotFound { .. })) => Err(away("its file is missing").into()),
         Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) => Err(away(&error.to_string()).into()),
         Err(Error::Unsuitable { what, .. }) => Err(away(&what).into()),
@@ -141,7 +141,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
         let file = match find_file(directory, name, environment) {
             Ok(file) => file,
             Err(error) => {
-                tracing::warn!(%error, "a file is passed over");
+                tracing::warn!(%error, "a file that cannot be used as a database is skipped");
                 continue;
             }
         };
@@ -169,16 +169,12 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     if directory.exists(&entry.file_name())? {
         return Err(unsuitable(
             name,
-            format!(
-                "its file {} is there, and only a database whose file is missing is dropped so; nothing was changed",
-                entry.file_name()
-            ),
+            format!("its file {} is not missing; drop the database without `--missing`", entry.file_name()),
         ));
     }
     if managers.buffers.is_used(entry.id) {
         let what =
-            "it was used since the environment was opened; close the environment everywhere, open it again and drop \
-                    the database then; nothing was changed";
+            "it was used since the environment was opened; close the environment in every process, open it again, and then drop the database";
         return Err(unsuitable(name, what));
     }
     // The log comes first: it has the drop even when the register is damaged.
@@ -200,7 +196,11 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
             format!("it is the file of the database `{}`, which was dropped; move it away", entry.name)
         }
         Some(entry) if entry.name != info.name => {
-            format!("it is the file of the database `{}`; call it {}, or move it away", entry.name, entry.file_name())
+            format!(
+                "it is the file of the database `{}`; rename the file to {}, or move it away",
+                entry.name,
+                entry.file_name()
+            )
         }
         Some(_) => return Ok(()),
         None => match registry.find(&info.name)? {

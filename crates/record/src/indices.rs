@@ -87,7 +87,7 @@ fn redo(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::
     let (record, rest) = read::<IndexList>(body)?;
     let place = record.place.get() as usize;
     if role != 0 || place >= INDICES_MAX || list_of(page.bytes()).is_none() {
-        return Err(Damage(format!("place {place} of the list of indices is none of its meta page")));
+        return Err(Damage(format!("the list of indices has no place {place}")));
     }
     let at = AT + 4 * place;
     page.range(at..at + 4).copy_from_slice(record.after.as_bytes());
@@ -112,7 +112,7 @@ fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
         pages.reserve_undo(pages.page_bytes()?, BODY_BYTES)?;
         let mut page = change.managers.buffers.exclusive(change.session(), pages.id(META_PAGE), Rank::META)?;
         if list_of(&page).is_none() {
-            return Err(pages.corrupt(META_PAGE, "it is no meta page"));
+            return Err(pages.corrupt(META_PAGE, "it is not a meta page"));
         }
         failpoint("undo: list of indices latched");
         pages.compensate_checked(INDEX_LIST, &body, &mut [&mut page], logged.header.prev())?;
@@ -157,7 +157,7 @@ impl Access<'_> {
     fn read_indices(&self) -> Result<Vec<FileId>> {
         let pages = &self.pages;
         let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
-        let list = list_of(&page).ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let list = list_of(&page).ok_or_else(|| pages.corrupt(META_PAGE, "it is not a meta page"))?;
         Ok(list.iter().map(|file| file.get()).filter(|&file| file != 0).map(FileId::new).collect())
     }
 
@@ -175,7 +175,7 @@ impl Access<'_> {
         let pages = &self.pages;
         let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
         let both = list_of(&page).zip(since_of(&page));
-        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is not a meta page"))?;
         let place = list.iter().position(|file| file.get() == index.raw());
         Ok(place.map(|place| Lsn::new(since[place].get())))
     }
@@ -197,14 +197,16 @@ impl Access<'_> {
         pages.reserve_own(self.database.page_bytes(), BODY_BYTES)?;
         let mut page = pages.change.managers.buffers.exclusive(pages.session(), pages.id(META_PAGE), Rank::META)?;
         let both = list_of(&page).zip(since_of(&page));
-        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is not a meta page"))?;
         let (before, after) = if is_one { (0, index.raw()) } else { (index.raw(), 0) };
         let is_there = list.iter().any(|file| file.get() == index.raw());
         if is_there == is_one {
             return Ok(());
         }
         let Some(place) = list.iter().position(|file| file.get() == before) else {
-            let what = format!("it has {INDICES_MAX} indices, and a database has no more; nothing was changed");
+            let what = format!(
+                "it has {INDICES_MAX} indices already, and a database has at most as many; drop an index first"
+            );
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         };
         let record = IndexList {

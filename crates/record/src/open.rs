@@ -72,8 +72,12 @@ pub fn after_restart(managers: &Managers, txn: &TxnSession) -> Result<()> {
         let header = page.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok());
         let method = header.and_then(FileHeader::method);
         drop(page);
-        let method =
-            method.ok_or_else(|| unsuitable(&info.file_name(), "it names no access method this library knows"))?;
+        let method = method.ok_or_else(|| {
+            unsuitable(
+                &info.file_name(),
+                "its header names a kind of database that this build does not know; use the build that made the file",
+            )
+        })?;
         format(managers, txn, info.id, method)?;
     }
     Ok(())
@@ -225,7 +229,7 @@ pub fn check_name(name: &str) -> Result<()> {
     if is_good {
         return Ok(());
     }
-    let what = format!("a database's name has 1 to {NAME_BYTES_MAX} bytes, no slash and no control character, and does not begin with a dot");
+    let what = format!("the name of a database has 1 to {NAME_BYTES_MAX} bytes, has no slash and no control character, and does not begin with a dot; give another name");
     Err(unsuitable(name, what))
 }
 
@@ -241,7 +245,10 @@ struct Making {
 fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
     let page_bytes = making.page_bytes;
     if !is_page_size(page_bytes) {
-        return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
+        return Err(unsuitable(
+            name,
+            format!("pages have 4, 8, 16, 32 or 64 KiB, and {page_bytes} bytes were asked for"),
+        ));
     }
     if let Method::Recno { record_bytes } = making.method {
         check_record_bytes(name, page_bytes, record_bytes)?;
@@ -272,7 +279,7 @@ fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Resul
     let mut patience = Patience::new();
     while !file.lock(LOCK_BYTE, LockMode::Exclusive, false)? {
         if patience.is_over(maker) {
-            let unknown = || "another process, which does not say which it is,".into();
+            let unknown = || "a process that cannot be named".into();
             let maker = maker().map_or_else(unknown, ProcessNumber::describe);
             let file = file_name(name);
             return if directory.exists(&file)? { Ok(false) } else { Err(Error::BeingMade { file, maker }) };

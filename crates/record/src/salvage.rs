@@ -81,7 +81,7 @@ impl DamagedFile {
         };
         let guessed = guess(&*file)?;
         let Some((page_bytes, id, method)) = guessed else {
-            let what = format!("none of its pages is one of a database file ({wrong})");
+            let what = format!("none of its pages is a page of a database file ({wrong})");
             return Err(Error::Unsuitable { name: full_name.to_string(), what });
         };
         let mut wreck =
@@ -89,11 +89,11 @@ impl DamagedFile {
         let also = match wreck.is_like_a_list()? {
             true => {
                 wreck.key_format = LIST;
-                "That it is a list was found by its keys"
+                "Its keys show that it is a list"
             }
-            false => "If its keys had an order of their own or several values, that is lost: they are given as they stood in the file",
+            false => "If its keys had an order of their own or several values, this is lost: the keys are given as they were stored in the file",
         };
-        let what = format!("{wrong}; what the file is was found by its other pages. {also}");
+        let what = format!("{wrong}; the kind of the file was found by its other pages. {also}");
         wreck.lost.push(Finding { page: 0, what });
         Ok(wreck)
     }
@@ -223,7 +223,7 @@ impl DamagedFile {
             let value = match record.value() {
                 Some(Value::Here(value)) => Ok(value.to_vec()),
                 Some(Value::Chain(chain)) => self.chain(chain)?,
-                None => Err("where it lies cannot be read".to_string()),
+                None => Err("its place cannot be read".to_string()),
             };
             let (key, lsn) = (node.key(slot).to_vec(), record.lsn);
             match value {

@@ -151,7 +151,7 @@ impl<'a> SnapshotAccess<'a> {
             return Ok(());
         }
         let what = format!(
-            "versions up to LSN {deleter} were removed from a page, and it needs those from LSN {} on",
+            "versions up to LSN {deleter} were removed from a page, and the snapshot needs the versions from LSN {} on",
             self.view().horizon()
         );
         Err(Error::SnapshotTooOld { what })
@@ -222,7 +222,8 @@ impl<'a> SnapshotAccess<'a> {
                 Ok(RecordRef { lsn, header, body })
             }
             Err(libtp_log::Error::TooOld { lsn, oldest }) if !planted("snapshot: recycled log counts as damage") => {
-                let what = format!("it needs the log from LSN {lsn} on, and the kept log begins at {oldest}");
+                let what =
+                    format!("the snapshot needs the log from LSN {lsn} on, and the kept log begins at LSN {oldest}");
                 Err(Error::SnapshotTooOld { what })
             }
             Err(error) => Err(error.into()),

@@ -98,7 +98,7 @@ impl Access {
     fn check(&self, path: &Path, file: &Metadata) -> Result<()> {
         let not_ours = |what: String| Err(Error::Planted { path: path.to_path_buf(), what });
         if !file.is_file() {
-            return not_ours("it is no file but a link, a directory, a pipe or a device".into());
+            return not_ours("it is a link, a directory, a pipe or a device, and not a file".into());
         }
         if !self.may_write(file) {
             return not_ours(format!("its owner, user {}, may not write the directory that it is for", file.uid()));

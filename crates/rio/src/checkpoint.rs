@@ -36,7 +36,7 @@ impl Kept {
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
             return Err(unusable(
                 path,
-                "a checkpoint is a file of its own, and this is the file that it copies".into(),
+                "it is the file that was to be copied; give the checkpoint another path".into(),
             ));
         }
         let copy =
@@ -90,7 +90,10 @@ impl Keeping {
         region.header().check_kind(self.layout).map_err(|what| unusable(checkpoint, what))?;
         region.check_sizes()?;
         if region.header().clean.get() == 0 {
-            return Err(unusable(checkpoint, "it is no checkpoint: it was in use".into()));
+            return Err(unusable(
+                checkpoint,
+                "it was in use when it was copied, so it is not a checkpoint; restore another one".into(),
+            ));
         }
         Ok(region)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The filesystem that backs the region has no room for `bytes` more. Nothing was changed.
-    #[error("the region {path} cannot grow by {bytes} bytes: its filesystem is full; nothing was changed. Free space there, or set a smaller memory budget")]
+    #[error("the memory file {path} cannot grow by {bytes} bytes: its filesystem is full; nothing was changed. Free space there, or set a smaller memory budget (`memory` in libtp.toml)")]
     Full {
         /// The region's file.
         path: PathBuf,
@@ -15,7 +15,7 @@ pub enum Error {
         bytes: u64,
     },
     /// The region's address range is used up.
-    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed. The process that made it set this limit, by its own address space (RLIMIT_AS, `ulimit -v`)")]
+    #[error("the memory file {path} has reached the {reserve} bytes of address space that are reserved for it; nothing was changed. The address space of the process that made the file set this limit (RLIMIT_AS, `ulimit -v`): close the file in every process, and open it first in a process with more address space")]
     Reserve {
         /// The region's file.
         path: PathBuf,
@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// This process may not map as much address space as the others, so it would not see memory that they add to the
     /// region.
-    #[error("the region {path} is made for {reserve} bytes of address space, and this process may map no more than {mapped} of them: nothing was changed. Its address space is limited (RLIMIT_AS, `ulimit -v`): raise that limit, or let this process be the first to open the region while it is not in use and was closed in good order, which makes a smaller one for all")]
+    #[error("the memory file {path} needs {reserve} bytes of address space, and this process can map only {mapped}; nothing was changed. Raise the limit of this process (RLIMIT_AS, `ulimit -v`), or close the file in every process and open it first in this process, which then makes a smaller one for all")]
     Narrow {
         /// The region's file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum Error {
         mapped: u64,
     },
     /// The file is not a region this process may use.
-    #[error("the region {path} cannot be used: {what}")]
+    #[error("the memory file {path} cannot be used: {what}; nothing was changed")]
     Unusable {
         /// The region's file.
         path: PathBuf,
@@ -42,13 +42,13 @@ pub enum Error {
         what: String,
     },
     /// The region belongs to this environment and is marked broken: it must be made anew.
-    #[error("the region {path} was found broken and is to be made anew from the log")]
+    #[error("the shared memory {path} is damaged, and is made anew from the log; answered commits are kept. Run the transaction again")]
     Broken {
         /// The region's file.
         path: PathBuf,
     },
     /// A user who may not use the environment has put a file in the region's place.
-    #[error("{path} is not believed to be a region: {what}. Remove it, or ask its owner to")]
+    #[error("{path} stands in the place of a memory file, and was not used: {what}. Remove it, or ask its owner to remove it")]
     Planted {
         /// The file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         what: String,
     },
     /// More users may write the region than may write the directory that it is for.
-    #[error("the region {path} has mode {found:o}, and may be written by users that may not write the directory that it is for: it was not used. If that is a mistake, `chmod {allowed:o}` it; else end all processes that use the environment and remove it: commits that are not in the files are lost")]
+    #[error("the memory file {path} has mode {found:o}: it may be written by users that may not write the directory that it is for. The file was not used. If the mode is a mistake, set it with `chmod {allowed:o}`. If it is not, end all processes that use the environment and remove the file; commits that are only in this memory are then lost")]
     TooWide {
         /// The region's file.
         path: PathBuf,
@@ -66,13 +66,13 @@ pub enum Error {
         allowed: u32,
     },
     /// Another process, or another handle of this process, has the region.
-    #[error("{path} is open in another process, or by another handle of this one: one at a time may have it. Nothing was changed; close it there")]
+    #[error("{path} is open in another process, or by another handle of this process, and only one at a time may have it. Nothing was changed; close it there")]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// A handle was used in a child that fork or clone made of the process that has the region.
-    #[error("{path} was mapped by process {process}, and this process is its child, by fork or clone: a child cannot use the inherited handle. Nothing was changed, and the work of process {process} is kept; drop the inherited handle, and map the segment in the child when process {process} has closed it")]
+    #[error("process {process} opened {path}, and this process is its child (by fork or clone), which cannot use the inherited handle. Nothing was changed, and the work of process {process} is kept. Drop the inherited handle, and open the file in the child when process {process} has closed it")]
     Forked {
         /// The file.
         path: PathBuf,
@@ -80,13 +80,13 @@ pub enum Error {
         process: u32,
     },
     /// The region was in use when the machine went down, and the memory behind it does not survive that.
-    #[error("{path} was in use when the machine went down, and its file does not keep unsynced stores: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
+    #[error("{path} was in use when the machine went down, and its filesystem keeps changes only when they are synced, so the file may have old and new parts. It was not opened, and nothing was changed; restore it from a checkpoint")]
     Torn {
         /// The file.
         path: PathBuf,
     },
     /// A system call failed.
-    #[error("{call} of the region {path} failed: {source}")]
+    #[error("the memory file {path} cannot be used: {call} failed: {source}. Check its filesystem, its permissions and the limits of this process")]
     System {
         /// The region's file.
         path: PathBuf,

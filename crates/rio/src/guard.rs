@@ -224,7 +224,7 @@ fn say(slot: &Slot, address: usize) {
     let digits = (0..16).rev().map(|nth| b"0123456789abcdef"[address >> (nth * 4) & 15]);
     put(&mut b"a store to 0x".iter().copied());
     put(&mut digits.skip_while(|digit| *digit == b'0'));
-    put(&mut b" was stopped by the guard: it is no range of a transaction of ".iter().copied());
+    put(&mut b" was stopped by the guard, because no running transaction has declared that memory of ".iter().copied());
     put(&mut slot.name.iter().map(|byte| byte.load(Ordering::Relaxed)));
     put(&mut b"\n".iter().copied());
     // SAFETY: `line` has that many bytes; `write` may be called in a handler. A failure is ignored.

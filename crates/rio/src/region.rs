@@ -215,12 +215,15 @@ impl Region {
     pub(crate) fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
         let size = file.metadata().map_err(|source| system(path, "stat", source))?.len();
         if size < HEADER_BYTES {
-            return Err(unusable(path, format!("it has {size} bytes, less than its header's {HEADER_BYTES}")));
+            return Err(unusable(
+                path,
+                format!("it has {size} bytes, and its header alone has {HEADER_BYTES}; restore it from a checkpoint"),
+            ));
         }
         let wanted = usize::try_from(reserve.min(BYTES_MAX).max(size))
-            .map_err(|_| unusable(path, "it is larger than memory".into()))?;
+            .map_err(|_| unusable(path, "it is larger than the address space of this process".into()))?;
         if size > BYTES_MAX {
-            return Err(unusable(path, format!("it has {size} bytes, and a region at most {BYTES_MAX}")));
+            return Err(unusable(path, format!("it has {size} bytes, and such a file has at most {BYTES_MAX}")));
         }
         let mapping = address_space::reserve(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
@@ -259,7 +262,7 @@ impl Region {
         let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
         if header.ready.load() == 0 {
-            return refuse("its creation was not finished".into());
+            return refuse("it was not made completely".into());
         }
         // In this order, since other processes may make the region grow meanwhile: each value is at least the one
         // read before.
@@ -267,7 +270,9 @@ impl Region {
         let size = header.size.load();
         let file = self.metadata()?.len();
         if size > file || used > size || used < HEADER_BYTES {
-            return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
+            return refuse(format!(
+                "its sizes contradict each other: {used} bytes used of {size}, in a file of {file}"
+            ));
         }
         self.check_reserve(size)
     }
@@ -276,7 +281,7 @@ impl Region {
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
-            let what = format!("it has {size} bytes and its header allows {reserve}, which no process can map");
+            let what = format!("it has {size} bytes, and its header allows {reserve}, which this process cannot map");
             return Err(unusable(&self.0.path, what));
         }
         if mapped < reserve && !planted("rio: a region is mapped only partly") {

@@ -34,7 +34,7 @@ impl Region {
         }
         Err(unusable(
             self.path(),
-            "its tables are not as they were when it was left: the disk or a wild store has changed them. Restore it from a checkpoint".into(),
+            "its tables were changed after it was closed, by the disk or by a wrong store of a program; restore it from a checkpoint".into(),
         ))
     }
 }

@@ -11,7 +11,7 @@ pub enum Error {
     #[error(transparent)]
     Disk(#[from] libtp_io::Error),
     /// Another process, or another handle of this process, has the memory open.
-    #[error("{log} is locked: another process has this memory open, or another handle of this one. Nothing was changed; close it there")]
+    #[error("{log} is locked: this memory is open in another process, or by another handle of this process. Nothing was changed; close it there")]
     InUse {
         /// The log.
         log: String,
@@ -25,7 +25,7 @@ pub enum Error {
         what: String,
     },
     /// A transaction changes more than fits into the log.
-    #[error("a transaction has {bytes} bytes for the log {log}, of which one may fill {most}: it was aborted. Open with a larger log (`Options::log_bytes`)")]
+    #[error("a transaction needs {bytes} bytes of the log {log}, and one transaction can fill at most {most}. The transaction was aborted, and nothing of it is kept; open the memory with a larger log (`Options::log_bytes`)")]
     TooLarge {
         /// The log.
         log: String,
@@ -35,7 +35,7 @@ pub enum Error {
         most: u64,
     },
     /// An earlier write or sync of the log has failed.
-    #[error("the log {log} could not be written or synced before, so its contents on the disk are unknown: it takes nothing more. Open it anew; the synced part is there")]
+    #[error("an earlier write or sync of the log {log} failed, so no more transactions are taken. Transactions that were synced are kept; check the disk, and open the memory again")]
     Poisoned {
         /// The log.
         log: String,

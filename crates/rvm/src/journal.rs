@@ -70,7 +70,7 @@ impl Journal {
         store: &mut dyn FnMut(u64, &[u8]) -> vista::Result<()>,
     ) -> Result<Journal> {
         if !directory.exists(crate::redo_log::NAME)? {
-            let what = "its log is not there".into();
+            let what = "its log is missing".into();
             return Err(Error::Damaged { file: directory.describe(NAME), what });
         }
         let database = directory.open(NAME, OpenMode::Existing)?;

@@ -76,10 +76,10 @@ impl RedoLog {
         log.file.read_at(&mut front, 0)?;
         let slots = [0, SLOT].map(|at| read_slot(&front[usize::try_from(at).expect("small")..]));
         if let Some(other) = slots.iter().flatten().map(|slot| slot[0]).find(|version| *version != VERSION) {
-            return Err(log.damaged(format!("it is of version {other}, and this is for version {VERSION}")));
+            return Err(log.damaged(format!("it has version {other}, and this build reads version {VERSION}")));
         }
         let Some([_, generation, capacity, next]) = slots.into_iter().flatten().max() else {
-            return Err(log.damaged("it has no header that is whole".into()));
+            return Err(log.damaged("it has no whole header".into()));
         };
         if log.file.len()? < capacity || capacity < FRONT {
             return Err(log.damaged(format!("it was made with {capacity} bytes and has {}", log.file.len()?)));

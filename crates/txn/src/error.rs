@@ -22,7 +22,7 @@ pub enum Error {
     #[error(transparent)]
     Region(#[from] rio::Error),
     /// A log record has a type that is not registered: without its redo and undo the environment cannot be recovered.
-    #[error("the log record at LSN {lsn} has type {code}, which no part of this program registered; nothing was changed. Open the environment with the program that wrote it, or register the type")]
+    #[error("the log record at LSN {lsn} has type {code}, which no part of this program registered; nothing was changed. Open the environment with the program that wrote the record, or register the type")]
     UnknownRecord {
         /// The record's LSN.
         lsn: Lsn,
@@ -30,7 +30,7 @@ pub enum Error {
         code: u16,
     },
     /// A log record has a type of the application that this program did not register.
-    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), which this program did not register, or not with its undo; its transaction is kept as it is. Open the environment with the program that wrote it, or register the type (`Builder::log_type`, `tp_log_type`) before opening")]
+    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), which this program did not register, or registered without its undo function; the record's transaction is kept as it is. Open the environment with the program that wrote the record, or register the type (`Builder::log_type`, `tp_log_type`) before opening")]
     Unregistered {
         /// The record's LSN.
         lsn: Lsn,
@@ -40,7 +40,7 @@ pub enum Error {
         name: String,
     },
     /// A log record has a type of the application whose code this program registered for another.
-    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), and this program registered that code as \"{known}\"; its transaction is kept as it is. Open the environment with the program that wrote it, or give one of the types another code")]
+    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), and this program registered \"{known}\" with that code; the record's transaction is kept as it is. Open the environment with the program that wrote the record, or give one of the two types another code")]
     OtherType {
         /// The record's LSN.
         lsn: Lsn,
@@ -52,7 +52,7 @@ pub enum Error {
         known: String,
     },
     /// A log record does not fit the page it names, or cannot be read as its type.
-    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp salvage`")]
+    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. The record stays in the log; restore the file that it changes from a backup, or salvage that file with `tp salvage`")]
     Damaged {
         /// The record's LSN.
         lsn: Lsn,
@@ -78,7 +78,7 @@ pub enum Error {
         seconds: u64,
     },
     /// A transaction has joined as many segments of memory as it can.
-    #[error("a transaction can join at most {most} segments of memory, and has; nothing was changed by this call")]
+    #[error("a transaction can join at most {most} segments of memory, and this one has joined as many; nothing was changed by this call. Use another transaction for further segments")]
     TooManySegments {
         /// The most segments.
         most: usize,
@@ -94,13 +94,13 @@ pub enum Error {
         most: usize,
     },
     /// The shared memory is damaged.
-    #[error("the shared memory is broken: {what}; it is made anew from the log")]
+    #[error("the shared memory is damaged: {what}. It is made anew from the log, and answered commits are kept; run the transaction again")]
     Broken {
         /// The damage.
         what: String,
     },
     /// An access method cannot undo a change.
-    #[error("the change logged at LSN {lsn} cannot be undone: {what}")]
+    #[error("the change logged at LSN {lsn} cannot be undone: {what}. The log keeps the change and its transaction; `tp verify` shows whether the file is damaged, and a backup restores it")]
     Undo {
         /// The record's LSN.
         lsn: Lsn,

@@ -176,7 +176,7 @@ impl Managers {
                 None => payload.downcast_ref::<&str>().map_or_else(String::new, |text| (*text).into()),
             },
         };
-        self.give_up(&format!("it does not stand the repair of a dead session: {why}"));
+        self.give_up(&format!("the repair of a dead session fails: {why}"));
         // A session that was used for the repair may still have noted the latch that it was about to take. The note is
         // not needed any more.
         resume_unwind(Box::new(Broken));

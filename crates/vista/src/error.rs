@@ -10,7 +10,7 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] rio::Error),
     /// The segment has no such bytes.
-    #[error("the segment {path} has no {bytes} bytes at {at} that may be changed: it has {size} bytes, and memory that was allocated. Nothing was changed")]
+    #[error("the {bytes} bytes at {at} of the segment {path} cannot be changed: a change must lie in the first {size} bytes, or in memory that was allocated. Nothing was changed")]
     OutOfRange {
         /// The segment's file.
         path: PathBuf,
@@ -22,7 +22,7 @@ pub enum Error {
         size: u64,
     },
     /// The memory to be freed is not allocated, or does not begin there.
-    #[error("nothing allocated begins at {at} of the segment {path}: it was not freed, and the transaction may go on")]
+    #[error("no allocated memory begins at {at} of the segment {path}. Nothing was freed, and the transaction can go on; free memory at the place where it was allocated, and only once")]
     NotAllocated {
         /// The segment's file.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum Error {
         align: usize,
     },
     /// The segment's flat part has another length than the caller asked for.
-    #[error("the segment {path} was made with {found} bytes and cannot be opened with {wanted}: open it with 0, which takes it as it is")]
+    #[error("the segment {path} was made with {found} bytes, and cannot be opened with {wanted}. Nothing was changed; open it with the size 0, which means the size that it has")]
     OtherSize {
         /// The segment's file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum Error {
         most: u64,
     },
     /// The addresses at which the segment lies are taken in this process.
-    #[error("the segment {path} lies at address {address:#x}, where something else is in this process: {source}. Nothing was changed. If nothing in it is a pointer, open it anywhere")]
+    #[error("the segment {path} must lie at address {address:#x}, where this process has other memory: {source}. Nothing was changed. If the segment has no pointers in it, open it at any address (`Options::anywhere`)")]
     AddressTaken {
         /// The segment's file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         source: rio::Error,
     },
     /// Another thread of this process has the range, or the heap.
-    #[error("another thread of this process has what lies at {at} of the segment {path}: abort the transaction and do it again (`Worker::run` does). Nothing was changed by this call")]
+    #[error("another thread of this process has the memory at {at} of the segment {path}. Nothing was changed by this call; abort the transaction, and run it again (`Worker::run` does that)")]
     Contended {
         /// The segment's file.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum Error {
         at: u64,
     },
     /// Another worker of this process keeps the range.
-    #[error("another worker of this process keeps what lies at {at} of the segment {path} until it is dropped: abort the transaction, and do it again when it is (`Worker::run` does not wait for that). Nothing was changed by this call")]
+    #[error("another worker of this process keeps the memory at {at} of the segment {path} until that worker is dropped. Nothing was changed by this call; abort the transaction, drop that worker, and run the transaction again (`Worker::run` does not wait for the drop)")]
     Kept {
         /// The segment's file.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum Error {
         at: u64,
     },
     /// A guarded segment can be used by one thread only.
-    #[error("the segment {path} is guarded against stores outside of transactions, and can be used by one thread only: open it without a guard. It was closed, and nothing was changed")]
+    #[error("the segment {path} is guarded against stores outside of transactions, so only one thread can use it. The segment was closed, and nothing was changed; open it without a guard")]
     Guarded {
         /// The segment's file.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum Error {
         what: String,
     },
     /// The segment belongs to an environment, and was opened without it.
-    #[error("the segment {path} belongs to the environment whose id is {environment}: only that environment's log decides its unfinished transactions. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
+    #[error("the segment {path} belongs to the environment with the id {environment}, whose log decides about unfinished transactions of the segment. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
     Belongs {
         /// The segment's file.
         path: PathBuf,
@@ -108,13 +108,13 @@ pub enum Error {
         environment: String,
     },
     /// The segment belongs to no environment, and was opened by an environment.
-    #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it alone (`vista::Segment::open`), or give the new one another name")]
+    #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it alone (`vista::Segment::open`), or give the environment's segment another name")]
     Alone {
         /// The segment's file.
         path: PathBuf,
     },
     /// A system call failed.
-    #[error("{call} of the segment {path} failed: {source}")]
+    #[error("the segment {path} cannot be used: {call} failed: {source}. Check the limits of this process, and open the segment again")]
     System {
         /// The segment's file.
         path: PathBuf,

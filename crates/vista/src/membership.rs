@@ -73,9 +73,12 @@ pub(crate) fn check_owner(region: &Region, member: Option<Membership>) -> Result
         (None, Some(_)) => Err(Error::Alone { path: path() }),
         (Some(offset), member) => {
             let damaged = |what: &str| Error::Damaged { path: path(), what: what.into() };
-            let header = region.try_at(offset).ok_or_else(|| damaged("what says whose it is lies outside"))?;
+            let header =
+                region.try_at(offset).ok_or_else(|| damaged("the note of its environment lies outside the file"))?;
             if header.layout.get() != LAYOUT {
-                return Err(damaged("what says whose it is has another layout, which another version made"));
+                return Err(damaged(
+                    "the note of its environment has another layout, which another version of the library made",
+                ));
             }
             let found = header.environment.each_ref().map(Word::get);
             if member.is_some_and(|member| halves(member.environment) == found) {

@@ -38,7 +38,7 @@ impl Options {
             return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
         }
         let view = loop {
-            let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
+            let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is impossible"))?;
             match region.view((!self.anywhere).then_some(address), from) {
                 Ok(view) => break view,
                 // Since the draw another thread has mapped an older segment there. No process knows this address yet:

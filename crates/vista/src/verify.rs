@@ -240,8 +240,8 @@ mod tests {
             for time in ["once", "twice"] {
                 let refused = Segment::open(file, 100).unwrap_err().to_string();
                 // A wrong word of the front may be noticed before the seal is checked.
-                let is_named =
-                    refused.contains("are not as they were") || (place == 4096 && refused.contains("segment"));
+                let is_named = refused.contains("were changed after it was closed")
+                    || (place == 4096 && refused.contains("segment"));
                 assert!(is_named, "a byte at {place} has changed, opened {time}: {refused}");
             }
             on_disk.write_all_at(&byte, place).unwrap();
@@ -317,7 +317,7 @@ mod tests {
                 changed.write_all_at(&wrong.to_ne_bytes(), place).unwrap();
                 for time in ["once", "twice"] {
                     let refused = Segment::open(file, 100).unwrap_err().to_string();
-                    assert!(refused.contains("segment") || refused.contains("region"), "{time}: {refused}");
+                    assert!(refused.contains("segment") || refused.contains("memory file"), "{time}: {refused}");
                 }
             }
         }

@@ -50,7 +50,7 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
     let missing = options.open_or_restore(&left, &at("nothing")).unwrap_err();
     assert!(missing.to_string().contains("nothing"), "{missing}");
     let other = options.open_or_restore(&left, &left).unwrap_err();
-    assert!(other.to_string().contains("it is no checkpoint"), "{other}");
+    assert!(other.to_string().contains("it is not a checkpoint"), "{other}");
 
     let mut segment = options.open_or_restore(&left, &checkpoint).unwrap();
     assert!(segment.is_restored());

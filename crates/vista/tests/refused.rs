@@ -88,7 +88,7 @@ fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
     // Opened as a member, and alone.
     for refused in [open().map(drop).unwrap_err(), Options::new(0).anywhere().open(&path).map(drop).unwrap_err()] {
         assert!(matches!(&refused, Error::Damaged { .. }), "{refused}");
-        assert!(refused.to_string().contains("another layout, which another version made"), "{refused}");
+        assert!(refused.to_string().contains("another layout, which another version of the library made"), "{refused}");
     }
     file.write_all_at(&found.to_ne_bytes(), header).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), MEMBER_HEADER).unwrap();
@@ -132,7 +132,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
             let before = std::fs::read(&cut).unwrap();
             let refused = Options::new(0).anywhere().open(&cut).map(drop).unwrap_err();
             assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{left}: {refused}");
-            let message = if bytes < 4096 { "less than its header" } else { "its sizes disagree" };
+            let message = if bytes < 4096 { "its header alone" } else { "its sizes contradict each other" };
             assert!(refused.to_string().contains(message), "{left}: {refused}");
             assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
         }

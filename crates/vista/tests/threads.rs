@@ -143,7 +143,7 @@ fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
     fill(&mut left, 9 * stripe, 8, 1);
     let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
     assert!(matches!(told, Error::Kept { .. }), "{told}");
-    assert!(told.to_string().contains("until it is dropped") && told.to_string().contains("abort"), "{told}");
+    assert!(told.to_string().contains("until that worker is dropped") && told.to_string().contains("abort"), "{told}");
     // Out of order a transaction waits for a moment only; in order it waits until the lock is given back.
     let mut first = left.begin();
     first.set_range(20 * stripe, 8).unwrap();

@@ -248,7 +248,9 @@ impl Bank {
             if longer <= LONGEST {
                 return self.work(&Slice { time: longer, ..*slice });
             }
-            return Err(Error::Settings("nothing was committed in the time: there is no rate".to_owned()));
+            return Err(Error::Settings(
+                "nothing was committed in the time, so there is no rate: give a longer time".to_owned(),
+            ));
         }
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
         let commits = sent(&clients);
@@ -345,7 +347,7 @@ fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
             return Ok(balance);
         }
     }
-    Err(Error::Settings(format!("nobody is at work, and a transaction was aborted {ATTEMPTS} times")))
+    Err(Error::Settings(format!("no other client is at work, and a transaction was aborted {ATTEMPTS} times")))
 }
 
 /// Converts a count for a figure.

@@ -123,8 +123,8 @@ impl Contender {
 /// Does some work while every latch costs two calls of the kernel.
 #[cfg(feature = "kernel-latches")]
 fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let toll =
-        libtp::KernelLatches::begin().map_err(|why| Error::Settings(format!("no semaphore is to be had: {why}")))?;
+    let toll = libtp::KernelLatches::begin()
+        .map_err(|why| Error::Settings(format!("the system gives no semaphore: {why}")))?;
     let done = work();
     drop(toll);
     done

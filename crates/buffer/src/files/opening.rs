@@ -14,8 +14,7 @@ use crate::registry::file_name;
 use crate::{Error, FileId, Result};
 
 const OWED: &str =
-    "its file was away when the environment was opened, and its changes in the log wait to be repeated: with the \
-                    file in its place, close the environment everywhere and open it again";
+    "its file was missing when the environment was opened, and has yet to get changes that the log has: when the file is in its place, close the environment in every process and open it again";
 /// The most looks at a slot while another session renames its file.
 const RENAMED_LOOKS: u32 = 10_000;
 

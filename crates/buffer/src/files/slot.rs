@@ -101,9 +101,9 @@ impl FileInfo {
 /// Checks the name, the number and the page size of a file.
 pub(super) fn check(info: &FileInfo) -> Result<()> {
     let what = if info.id == FileId::NONE {
-        "zero is no file's number".to_string()
+        "no file has the number zero".to_string()
     } else if info.name.is_empty() || info.name.len() > NAME_BYTES_MAX {
-        format!("its name has {} bytes, it may have 1 to {NAME_BYTES_MAX}", info.name.len())
+        format!("its name has {} bytes, and a name has 1 to {NAME_BYTES_MAX}", info.name.len())
     } else if !is_page_size(info.page_bytes) {
         format!("its pages have {} bytes; pages have 4, 8, 16, 32 or 64 KiB", info.page_bytes)
     } else {

@@ -21,16 +21,16 @@ pub(crate) fn check_may_make_anew(home: &Arc<OpenEnvironment>, name: &str, how: 
     let refuse = |why: &str| Err(Refusal::invalid(format!("{name} {why}. Nothing was opened or changed")));
     match home.env.stored(name)? {
         Stored::Pages(_) => {
-            refuse("is a file of pages, which O_TRUNC does not make anew: open another, or drop it before")
+            refuse("is a file of pages, which O_TRUNC does not make anew: open another file, or drop this one first")
         }
         Stored::Records(Database::Index(_)) => {
-            refuse("is an index of another database, which O_TRUNC does not make anew: open another, or drop it before")
+            refuse("is an index of another database, which O_TRUNC does not make anew: open another file, or drop this one first")
         }
         _ if how.is_read_only() => {
-            refuse("was made as another type, or with other flags, and O_TRUNC makes it anew with O_RDWR alone")
+            refuse("was made as another type, or with other flags, and O_TRUNC makes it anew only with O_RDWR")
         }
         _ if current::has_begun(home)? => refuse(
-            "was made as another type, or with other flags, and O_TRUNC makes it anew, which cannot be a part of a transaction that goes on: open it before txn_begin",
+            "was made as another type, or with other flags, and O_TRUNC cannot make it anew inside a running transaction: open it before txn_begin",
         ),
         _ => Ok(()),
     }
@@ -59,8 +59,7 @@ pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Res
             Ok(true) | Err(Error::NoDatabase { .. }) => {}
             Ok(false) => {
                 let what = format!(
-                    "O_TRUNC makes `{name}` anew under this name first, and it has records; nothing was changed. \
-                     Rename or drop it"
+                    "O_TRUNC makes `{name}` anew under this name first, and this database has records; nothing was changed. Rename or drop this database"
                 );
                 return Err(Error::Database { name: successor.clone(), what });
             }

@@ -40,12 +40,14 @@ thread_local! {
 
 /// Returns the refusal for a thread that is ending: its transaction has been aborted.
 fn ended() -> Refusal {
-    Refusal::invalid("the thread is at its end, and has no transaction any more")
+    Refusal::invalid("the thread is ending, and has no transaction any more")
 }
 
 /// Returns the refusal for a thread that is inside another call, in a function of the program, for example.
 fn busy() -> Refusal {
-    Refusal::invalid("the thread is in another call")
+    Refusal::invalid(
+        "this thread is inside another call of db.h: a function that such a call runs may not use the library",
+    )
 }
 
 /// Does some work with a database in the thread's transaction, if it has one.

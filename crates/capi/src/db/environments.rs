@@ -33,7 +33,7 @@ fn list() -> Answer<MutexGuard<'static, Opened>> {
             Ok(list) => return Ok(list),
             Err(TryLockError::Poisoned(list)) => return Ok(PoisonError::into_inner(list)),
             Err(TryLockError::WouldBlock) if begun.elapsed() > LONGEST => {
-                let what = "this process was forked from one of which another thread was just opening a file: begin a program anew in it (exec)";
+                let what = "this process was forked while another thread of its parent was opening a file, so it cannot open files: start a program in it (exec)";
                 return Err(Refusal::new(libc::EAGAIN, what));
             }
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),

@@ -130,7 +130,9 @@ impl Info {
             DB_HASH => hash(unsafe { self.read() }).map(FileInfo::Pairs),
             // SAFETY: as above.
             DB_RECNO => recno(unsafe { self.read() }).map(FileInfo::Recno),
-            other => Err(Refusal::invalid(format!("{other} is no type of file: DB_BTREE, DB_HASH or DB_RECNO"))),
+            other => {
+                Err(Refusal::invalid(format!("{other} is not a type of file: give DB_BTREE, DB_HASH or DB_RECNO")))
+            }
         }
     }
 }

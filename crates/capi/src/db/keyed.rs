@@ -71,7 +71,9 @@ impl Keyed {
     }
 
     fn standing(&self) -> Answer<&Place> {
-        self.cursor.as_ref().ok_or_else(|| Refusal::invalid("R_CURSOR was given, and no seq has set the cursor"))
+        self.cursor
+            .as_ref()
+            .ok_or_else(|| Refusal::invalid("R_CURSOR was given, and no seq has set the cursor: call seq first"))
     }
 
     pub(crate) fn get(&mut self, key: &[u8], flags: u32) -> Answer<Option<Vec<u8>>> {

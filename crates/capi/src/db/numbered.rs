@@ -71,7 +71,7 @@ impl Length {
         if let Length::Fixed(bytes, pad) = self {
             if record.len() > bytes {
                 let what = format!(
-                    "a record of {} bytes: this file has records of {bytes}; nothing was changed",
+                    "a record of {} bytes was given, and this file has records of {bytes}; nothing was changed",
                     record.len()
                 );
                 return Err(Refusal::invalid(what));
@@ -167,7 +167,7 @@ impl Numbered {
     fn check_cursor(&self) -> Answer<()> {
         match self.records.has_cursor() {
             true => Ok(()),
-            false => Err(Refusal::invalid("R_CURSOR was given, and no seq has set the cursor")),
+            false => Err(Refusal::invalid("R_CURSOR was given, and no seq has set the cursor: call seq first")),
         }
     }
 
@@ -195,7 +195,8 @@ impl Numbered {
             R_IAFTER | R_IBEFORE => {
                 let number = if flags == R_IBEFORE { from_one(key)?.checked_sub(1) } else { Some(number_of(key)?) };
                 let number = number.and_then(|before| before.checked_add(1));
-                let number = number.ok_or_else(|| Refusal::invalid("there is no number behind that"))?;
+                let number =
+                    number.ok_or_else(|| Refusal::invalid("there is no number after the highest record number"))?;
                 self.records.insert(number, &record)?;
                 return Ok(Stored::As(number));
             }

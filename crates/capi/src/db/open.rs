@@ -46,7 +46,7 @@ impl OpenMode {
             | libc::O_SYNC
             | 0o100_000; // O_LARGEFILE, on platforms that set it
         if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
-            return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: O_RDONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC and DB_LOCK, DB_SHMEM, DB_TXN")));
+            return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: give O_RDONLY or O_RDWR, and of O_CREAT, O_EXCL, O_TRUNC, DB_LOCK, DB_SHMEM and DB_TXN those that are needed")));
         }
         Ok(OpenMode { flags, mode, modes })
     }
@@ -134,7 +134,10 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }
     if is_there && create && how.has(libc::O_EXCL) {
-        return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
+        return Err(Refusal::new(
+            libc::EEXIST,
+            format!("{} exists already, and O_EXCL was given; nothing was opened", path.display()),
+        ));
     }
     let at = how.shared(&home, &name);
     let is_read_only = how.is_read_only();

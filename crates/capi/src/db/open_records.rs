@@ -51,7 +51,10 @@ pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> A
     let home = environment(&directory, &Wishes { create: may_make, database: &name, page_bytes: 0 })?;
     let is_there = is_there(&home.env, &name)?;
     if is_there && how.has(libc::O_CREAT) && how.has(libc::O_EXCL) {
-        return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
+        return Err(Refusal::new(
+            libc::EEXIST,
+            format!("{} exists already, and O_EXCL was given; nothing was opened", path.display()),
+        ));
     }
     if !is_there && !may_make {
         return Err(Error::NoDatabase { name, environment: directory }.into());
@@ -101,7 +104,8 @@ fn with_kept_numbers(
             format!("{name} has records of one length, as tp_recno_open made it: R_FIXEDLEN and reclen are needed");
         return Err(Refusal::invalid(what));
     };
-    let bytes = u32::try_from(bytes).map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long")))?;
+    let bytes = u32::try_from(bytes)
+        .map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long; nothing was opened")))?;
     let records = SharedRecords::new(how.shared(home, name), home.env.recno(name, bytes)?, given.length);
     if how.has(libc::O_TRUNC) {
         records.clear()?;
@@ -116,7 +120,7 @@ fn with_text(
     (how, given): (&OpenMode, &RecordsInfo),
 ) -> Answer<Box<dyn Records>> {
     if current::has_begun(home)? {
-        let what = "a DB_RECNO that is shared is read from its text file when it is opened, which cannot be a part of a transaction that goes on: open it before txn_begin. Nothing was opened";
+        let what = "a shared DB_RECNO is read from its text file when it is opened, which cannot be done inside a running transaction. Nothing was opened; open the file before txn_begin";
         return Err(Refusal::invalid(what));
     }
     if place == Place::There {

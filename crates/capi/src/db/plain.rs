@@ -93,7 +93,10 @@ impl Plain {
 fn check_length(what: &str, bytes: &[u8]) -> Answer<()> {
     match u32::try_from(bytes.len()) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Refusal::invalid(format!("{what} of {} bytes: less than 4 GiB is the most", bytes.len()))),
+        Err(_) => Err(Refusal::invalid(format!(
+            "{what} of {} bytes was given, and the most is 4 GiB less one byte",
+            bytes.len()
+        ))),
     }
 }
 
@@ -176,7 +179,7 @@ impl Pairs for Plain {
     fn descriptor(&mut self) -> Answer<c_int> {
         match &self.file {
             Some(file) => Ok(file.descriptor()),
-            None => Err(Refusal::new(libc::ENOENT, "the database is in memory alone and has no file")),
+            None => Err(Refusal::new(libc::ENOENT, "the database is only in memory, and has no file")),
         }
     }
 }

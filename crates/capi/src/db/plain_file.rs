@@ -157,7 +157,7 @@ impl PlainFile {
         let mut header = [0; HEADER_BYTES];
         let read = opened.file.read_exact_at(&mut header, 0);
         if read.is_err() || header[..8] != MAGIC {
-            return Err(opened.wrong("it is no database that libtp has made in plain mode"));
+            return Err(opened.wrong("it is not a file that libtp made in plain mode"));
         }
         if u32_at(&header, 8) != VERSION || u32_at(&header, 28) != crc32c::crc32c(&header[..28]) {
             return Err(opened.wrong("its header is damaged, or of a later version of libtp"));
@@ -170,7 +170,7 @@ impl PlainFile {
             return Err(opened.wrong(what));
         }
         if opened.kind.hash_of_text != wanted.hash_of_text {
-            return Err(opened.wrong("it was made with another hash function; give that"));
+            return Err(opened.wrong("it was made with another hash function; give that function"));
         }
         let slot = opened.read_slot()?;
         opened.written = slot.end;
@@ -196,7 +196,7 @@ impl PlainFile {
     }
 
     fn length(&self) -> Answer<u64> {
-        Ok(self.file.metadata().map_err(|error| self.trouble("it cannot be looked at", &error))?.len())
+        Ok(self.file.metadata().map_err(|error| self.trouble("its state cannot be read", &error))?.len())
     }
 
     fn read_slot(&self) -> Answer<Slot> {

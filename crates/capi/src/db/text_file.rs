@@ -196,7 +196,7 @@ impl Records for TextFile {
         }
         let more = (number as usize).saturating_sub(self.records.len());
         self.records.try_reserve(more).map_err(|_| {
-            Refusal::new(libc::ENOMEM, format!("there is no memory for {more} records more; nothing was changed"))
+            Refusal::new(libc::ENOMEM, format!("there is no memory for {more} more records; nothing was changed"))
         })?;
         self.change();
         let filler = self.length.filler();
@@ -273,7 +273,7 @@ impl Records for TextFile {
     fn descriptor(&mut self) -> Answer<c_int> {
         match &self.file {
             Some((file, _)) => Ok(file.as_raw_fd()),
-            None => Err(Refusal::new(libc::ENOENT, "the database is in memory alone and has no file")),
+            None => Err(Refusal::new(libc::ENOENT, "the database is only in memory, and has no file")),
         }
     }
 }

@@ -30,10 +30,10 @@ fn what_is_no_handle_is_refused_in_words() {
     let on_the_stack = 7;
     let address = (&raw const on_the_stack).addr() & !1;
     for strange in [8, 77 << 1 | 1, 2 << 1 | 1 | 0xfff_fff0_0000, address] {
-        assert!(message_of(THINGS.pin(handle(strange))).contains("is no handle of this library"), "{strange:#x}");
+        assert!(message_of(THINGS.pin(handle(strange))).contains("is not a handle of this library"), "{strange:#x}");
     }
     assert!(
-        message_of(THINGS.pin(handle(1 << 1 | 1))).contains("a database was asked for, and a transaction was given")
+        message_of(THINGS.pin(handle(1 << 1 | 1))).contains("the call needs a database, and a transaction was given")
     );
 }
 

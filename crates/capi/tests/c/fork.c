@@ -73,7 +73,7 @@ static int try_handles(const char *directory, const struct place *theirs, tp_txn
     tp_txn *other;
     tp_env *env = theirs->env;
     tp_buffer value = TP_BUFFER;
-    if (tp_put(theirs->db, txn, "child", 5, "x", 1) != TP_FORKED || strstr(tp_error(), "handles do not go through a fork") == NULL)
+    if (tp_put(theirs->db, txn, "child", 5, "x", 1) != TP_FORKED || strstr(tp_error(), "cannot use the handles of its parent") == NULL)
         return 10;
     if (tp_begin(env, TP_DEFAULT, &other) != TP_FORKED || tp_get(theirs->db, txn, "parent", 6, &value) != TP_FORKED)
         return 11;

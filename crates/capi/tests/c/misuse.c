@@ -29,10 +29,10 @@ static void nulls(const char *directory, tp_env *env, tp_db *db, tp_recno *recno
     expect(tp_env_open(directory, NULL, 8, &none), TP_MISUSE, "bits that mean nothing: 0x8");
     expect(tp_env_open(directory, NULL, TP_KEEP_FILES | TP_KEEP_REGION, &none), TP_MISUSE, "exclude each other");
     expect(tp_env_open(directory, "memry = 3", 0, &none), TP_SETTINGS, "memry");
-    expect(tp_env_open(directory, "\xff", 0, &none), TP_MISUSE, "no text in UTF-8");
+    expect(tp_env_open(directory, "\xff", 0, &none), TP_MISUSE, "not text in UTF-8");
     expect(tp_begin(NULL, TP_DEFAULT, &txn), TP_MISUSE, "NULL was given for an environment");
     expect(tp_begin(env, TP_DEFAULT, NULL), TP_MISUSE, "place of the transaction");
-    expect(tp_begin(env, 17, &txn), TP_MISUSE, "17 is no durability");
+    expect(tp_begin(env, 17, &txn), TP_MISUSE, "17 is not a durability");
     expect(tp_btree_open(env, NULL, &db), TP_MISUSE, "the name");
     expect(tp_env_databases(env, NULL), TP_MISUSE, "the buffer");
     expect(tp_run(env, TP_DEFAULT, NULL, NULL), TP_MISUSE, "the function");
@@ -106,9 +106,9 @@ static void not_handles(tp_env *env, tp_db *db)
     tp_txn *txn;
     int on_the_stack = 0;
     fine(tp_begin(env, TP_DEFAULT, &txn));
-    expect(tp_put((tp_db *)(void *)txn, txn, "k", 1, "", 0), TP_MISUSE, "a database was asked for, and a transaction was given");
+    expect(tp_put((tp_db *)(void *)txn, txn, "k", 1, "", 0), TP_MISUSE, "the call needs a database, and a transaction was given");
     expect(tp_put(db, (tp_txn *)(void *)env, "k", 1, "", 0), TP_MISUSE, "and an environment was given");
-    expect(tp_put(db, (tp_txn *)(void *)&on_the_stack, "k", 1, "", 0), TP_MISUSE, "is no handle of this library");
+    expect(tp_put(db, (tp_txn *)(void *)&on_the_stack, "k", 1, "", 0), TP_MISUSE, "is not a handle of this library");
     expect(tp_put(db, (tp_txn *)(uintptr_t)0xdeadbeefdeadbee3, "k", 1, "", 0), TP_MISUSE, "transaction");
     fine(tp_commit(txn));
     expect(tp_commit(txn), TP_MISUSE, "tp_commit: a transaction was given that was ended or closed before");
@@ -133,7 +133,7 @@ static void closed(const char *directory, tp_env *env)
     expect(tp_env_close(env), TP_IN_USE, "It stays open");
     fine(tp_env_open(directory, NULL, 0, &twice));
     fine(tp_btree_open(twice, "closed", &theirs));
-    expect(tp_get(theirs, txn, "k", 1, NULL), TP_MISUSE, "different handles of environments");
+    expect(tp_get(theirs, txn, "k", 1, NULL), TP_MISUSE, "different environment handles");
     fine(tp_commit_async(txn, &pending));
     expect(tp_cursor_next(left, NULL, NULL), TP_MISUSE, "the cursor's transaction has ended");
     fine(tp_db_close(db));
@@ -155,9 +155,9 @@ static void savepoints(tp_env *env, tp_db *db)
     fine(tp_savepoint(txn, &second));
     fine(tp_savepoint_roll_back(txn, first));
     expect(tp_savepoint_keep(txn, second), TP_MISUSE, "the transaction has no savepoint 2");
-    expect(tp_savepoint_roll_back(txn, first), TP_MISUSE, "kept or gone back to");
+    expect(tp_savepoint_roll_back(txn, first), TP_MISUSE, "kept or rolled back");
     expect(tp_savepoint(txn, NULL), TP_MISUSE, "place of the savepoint");
-    expect(tp_snapshot_durable(txn), TP_MISUSE, "that is no snapshot");
+    expect(tp_snapshot_durable(txn), TP_MISUSE, "the call needs a snapshot");
     /* One that is neither kept nor gone back to ends with its transaction, and what was done is kept. */
     fine(tp_savepoint(txn, &first));
     fine(tp_put(db, txn, "left", 4, "1", 1));
@@ -180,7 +180,7 @@ static void calls_us(void *value, size_t size, void *argument)
     struct scene *scene = argument;
     (void)value;
     (void)size;
-    expect(tp_put(scene->db, scene->txn, "k", 1, "", 0), TP_MISUSE, "another call of this program is at work with a transaction");
+    expect(tp_put(scene->db, scene->txn, "k", 1, "", 0), TP_MISUSE, "another call of this program uses a transaction");
 }
 
 static int ends_it(tp_txn *txn, void *argument)
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
     closed(argv[1], env);
     savepoints(env, db);
     functions(env, db);
-    if (strcmp(tp_strerror(7), "no code of this library") != 0 || tp_is_retryable(TP_MISUSE) || !tp_is_retryable(TP_DEADLOCK))
+    if (strcmp(tp_strerror(7), "this code is not a code of the library") != 0 || tp_is_retryable(TP_MISUSE) || !tp_is_retryable(TP_DEADLOCK))
         wrong += 1;
     fine(tp_recno_close(recno));
     fine(tp_db_close(db));

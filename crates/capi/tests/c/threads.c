@@ -97,7 +97,7 @@ static void *intrudes(void *argument)
     struct scene *scene = argument;
     pthread_barrier_wait(&scene->barrier);
     scene->refused += tp_get(scene->db, scene->txn, "a", 1, NULL) == TP_MISUSE;
-    scene->refused += strstr(tp_error(), "another call of this program is at work with a transaction") != NULL;
+    scene->refused += strstr(tp_error(), "another call of this program uses a transaction") != NULL;
     scene->refused += tp_commit(scene->txn) == TP_MISUSE;
     scene->refused += tp_abort(scene->txn) == TP_MISUSE;
     scene->refused += tp_db_close(scene->db) == TP_IN_USE;

@@ -13,7 +13,7 @@
 
 static int is_refused(int answer)
 {
-    return answer == -1 && strstr(vista_error(), "was mapped by process") != NULL;
+    return answer == -1 && strstr(vista_error(), "cannot use the inherited handle") != NULL;
 }
 
 /* In the child: which call was not refused. */

@@ -79,7 +79,7 @@ impl Env {
             // A segment file is reused under another name when it is given up: the copy may then be of two segments.
             if !self.log_files()?.contains(&file) {
                 to.remove(UNFINISHED)?;
-                return Err(Error::Io(format!("{} was recycled while it was copied; a larger `keep_log` keeps more of the log. The files copied before are complete", file.name).into()));
+                return Err(Error::Io(format!("the log file {} was used again while it was copied. The files copied before it are complete; set a larger `keep_log` in libtp.toml, which keeps more of the log, and copy again", file.name).into()));
             }
             copy.sync()?;
             to.rename(UNFINISHED, &file.name)?;

@@ -128,8 +128,9 @@ impl Env {
     /// As [`Env::backup_more`], to any directory.
     pub(crate) fn backup_more_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
-        let nothing =
-            || refused(to.as_ref(), "it has no backup to which anything could be added; take a full one first");
+        let nothing = || {
+            refused(to.as_ref(), "there is no finished backup in it that could be extended; nothing was changed. Take a full backup first")
+        };
         let _alone = take_alone(to.as_ref(), MANIFEST, OpenMode::Existing)?.ok_or_else(nothing)?;
         let manifest = Manifest::read(to.as_ref())?.ok_or_else(nothing)?;
         Copying::begin(&self.0)?.more(to, manifest, watch)
@@ -155,13 +156,13 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
             opened => opened?,
         };
         let is_alone = file.lock(LOCKED_BYTE, LockMode::Exclusive, false).unwrap_or_else(|error| {
-            tracing::warn!(%error, "a backup goes to a place without locks: nothing keeps a second one away from there");
+            tracing::warn!(%error, "the backup's filesystem has no file locks: nothing keeps a second backup away from its directory");
             true
         });
         if !is_alone && !planted("libtp: two backups run into one directory") {
             return Err(refused(
                 to,
-                "another backup is on its way there: what that has copied stays. Wait for its end",
+                "another backup to it is running, and goes on; nothing was changed. Wait for the end of that backup",
             ));
         }
         // The former holder may have ended meanwhile, and removed or replaced the file.
@@ -177,7 +178,8 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
 /// while the returned file is kept.
 fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
     refuse_what_is_there(to)?;
-    let alone = take_alone(to, BACKING_UP, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
+    let alone = take_alone(to, BACKING_UP, OpenMode::Create)?
+        .ok_or_else(|| refused(to, "no file can be made in it; nothing was changed. Name another directory"))?;
     // Once more: another process may have finished its backup before the lock was granted.
     if let Err(refused) = refuse_what_is_there(to) {
         to.remove(BACKING_UP)?;
@@ -195,12 +197,12 @@ fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
     if names.iter().any(|name| name == MANIFEST) {
         return Err(refused(
             to,
-            "it has a backup already. Add to that (`--incremental`, `Env::backup_more`), or name another directory",
+            "it has a backup already; nothing was changed. Add to that backup (`--incremental`, `Env::backup_more`), or name another directory",
         ));
     }
     match names.first() {
         Some(name) if !names.iter().any(|name| name == BACKING_UP) => {
-            Err(refused(to, format!("a backup has a directory of its own, and here is `{name}`")))
+            Err(refused(to, format!("a backup needs an empty directory, and this one has `{name}`; nothing was changed. Name another directory")))
         }
         _ => Ok(()),
     }
@@ -311,7 +313,7 @@ impl<'e> Copying<'e> {
             }
         }
         if highest >= end {
-            let what = format!("a page of the LSN {highest} was copied, and the log ends at {end}");
+            let what = format!("a page with the LSN {highest} was copied, and the log ends at {end}, before it; the environment was not changed. Look for the damage with `tp verify`");
             return Err(Error::Corrupt(what.into()));
         }
         (control.checkpoint, control.redo_point) = (taken.lsn, taken.redo_point);
@@ -332,7 +334,7 @@ impl<'e> Copying<'e> {
     fn more(self, to: &Arc<dyn Directory>, mut manifest: Manifest, watch: &mut Watch<'_>) -> Result<BackedUp> {
         let control = self.control()?;
         if manifest.environment() != Some(control.environment_id) {
-            return Err(refused(to.as_ref(), "it is a backup of another environment"));
+            return Err(refused(to.as_ref(), "it is a backup of another environment; nothing was changed. Name the directory of this environment's backup"));
         }
         let from = Lsn::new(manifest.end);
         let kept = self.with(|managers, seat| match managers.begin_copy_from(seat, from) {
@@ -340,7 +342,7 @@ impl<'e> Copying<'e> {
             other => Ok(other.map(|()| None)?),
         })?;
         if let Some(oldest) = kept {
-            let what = format!("it ends at LSN {from}, and the environment's log is kept from LSN {oldest} on: what lies between is gone. Take a full backup; `keep_log` in libtp.toml keeps more of the log");
+            let what = format!("it ends at LSN {from}, and the environment keeps its log only from LSN {oldest} on; nothing was changed. Take a full backup to another directory; a larger `keep_log` in libtp.toml keeps more of the log");
             return Err(refused(to.as_ref(), what));
         }
         self.check_history(to, &manifest, &control)?;
@@ -353,7 +355,7 @@ impl<'e> Copying<'e> {
         if manifest.incarnations().is_none() {
             return Err(refused(
                 to.as_ref(),
-                "the log has had too many incarnations since its begin; take a full backup",
+                "the environment was recovered too many times since this backup was begun; nothing was changed. Take a full backup to another directory",
             ));
         }
         let mut files = 0;
@@ -365,7 +367,7 @@ impl<'e> Copying<'e> {
                 continue;
             }
             if manifest.files.iter().any(|known| known.name == name) {
-                let what = format!("it has a copy of another {name}: that database was dropped or renamed since, and its name is a new database's. Take a full backup to another directory");
+                let what = format!("it has a copy of a former {name}: that database was dropped or renamed since, and a new database has the name. Take a full backup to another directory");
                 return Err(refused(to.as_ref(), what));
             }
             let directory = self.env.platform.directory.as_ref();
@@ -423,7 +425,7 @@ impl<'e> Copying<'e> {
     ) -> Result<u64> {
         let environment = manifest.environment().unwrap_or_default();
         let control =
-            manifest.control(environment, end).ok_or_else(|| refused(to.as_ref(), "its lists are too long"))?;
+            manifest.control(environment, end).ok_or_else(|| refused(to.as_ref(), "its manifest names more restarts than an environment can have; nothing was changed. Take a full backup to another directory"))?;
         let read = |at: Lsn, bytes: &mut [u8]| {
             let copied = self.with(|managers, _| Ok(managers.log.copy_durable(at, bytes)?));
             copied.map_err(|error| libtp_log::Error::Failed { cause: error.to_string() })
@@ -461,7 +463,7 @@ impl<'e> Copying<'e> {
         if planted("libtp: a diverged log is added to a backup") {
             return Ok(());
         }
-        Err(refused(to.as_ref(), format!("at LSN {end}, where it ends, the environment's log is another: it was restored, or went on without what the backup has. Take a full backup to another directory")))
+        Err(refused(to.as_ref(), format!("it ends at LSN {end}, and there the environment's log differs from the copied log: the environment was restored, or lost the end of its log. Nothing was changed; take a full backup to another directory")))
     }
 
     fn copy_settings(&self, to: &dyn Directory) -> Result<()> {
@@ -514,7 +516,7 @@ pub(crate) fn check_log(files: &LogFiles, from: Lsn, end: Lsn) -> Result<()> {
     match roll.position() {
         reached if reached == end => Ok(()),
         reached => {
-            Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, not at {end}, where it should").into()))
+            Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, and should end at {end}; take the backup again, or restore an earlier backup").into()))
         }
     }
 }

@@ -129,7 +129,7 @@ impl Backup {
     /// As [`Backup::open`], in any directory.
     pub(crate) fn open_in(directory: Arc<dyn Directory>) -> Result<Backup> {
         let Some(manifest) = Manifest::read(directory.as_ref())? else {
-            let what = format!("it has no `{MANIFEST}`: it is no backup, or one that was not finished");
+            let what = format!("it has no file `{MANIFEST}`, so it is no backup, or a backup that was not finished; nothing was changed. Name the directory of a finished backup");
             return Err(refused(directory.as_ref(), what));
         };
         Ok(Backup { directory, manifest })
@@ -239,8 +239,9 @@ impl Backup {
     /// Returns the backup's log up to `end`.
     fn log(&self, end: Lsn) -> Result<LogFiles> {
         let environment = self.manifest.environment().unwrap_or_default();
-        let control =
-            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
+        let control = self.manifest.control(environment, end).ok_or_else(|| {
+            self.refused("its manifest names restarts in a wrong order; nothing was changed. Restore another backup")
+        })?;
         Ok(LogFiles::new(Arc::clone(&self.directory), &control))
     }
 
@@ -268,8 +269,9 @@ impl Backup {
         } else {
             random_id()
         };
-        let control =
-            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
+        let control = self.manifest.control(environment, end).ok_or_else(|| {
+            self.refused("its manifest names restarts in a wrong order; nothing was changed. Restore another backup")
+        })?;
         let is_first = unfinished::begin_restore(platform.directory.as_ref())?;
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
         failpoint("restore: control file empty");
@@ -305,7 +307,7 @@ impl Backup {
         let end = cut.end;
         if end < earliest && !planted("libtp: a restore to a state before the copied pages is accepted") {
             return Err(self.refused(format!(
-                "its earliest state is the one before LSN {earliest}; for an earlier state, take an earlier backup"
+                "its earliest state is the state before LSN {earliest}; nothing was changed. For an earlier state, restore an earlier backup"
             )));
         }
         Ok(cut)
@@ -319,12 +321,12 @@ impl Backup {
         };
         match until {
             RestorePoint::Lsn(until) if until >= last.raw() => {
-                return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
+                return Err(self.refused(format!("its log ends at LSN {last}, so the state at that LSN is not in it; nothing was changed. Give an LSN below {last}, or none, which restores the latest state")));
             }
             RestorePoint::Time(_) if until_micros > u128::from(self.manifest.time) => {
                 let latest = self.manifest.time;
                 return Err(self.refused(format!(
-                    "its log ends at {}.{:06} s since 1970, before that time: what came later is not in it",
+                    "its log ends at {}.{:06} s since 1970, before the wanted time; nothing was changed. Give an earlier time, or none, which restores the latest state",
                     latest / 1_000_000,
                     latest % 1_000_000
                 )));
@@ -362,7 +364,7 @@ impl Backup {
         match roll.position() {
             end if end == last => Ok(cut),
             end => Err(Error::Corrupt(
-                format!("the backup's log ends at LSN {end}, not at {last}, where it should").into(),
+                format!("the backup's log ends at LSN {end}, and should end at {last}; nothing was changed. Restore another backup").into(),
             )),
         }
     }
@@ -393,10 +395,11 @@ impl Backup {
     /// end.
     fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
         let place = || self.directory.describe(&copied.name);
-        let damaged =
-            |what: String| Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{}: {what}", place())));
+        let damaged = |what: String| {
+            Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{}: {what}; restore another backup", place())))
+        };
         let in_page = |number: u32, what: &str| {
-            let message = format!("{}: page {number}: {what}", place());
+            let message = format!("{}: page {number}: {what}; restore another backup", place());
             Error::Corrupt(Damage::in_page(&copied.name, number, what, message))
         };
         let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
@@ -407,11 +410,17 @@ impl Backup {
             let want = usize::try_from(copied.bytes - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
             let read = file.read_at(&mut piece[..want], at)?;
             if read < want {
-                return Err(damaged(format!("it ends after {} bytes, and had {}", at + read as u64, copied.bytes)));
+                return Err(damaged(format!(
+                    "it ends after {} bytes, and had {} when it was copied",
+                    at + read as u64,
+                    copied.bytes
+                )));
             }
             let (id, page_bytes) = match shape {
                 Some(shape) => shape,
-                None => *shape.insert(shape_of(&piece[..want]).ok_or_else(|| in_page(0, "it is no header"))?),
+                None => *shape.insert(
+                    shape_of(&piece[..want]).ok_or_else(|| in_page(0, "it is not the header of a database file"))?,
+                ),
             };
             for (index, page) in piece[..want].chunks(page_bytes).enumerate() {
                 let number = at / page_bytes as u64 + index as u64;
@@ -429,7 +438,7 @@ impl Backup {
             at += want as u64;
         }
         if crc != copied.crc && !planted("libtp: a restore does not check pages") {
-            return Err(damaged("it was changed after it was copied: its checksum differs".into()));
+            return Err(damaged("its checksum differs, so it was changed after it was copied".into()));
         }
         Ok(())
     }
@@ -455,7 +464,8 @@ impl Backup {
         };
         builder.settings_over(settings).check().map_err(|error| {
             let file = self.directory.describe(SETTINGS_NAME);
-            let what = format!("{file}: {error}, or put a {SETTINGS_NAME} of its own where the environment is to be");
+            let what =
+                format!("{file}: {error}, or put another {SETTINGS_NAME} into the directory of the new environment");
             Error::Settings { what }
         })?;
         Ok(Some(TheirSettings { text, is_aside: false }))
@@ -495,7 +505,7 @@ fn shape_of(front: &[u8]) -> Option<(FileId, usize)> {
 fn for_the_program(error: Error) -> Error {
     match error {
         Error::LogType { code, name, what } => {
-            let what = format!("{what}. The restored environment is all there, and its log has yet to be replayed: do not remove it, open it with the program that registers the type");
+            let what = format!("{what}. The restored environment is complete, and only its log has to be replayed: keep it, and open it with the program that registers the type");
             Error::LogType { code, name, what }
         }
         other => other,
@@ -506,16 +516,18 @@ fn for_the_program(error: Error) -> Error {
 fn check_empty(platform: &Platform) -> Result<()> {
     let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
     if has_control(platform.directory.as_ref())? {
-        return refuse("it is an environment; restore a backup to an empty directory".into());
+        return refuse("it is an environment already; restore the backup to an empty directory".into());
     }
     let is_known = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());
     if let Some(other) = platform.directory.list()?.into_iter().find(|name| !is_known(name)) {
         return refuse(format!(
-            "a backup is restored to an empty directory (it may have a `{SETTINGS_NAME}`), and here is `{other}`; if it is left of a restore that was not finished, remove it"
+            "a backup is restored to an empty directory (except for a `{SETTINGS_NAME}`), and this one has `{other}`; name another directory, or remove that file if an unfinished restore left it"
         ));
     }
     match platform.log_directory.list()?.into_iter().find(|name| segment_number(name).is_some()) {
-        Some(other) => refuse(format!("its log directory has `{other}` of another environment")),
+        Some(other) => {
+            refuse(format!("its log directory has `{other}` of another environment; set another `log_directory`"))
+        }
         None => Ok(()),
     }
 }

@@ -61,18 +61,19 @@ impl Env {
         let file = file.as_ref();
         let refused = |what: &str| Error::Database { name: name.to_string(), what: what.to_string() };
         if self.databases()?.iter().any(|known| known == name) {
-            return Err(refused("it is there already; salvage to another name"));
+            return Err(refused("the database exists already; nothing was changed. Salvage to another name"));
         }
         let directory = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let full_name =
-            file.file_name().and_then(|name| name.to_str()).ok_or_else(|| refused("the damaged file has no name"))?;
+        let full_name = file.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            refused("the path of the damaged file does not end with a name; nothing was changed. Name the file")
+        })?;
         let opened = PosixDirectory::open(directory)?.open(full_name, OpenMode::ReadOnly)?;
         let wreck = DamagedFile::open(opened, full_name)?;
         if wreck.method() == Method::Pages {
-            return Err(refused("the damaged file is one of pages whose bytes are the program's: there are no records in it to be salvaged, and nothing was made. Restore it from a backup, or read the file's pages with the program"));
+            return Err(refused("the damaged file is a file of pages, which has no records that could be salvaged; nothing was made. Restore the file from a backup, or read its pages with the program that wrote them"));
         }
         if wreck.key_format().index_of.is_some() {
-            return Err(refused("the damaged file is an index, which has nothing that its database does not have, and nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
+            return Err(refused("the damaged file is an index, and all its data are in its database, too; nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
         }
         let remains = wreck.key_format().is_list.then(Remains::default);
         let directory = self.0.platform.directory.as_ref();

@@ -41,7 +41,7 @@ impl Database {
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
             Method::Pages => {
-                let what = "it is a file of pages, whose bytes only the program knows that made it (`Env::pages`)";
+                let what = "it is a file of pages, and only the program that made it (`Env::pages`) knows their contents; nothing was changed. Use that program";
                 Err(Error::Database { name: name.into(), what: what.into() })
             }
         }

@@ -43,7 +43,7 @@ impl Db {
     /// As [`Db::compact`].
     pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
         if self.is_hash() {
-            let what = "it is a hash database, whose buckets are not merged".into();
+            let what = "it is a hash database, and only B-trees and lists can be compacted; nothing was changed".into();
             return Err(Error::Database { name: self.name().into(), what });
         }
         let env = self.environment();

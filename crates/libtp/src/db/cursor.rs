@@ -56,7 +56,7 @@ enum Place<'t> {
 }
 
 fn no_order(name: &str) -> Error {
-    let what = "it is a hash database, whose keys have no order: a cursor goes from its first record on, one by one";
+    let what = "it is a hash database, whose keys have no order; nothing was changed. A cursor over it begins at the first record and goes forward";
     Error::Database { name: name.into(), what: what.into() }
 }
 

@@ -90,7 +90,7 @@ impl Txn<'_> {
         let is_free = self.decided().of_name(new).is_none()
             && (self.decided().frees(new) || self.guarded(|| self.is_nowhere(new))?);
         if !is_free {
-            return Err(refuse("there is a database, or a file, of that name"));
+            return Err(refuse("a database or a file has that name already; choose another name"));
         }
         let before = self.decided().clone();
         self.decide(&open, Some(new));
@@ -98,7 +98,9 @@ impl Txn<'_> {
         self.decided().0.borrow_mut().retain(|one| one.fate.new_name.as_ref() != Some(&one.fate.name));
         if self.decided().is_circle() {
             self.decided().go_back(&before);
-            return Err(refuse("databases cannot trade their names in one transaction: rename one of them in another"));
+            return Err(refuse(
+                "databases cannot exchange their names in one transaction; rename one of them in another transaction",
+            ));
         }
         Ok(())
     }
@@ -117,9 +119,11 @@ impl Txn<'_> {
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
         match open.method() {
-            Method::Pages => refuse("it is a file of pages, and only its program knows their contents"),
+            Method::Pages => {
+                refuse("it is a file of pages, which cannot be emptied; drop it, or empty it with its program")
+            }
             Method::Btree if open.key_format().index_of.is_some() => {
-                refuse("it is an index: empty the database whose index it is")
+                refuse("it is an index; empty its database instead")
             }
             Method::Btree | Method::Hash => {
                 let indices = self.whole_indices(&open)?;
@@ -177,11 +181,11 @@ impl Txn<'_> {
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
         if name == opening::PLAIN_FILES {
-            return refuse("it is the library's own, about plain files in transactions");
+            return refuse("the library keeps its notes about plain files in this database; use another name");
         }
         match self.parts().is_empty() {
             true => Ok(()),
-            false => refuse("the transaction has joined memory, and drops and renames no databases beside that"),
+            false => refuse("the transaction has joined a segment of memory, and cannot also drop, rename or empty databases; do that in another transaction"),
         }
     }
 

@@ -71,7 +71,7 @@ impl Db {
     pub(crate) fn name_of(database: &str, order: Option<&dyn Order>) -> Result<Option<OrderName>> {
         let Some(order) = order else { return Ok(None) };
         let called = OrderName::new(order.name()).ok_or_else(|| {
-            let what = format!("the name of its order has {} bytes, and such names have 1 to 64", order.name().len());
+            let what = format!("the name of its order has {} bytes, and such a name has 1 to 64; nothing was changed. Give the order another name", order.name().len());
             Error::Database { name: database.into(), what }
         })?;
         Ok(Some(called))
@@ -130,7 +130,7 @@ impl Db {
 
     pub(super) fn range_of(&self, keys: Keys) -> Result<KeyRange> {
         if self.is_hash() {
-            let what = "it is a hash database, whose keys have no order: there are no ranges of them";
+            let what = "it is a hash database, whose keys have no order, so it has no ranges of keys; nothing was changed. Use a B-tree";
             return Err(Error::Database { name: self.name().into(), what: what.into() });
         }
         keys.into_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
@@ -196,7 +196,9 @@ impl Recno {
             open(env, name, record_bytes.map(|record_bytes| (Method::Recno { record_bytes }, KeyFormat::default())))?;
         match (open.method(), record_bytes) {
             (Method::Recno { record_bytes: found }, Some(wanted)) if found != wanted => {
-                let what = format!("its records have {found} bytes, not {wanted}");
+                let what = format!(
+                    "its records have {found} bytes, and {wanted} were given; nothing was opened. Open it with {found}"
+                );
                 Err(Error::Database { name: name.into(), what })
             }
             (Method::Recno { .. }, _) => Ok(Recno { env: Arc::clone(env), open }),

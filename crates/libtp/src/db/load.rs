@@ -172,7 +172,7 @@ fn load<E: From<Error>>(
     watch: &mut Watch<'_>,
 ) -> std::result::Result<u64, E> {
     if tree.is_hash() {
-        let what = "records are loaded into a B-tree; a hash database takes them one by one (`Db::put`)".into();
+        let what = "it is a hash database, and records are loaded only into a B-tree; nothing was loaded. Store them one by one (`Db::put`)".into();
         return Err(Error::Database { name: tree.name().into(), what }.into());
     }
     let txn = begin(tree)?;
@@ -183,7 +183,7 @@ fn load<E: From<Error>>(
         }
         Err(error) => {
             if let Err(second) = txn.abort() {
-                tracing::warn!(error = %second, "a load that was broken off is taken back when the environment is opened anew");
+                tracing::warn!(error = %second, "a load failed and could not be undone; it is undone when the environment is opened again");
             }
             Err(error)
         }
@@ -200,7 +200,7 @@ fn load_in<E: From<Error>>(
 ) -> std::result::Result<u64, E> {
     let access = tree.access(txn);
     if txn.guarded(|| Ok(access.has_indices()?))? {
-        let what = "it has indices, which loading does not keep; nothing was loaded. Drop them (`Db::drop_index`), load, and make them";
+        let what = "it has indices, and a load does not keep them up to date; nothing was loaded. Drop the indices (`Db::drop_index`), load, and make them anew";
         return Err(Error::Database { name: tree.name().into(), what: what.into() }.into());
     }
     let mut loader = txn.guarded(|| Ok(access.begin_load(how.fill_percent)?))?;

@@ -52,7 +52,7 @@ impl Multi {
         let order_name = Db::name_of(name, order.as_deref())?;
         let key_format = KeyFormat { duplicates: kind, order: order_name, ..KeyFormat::default() };
         if kind == Duplicates::None {
-            let what = "a database with several values a key has them sorted or as they came; ask `Env::btree` for one with one";
+            let what = "a database with several values a key keeps them sorted or in the order of their insertion; nothing was opened. For one value a key, call `Env::btree`";
             return Err(Error::Database { name: name.into(), what: what.into() });
         }
         Ok(Multi { tree: Db::open_keyed(env, name, key_format, None)?, kind, order, is_index: false })
@@ -68,7 +68,7 @@ impl Multi {
         if !self.is_index || planted("libtp: a handle of an index can write") {
             return Ok(());
         }
-        let what = "it is an index, which changes with the records of its database; nothing was changed".into();
+        let what = "it is an index, which changes only with the records of its database; nothing was changed. Change the database".into();
         Err(Error::Database { name: self.name().into(), what })
     }
 
@@ -109,7 +109,7 @@ impl Multi {
     pub(super) fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
             Error::Corrupt(
-                format!("{}: an entry of {} bytes is none of a key with several values", self.name(), entry.0.len())
+                format!("{}: an entry of {} bytes does not have the form that a key with several values has; nothing was changed. Look for the damage with `tp verify`, and restore the file from a backup", self.name(), entry.0.len())
                     .into(),
             )
         };

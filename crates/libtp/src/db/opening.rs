@@ -60,8 +60,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
         let opened = env.with_session(|managers, txn| {
             let open = match libtp_record::open(managers, txn, env.platform.directory.as_ref(), name, &settings) {
                 Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
-                    let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
-                                open the database";
+                    let what = "a transaction that has not ended drops it, makes it, or takes its name; nothing was opened. End that transaction first, and then open the database";
                     return Err(Error::Database { name: name.into(), what: what.into() });
                 }
                 opened => opened?,
@@ -138,7 +137,7 @@ fn agree_on_granularity(
     if wish.is_some_and(|wish| number(wish) != agreed) {
         let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
         let what = format!(
-            "the processes that have it open lock {theirs} in it, and this opening asks for {ours}; nothing was opened. Ask for the same, or close the environment everywhere first"
+            "the processes that have it open lock {theirs}, and this call asks for locks on {ours}; nothing was opened. Ask for locks on {theirs}, or close the environment in every process first"
         );
         return Err(Error::Database { name: open.name().into(), what });
     }
@@ -155,13 +154,18 @@ pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libt
 pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
     let order = order.map_or("", Order::name);
     let what = format!(
-        "its keys are in the order `{order}`, in which keys that begin alike need not be side by side: give a range of keys"
+        "its keys are in the order `{order}`, in which keys with the same beginning may lie apart, so they cannot be read by a prefix; nothing was changed. Give a range of keys"
     );
     Error::Database { name: name.into(), what }
 }
 
 pub(crate) fn no_index_of(name: &str, database: &str) -> Error {
-    Error::Database { name: name.into(), what: format!("it is no index of `{database}`; nothing was changed") }
+    Error::Database {
+        name: name.into(),
+        what: format!(
+            "it is not an index of `{database}`; nothing was changed. Give the name of an index, and its database"
+        ),
+    }
 }
 
 pub(crate) fn wrong_key_format(name: &str, found: &KeyFormat, wanted: &KeyFormat) -> Error {
@@ -176,24 +180,27 @@ pub(crate) fn wrong_key_format(name: &str, found: &KeyFormat, wanted: &KeyFormat
     };
     let what = if found.is_list != wanted.is_list {
         let kind = |key_format: &KeyFormat| if key_format.is_list { "list" } else { "btree" };
-        format!("it is a {} database, not a {} one", kind(found), kind(wanted))
+        format!(
+            "it is a {0} database, not a {1} database; nothing was changed. Open it as a {0}",
+            kind(found),
+            kind(wanted)
+        )
     } else if found.index_of != wanted.index_of {
         match found.index_of {
             Some(_) => {
-                "it is an index, which is read and kept by means of the database whose index it is (`Db::index`)".into()
+                "it is an index, which can be opened only through its database (`Db::index`); nothing was opened".into()
             }
-            None => "it is a database, and no index; give the index another name".into(),
+            None => "it is a database, and not an index; nothing was opened. Give the index another name".into(),
         }
     } else if found.order != wanted.order {
         format!(
-            "its keys are in the order {}, and it was to be opened with keys in the order {}; nothing was opened. Open it with \
-             the order that it was made with (`Env::btree_ordered`)",
+            "its keys are in the order {}, and this call gives the order {}; nothing was opened. Open it with the order with which it was made (`Env::btree_ordered`)",
             order(found),
             order(wanted)
         )
     } else {
         format!(
-            "it has {}, and it was to be opened with {}; nothing was opened. Open it as it was made",
+            "it has {}, and this call asks for {}; nothing was opened. Open it as it was made",
             duplicates(found),
             duplicates(wanted)
         )
@@ -212,5 +219,10 @@ pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
 }
 
 pub(crate) fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
-    Error::Database { name: name.into(), what: format!("it is a {found} database, not a {wanted} one") }
+    Error::Database {
+        name: name.into(),
+        what: format!(
+            "it is a {found} database, not a {wanted} database; nothing was changed. Open it as a {found} database"
+        ),
+    }
 }

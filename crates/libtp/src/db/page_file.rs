@@ -68,7 +68,7 @@ impl PageFile {
 
     fn known<'a>(&self, txn: &'a Txn<'_>, code: u16) -> Result<&'a ApplicationType> {
         txn.generation().managers.types.applications.get(code).ok_or_else(|| Error::Settings {
-            what: format!("no log-record type with the code {code} was registered when the environment was opened; nothing was changed (`Builder::log_type`)"),
+            what: format!("no log-record type with the code {code} was registered when the environment was opened; nothing was changed. Register it first (`Builder::log_type`)"),
         })
     }
 

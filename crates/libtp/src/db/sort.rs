@@ -250,7 +250,7 @@ impl RunReader {
         if read < wanted || self.buffer.len() < bytes {
             let name = &self.name;
             let what =
-                format!("{name}, where records are being sorted, is shorter than it was made; nothing was changed");
+                format!("the temporary file {name}, in which records are sorted, became shorter; nothing was changed. Leave such files alone, and run the load again");
             return Err(Error::Corrupt(what.into()));
         }
         Ok(())

@@ -70,14 +70,17 @@ impl TextForm {
     fn put(self, record: &[u8], text: &mut Vec<u8>) -> std::result::Result<(), String> {
         match self {
             TextForm::Delimited(end) if record.contains(&end) => {
-                return Err(format!("it has in it the byte {end}, with which records end there"));
+                return Err(format!("it contains the byte {end}, which ends a record in that file"));
             }
             TextForm::Delimited(end) => {
                 text.extend_from_slice(record);
                 text.push(end);
             }
             TextForm::Fixed { bytes, .. } if record.len() > bytes => {
-                return Err(format!("it has {} bytes, and records have {bytes} there", record.len()));
+                return Err(format!(
+                    "it has {} bytes, and the records of that file have at most {bytes}",
+                    record.len()
+                ));
             }
             TextForm::Fixed { bytes, pad } => {
                 text.extend_from_slice(record);
@@ -125,7 +128,9 @@ impl TextFile {
         let path = path.as_ref().to_path_buf();
         let this = TextFile { env: env.clone(), list: list.clone(), path, form, takes_any_bytes: false };
         if matches!(form, TextForm::Fixed { bytes: 0, .. }) {
-            return Err(this.refused("records of a file of text have at least one byte"));
+            return Err(this.refused(
+                "the records of a file of text have at least one byte, and zero was given; nothing was changed",
+            ));
         }
         this.env.run(|txn| this.read_into(txn))?;
         Ok(this)
@@ -149,7 +154,7 @@ impl TextFile {
         if self.takes_any_bytes && self.list.text_note(txn)?.is_some_and(is_of_no_records) {
             return Ok(());
         }
-        Err(self.refused(&format!("the record cannot stand in it: {what}; nothing was changed")))
+        Err(self.refused(&format!("the record cannot be stored in it: {what}; nothing was changed")))
     }
 
     /// Returns the records of the file; `None` if the file is missing.
@@ -175,8 +180,7 @@ impl TextFile {
         let is_list_changed = notes.map_or(self.list.count(txn)? > 0, |notes| notes.last != in_list);
         if in_list != in_file && is_list_changed {
             return Err(self.refused(
-                "it has records that never were in that file, and the file has others; nothing was changed. Move the file away, or \
-                 remove the records, and open it again",
+                "the database has records that were never in that file, and the file has other records; nothing was changed. Move the file away, or remove the records, and open the file again",
             ));
         }
         if in_list != in_file {
@@ -209,7 +213,11 @@ impl TextFile {
     /// wrote it. Returns the text if there is anything to write.
     fn note_next(&self) -> Result<Option<Vec<u8>>> {
         self.env.run(|txn| {
-            let Some(notes) = self.list.text_note(txn)? else { return Err(self.refused("it was never read")) };
+            let Some(notes) = self.list.text_note(txn)? else {
+                return Err(self.refused(
+                    "it was never read into this list; nothing was changed. Open it first (`TextFile::open`)",
+                ));
+            };
             let text = match self.text(txn) {
                 Err(Error::Database { .. }) if self.takes_any_bytes && is_of_no_records(notes) => return Ok(None),
                 text => text?,
@@ -239,8 +247,7 @@ impl TextFile {
         let in_file = self.in_file()?;
         if in_file.is_some_and(|in_file| in_file != notes.last && in_file != note) {
             return Err(self.refused(
-                "another program has changed it since it was read, and the list was changed, too; nothing was written. Move the file \
-                 away and sync again",
+                "another program has changed it since it was read, and the list was changed, too; nothing was written. Move the file away, and sync again",
             ));
         }
         let is_to_be_written = in_file != Some(note);
@@ -362,8 +369,7 @@ fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions
         Err(error) => {
             let (user, group) = (old.uid(), old.gid());
             let text = format!(
-                "it belongs to user {user} and group {group}, and a new one could not be given to them ({error}). The old one stays; \
-                 the records are in the database"
+                "it belongs to user {user} and group {group}, and this process may not make a file for them ({error}). The old file stays, and the records are in the database; sync with the rights of that user"
             );
             return Err(std::io::Error::new(error.kind(), text));
         }
@@ -461,7 +467,7 @@ mod tests {
         env.run(|txn| list.put(txn, 1, b"one line")).unwrap();
         assert!(text.sync().unwrap());
         let error = add(&text, b"two\nlines").unwrap_err();
-        assert!(error.to_string().contains("cannot stand in it"), "{error}");
+        assert!(error.to_string().contains("cannot be stored in it"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one line\n");
     }
 

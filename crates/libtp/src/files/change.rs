@@ -83,7 +83,10 @@ impl Txn<'_> {
     pub fn create_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
             There::Own(Row { new: None, .. }) | There::Disk(None) => work.write(self, path, contents, None),
-            _ => Err(refused(path, "it is there already; nothing was changed")),
+            _ => Err(refused(
+                path,
+                "it exists already; nothing was changed. Use another path, or replace the file (`Txn::replace_file`)",
+            )),
         })
     }
 
@@ -174,7 +177,7 @@ impl Txn<'_> {
 }
 
 fn missing(path: &str) -> Error {
-    refused(path, "there is no such file; nothing was changed")
+    refused(path, "there is no such file; nothing was changed. Check the path, or create the file (`Txn::create_file`)")
 }
 
 impl Work {
@@ -265,7 +268,9 @@ impl Work {
         };
         let bytes = usize::try_from(file.len()?).unwrap_or(usize::MAX);
         let mut contents = Vec::new();
-        let refuse = |_| refused(path, &format!("it has {bytes} bytes, for which there is no memory"));
+        let refuse = |_| {
+            refused(path, &format!("it has {bytes} bytes, more than there is memory; nothing was changed. Read it without a transaction"))
+        };
         contents.try_reserve_exact(bytes).map_err(refuse)?;
         contents.resize(bytes, 0);
         let mut read = 0;
@@ -372,7 +377,7 @@ impl Work {
             if there.as_ref().map(Identity::from) != *seen && !planted(UNSEEN) {
                 return Err(refused(
                     path,
-                    "another program has changed it since this transaction first looked at it; nothing was changed, and the transaction was aborted. Run it again over the present file",
+                    "another program has changed it since this transaction first looked at it; nothing was changed, and the transaction was aborted. Run it again, with the file as it is now",
                 ));
             }
             self.door.plain.check_removable(path)?;
@@ -410,8 +415,7 @@ fn rights(file: &PlainStatus) -> [u32; 3] {
 }
 
 /// The reason why the transaction cannot commit.
-const GONE: &str = "the new file was removed by another program (its name begins with `.libtp-`); nothing was \
-                    changed, and the transaction was aborted";
+const GONE: &str = "another program removed the new file (its temporary name begins with `.libtp-`); nothing was changed, and the transaction was aborted. Run it again";
 
 fn is_there_already(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref::<libtp_io::Error>(), Some(libtp_io::Error::Exists { .. }))

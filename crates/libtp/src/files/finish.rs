@@ -272,7 +272,7 @@ impl Finisher<'_, '_> {
                 return Ok(plain.remove(&temporary)?);
             }
             Some(there) if there.kind == PlainKind::Directory => {
-                return Err(refused(path, "another program has made a directory there"));
+                return Err(refused(path, "another program has made a directory in its place. The change is kept; move the directory away, and the library puts the file in its place"));
             }
             Some(there) if row.old != Some(Identity::from(&there)) && !planted(UNSEEN) => self.keep(path, row.txn)?,
             _ => {}
@@ -322,7 +322,7 @@ impl Finisher<'_, '_> {
             Some(_) => {
                 tracing::warn!(
                     path,
-                    "a plain file that a transaction removes is another by now: what another program put there stays"
+                    "another program has replaced a plain file that a transaction removes; the program's file stays"
                 );
                 Ok(())
             }

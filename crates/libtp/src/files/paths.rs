@@ -29,7 +29,7 @@ impl Door {
         let directory = &env.platform.directory;
         let plain = directory.plain_files().ok_or_else(|| Error::Environment {
             environment: env.platform.path.clone(),
-            what: "its disk has no plain files".into(),
+            what: "its disk does not support plain files".into(),
         })?;
         let control = directory.open(CONTROL_NAME, OpenMode::Existing)?.identity()?;
         let tag = key_hash(&[control.inode.to_le_bytes(), control.birth_ns.to_le_bytes()].concat());
@@ -62,14 +62,14 @@ impl Door {
         match self.plain.status(path) {
             Ok(Some(found)) => match found.kind {
                 PlainKind::File => Ok(Some(found)),
-                PlainKind::Directory => refuse("it is a directory, and only files are changed in a transaction"),
+                PlainKind::Directory => refuse("it is a directory, and a transaction changes only files; nothing was changed. Name a file"),
                 PlainKind::Link => refuse(
-                    "it is a symbolic link, which is never followed, since another may change where it leads: name the file itself",
+                    "it is a symbolic link, and links are not followed, because another program can change them; nothing was changed. Name the file itself",
                 ),
-                PlainKind::Other => refuse("it is a device, a pipe or a socket, and no file"),
+                PlainKind::Other => refuse("it is a device, a pipe or a socket, and a transaction changes only files; nothing was changed. Name a file"),
             },
             Ok(None) => Ok(None),
-            Err(libtp_io::Error::NotFound { .. }) => refuse("its directory is missing; make it first"),
+            Err(libtp_io::Error::NotFound { .. }) => refuse("its directory is missing; nothing was changed. Make the directory first"),
             Err(error) => Err(error.into()),
         }
     }
@@ -103,15 +103,13 @@ impl Door {
             return Ok(());
         }
         let what = match found {
-            Some(_) => "is another one now",
+            Some(_) => "was replaced by another directory",
             None => "is missing",
         };
         Err(refused(
             path,
             &format!(
-                "the directory in which a committed transaction has changed it {what}. The change is kept: if a disk is not mounted, mount \
-                 it, and the file is put in its place. If the directory was removed for good, `tp files --forget` gives the \
-                 change up"
+                "a committed transaction has changed it, and its directory {what}. The change is kept: if a disk is not mounted, mount it, and the library puts the file in its place. If the directory was removed for good, `tp files --forget` gives the change up"
             ),
         ))
     }
@@ -144,32 +142,34 @@ pub(crate) fn beside(path: &str, name: &str) -> String {
 /// `File` when it is not UTF-8, contains `..`, or is one of the environment's own files.
 pub(crate) fn written(env: &Inner, given: &Path) -> Result<String> {
     let refuse = |what: &str| Err(Error::File { path: given.to_path_buf(), what: what.into() });
-    let Ok(whole) = std::path::absolute(given) else { return refuse("it is no path") };
+    let Ok(whole) = std::path::absolute(given) else {
+        return refuse("it is not a path; nothing was changed. Give the path of a file");
+    };
     let mut path = String::new();
     for part in whole.components() {
         match part {
             Component::Normal(name) => match name.to_str() {
                 Some(name) => path.extend(["/", name]),
-                None => return refuse("it is not UTF-8, which the paths of a transaction's files have to be"),
+                None => return refuse("its path is not UTF-8, as the paths of a transaction's files must be; nothing was changed. Give the file another name"),
             },
             Component::ParentDir => {
-                return refuse("it has `..` in it, so one file would have two paths: leave that out")
+                return refuse("its path contains `..`, so one file would have two paths; nothing was changed. Give a path without `..`")
             }
             _ => {}
         }
     }
     let (directory, name) = split(&path);
     if name.is_empty() {
-        return refuse("it is a directory, and only files are changed in a transaction");
+        return refuse("it is a directory, and a transaction changes only files; nothing was changed. Name a file");
     }
     if name.starts_with(TEMPORARY) {
-        return refuse("its name begins like those of temporary files, which the library removes: choose another");
+        return refuse("its name begins like the names of temporary files, which the library removes; nothing was changed. Choose another name");
     }
     let own = [Some(env.platform.path.clone()), env.settings.log_directory.clone()].into_iter().flatten();
     for own in own {
         let own = env.platform.path.join(own);
         if Path::new(directory) == std::fs::canonicalize(&own).unwrap_or(own) {
-            return refuse("it lies in the environment's directory, whose files are the environment's own");
+            return refuse("it lies in a directory of the environment, where all files belong to the library; nothing was changed. Choose another directory");
         }
     }
     Ok(path)

@@ -96,8 +96,7 @@ pub(crate) fn named(key: &[u8]) -> Result<Named> {
 fn foreign(key: &[u8]) -> Error {
     let key = String::from_utf8_lossy(key);
     Error::Corrupt(format!(
-        "the row `{key}` of database `{DATABASE}` is none of those that transactions over plain files put there; no file was \
-         touched for it. If a program has a database of that name, give it another one"
+        "the database `{DATABASE}` has the row `{key}`, and the library makes no such row for plain files; no file was changed because of it. If a program has a database with that name, give the database another name"
     ).into())
 }
 
@@ -232,7 +231,7 @@ mod tests {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
             }
             let error = Row::decode(b"f/a", &[&[9], &bytes[1..]].concat()).unwrap_err().to_string();
-            assert!(error.contains("`f/a`") && error.contains("give it another one"), "{error}");
+            assert!(error.contains("`f/a`") && error.contains("give the database another name"), "{error}");
         }
         let elsewhere = New { identity, temporary: ".libtp-1/../x".into() };
         assert!(Row::decode(

@@ -13,11 +13,11 @@ use super::lock_wait::LockWait;
 #[non_exhaustive]
 pub enum Error {
     /// Transactions waited for each other in a circle and this one was chosen to end. Abort it and run it again.
-    #[error("deadlock: transactions waited for each other and this one was chosen to end; abort it and run it again")]
+    #[error("deadlock: transactions waited for each other, and this transaction was chosen to end; abort it and run it again")]
     Deadlock,
     /// The shared memory was found damaged and was rebuilt from disk and log. This transaction was undone; run it
     /// again.
-    #[error("the shared memory was found damaged and was made anew from the log; answered commits are kept, this transaction was undone: run it again")]
+    #[error("the shared memory was found damaged and was made anew from the log; answered commits are kept, and this transaction was undone. Run it again")]
     Rebuilt,
     /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
     /// at the data before you run it again.
@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// The library itself panicked in this call: a bug in it, or damaged memory. The session died, as if killed, and
     /// was repaired: this transaction was undone, all others go on. Run it again.
-    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, other transactions go on: run it again")]
+    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, and other transactions go on. Run it again")]
     Panicked {
         /// The panic's message.
         what: String,
@@ -36,14 +36,14 @@ pub enum Error {
     /// A part of the transaction could not be undone, or not wholly. The transaction was not committed: all of it was
     /// undone.
     #[error(
-        "a part of this transaction could not be taken back ({cause}), so it was not committed: all of it was undone"
+        "a part of this transaction could not be undone ({cause}), so the whole transaction was undone, and nothing of it is kept. Remove the cause, and run it again"
     )]
     HalfUndone {
         /// The error that prevented the undo.
         cause: String,
     },
     /// A transaction cannot be passed on, or taken over.
-    #[error("transaction {txn} is not passed on: {what}")]
+    #[error("transaction {txn} cannot be passed on: {what}")]
     NotPassed {
         /// Its number.
         txn: u64,
@@ -52,14 +52,14 @@ pub enum Error {
     },
     /// A lock was not granted within the time set. The transaction goes on, without that lock.
     /// [`Env::run`](crate::Env::run) does not retry it: the lock's holder may be stopped.
-    #[error("{} was not to be had in mode {} {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.blockers())]
+    #[error("the lock on {} in mode {} was not granted {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.blockers())]
     LockTimeout(Box<LockWait>),
     /// The program cancelled its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this call waited.
-    #[error("the wait for {} in mode {} was cancelled by this program: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.blockers())]
+    #[error("this program cancelled the wait for the lock on {} in mode {}: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.blockers())]
     Cancelled(Box<LockWait>),
     /// The lock is held by another transaction of this thread, or by one that waits for such a transaction: the thread
     /// cannot end that transaction while it waits.
-    #[error("{} is not to be had in mode {}: {}, and this thread itself keeps it from going on, by another transaction that it has open; nothing was changed by this call. End the other transaction first, or do both in one", .0.object, .0.mode, .0.blockers())]
+    #[error("the lock on {} in mode {} cannot be granted while this thread waits: {}, until another transaction of this thread ends; nothing was changed by this call. End the other transaction first, or do both in one transaction", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
     /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
     /// than the bounds allow.
@@ -89,10 +89,10 @@ pub enum Error {
     Corrupt(Box<Damage>),
     /// A sync failed: earlier acknowledged commits are safe, no further ones are acknowledged. Reading goes on; reopen
     /// to write.
-    #[error("the environment takes no more changes because writing to disk failed: {0}. Commits answered before are kept; close every process that uses the environment and open it again")]
+    #[error("the environment takes no more changes because writing to disk failed: {0}. Commits answered before are kept; close the environment in every process, and open it again")]
     Failed(String),
     /// The database does not accept a key or value of this length.
-    #[error("{what} of {bytes} bytes: this database takes {limit}")]
+    #[error("{what} of {bytes} bytes was given, and this database takes {limit}; nothing was changed")]
     Length {
         /// "a key" or "a record".
         what: &'static str,
@@ -102,16 +102,16 @@ pub enum Error {
         limit: String,
     },
     /// `put_new` found the key.
-    #[error("the key is there already; nothing was changed")]
+    #[error("the database has this key already; nothing was changed. Replace its value (`put`), or take another key")]
     Exists,
     /// Records cannot be loaded: the database has records, or still has the pages of many former ones.
-    #[error("database `{name}` is not empty, and records are loaded into an empty one; nothing was loaded. Load them into a new one, or put them")]
+    #[error("database `{name}` is not empty, and records can be loaded only into an empty database; nothing was loaded. Load them into a new database, or put them one by one")]
     NotEmpty {
         /// Its name.
         name: String,
     },
     /// Records declared as sorted are not sorted.
-    #[error("record {number} of those that were to be loaded into database `{name}` has a smaller key than the one before it; nothing was loaded. Load them as unsorted")]
+    #[error("the records to load into database `{name}` were declared as sorted, and record {number} has a smaller key than the record before it; nothing was loaded. Sort the records, or load them as unsorted (`Load::unsorted`)")]
     OutOfOrder {
         /// The database.
         name: String,
@@ -119,7 +119,7 @@ pub enum Error {
         number: u64,
     },
     /// There is no such database.
-    #[error("there is no database `{name}` in {environment}; `tp load`, `tp put` or `Env::btree` make one")]
+    #[error("there is no database `{name}` in {environment}; nothing was changed. `tp list` shows the databases; `tp load`, `tp put` or `Env::btree` make a new one")]
     NoDatabase {
         /// Its name.
         name: String,
@@ -135,7 +135,7 @@ pub enum Error {
         what: String,
     },
     /// The directory is no environment, or cannot be opened here.
-    #[error("{environment} cannot be opened: {what}")]
+    #[error("{environment} cannot be opened, and nothing was changed: {what}")]
     Environment {
         /// The directory.
         environment: PathBuf,
@@ -143,7 +143,7 @@ pub enum Error {
         what: String,
     },
     /// [`Durability::Rio`](crate::Durability::Rio) was asked for, but the shared memory does not outlive the system.
-    #[error("a commit of durability Rio is answered from memory, and the shared memory {region} survives {survives}, no more; nothing was changed. Set `region_directory` in libtp.toml to a directory on memory that outlives a crash of the system (a file system mounted with `dax`), or, if this memory does and it cannot be found out, `region_survives = \"system\"` (\"power\" if it outlives the loss of power), while no process has the environment open; or take sync or relaxed")]
+    #[error("durability Rio needs shared memory that survives a crash of the system, and the shared memory {region} survives only {survives}; nothing was changed. Commit with durability sync or relaxed. Or, while no process has the environment open, set `region_directory` in libtp.toml to a directory on such memory (a filesystem mounted with `dax`); if this memory is such and the library cannot detect that, set `region_survives = \"system\"` (\"power\" if it survives the loss of power)")]
     NotLasting {
         /// The file of the shared memory.
         region: PathBuf,
@@ -176,7 +176,7 @@ pub enum Error {
         what: String,
     },
     /// The transaction is committed, records and files, but not all of its files could be put in their places yet.
-    #[error("the transaction is committed, and not all of its plain files could be put in their places: {cause}. Transactions see them as committed all the same; opening the environment, or changing one of them in a transaction, tries again. Do not run it again")]
+    #[error("the transaction is committed, and some of its plain files could not be put in their places: {cause}. Transactions see these files as committed. Do not run the transaction again: the library tries again when the environment is opened, or when a transaction changes one of the files")]
     FilesWaiting {
         /// The error that prevented it.
         cause: String,
@@ -202,7 +202,7 @@ pub enum Error {
     #[error(transparent)]
     Memory(Box<vista::Error>),
     /// A handle was used in a child that was forked or cloned from the process that opened it.
-    #[error("{environment} was opened by process {pid}, and this is a child of that: handles do not go through a fork. Nothing was changed; open the environment again in this process")]
+    #[error("process {pid} opened {environment}, and this process is its child, which cannot use the handles of its parent. Nothing was changed; open {environment} again in this process")]
     Forked {
         /// The directory; for a segment of memory, its file.
         environment: PathBuf,
@@ -381,13 +381,18 @@ sorted!(libtp_buffer::Error, error =>
         Error::Corrupt(Damage::in_page(file, page.raw(), what, error.to_string())),
     libtp_buffer::Error::Full { .. } => full("the page cache or its disk", error),
     libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
-    libtp_buffer::Error::Unsuitable { name, what } => Error::Database { name, what },
+    libtp_buffer::Error::Unsuitable { name, what } => unsuitable(name, &what),
     libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Dropped { ref name } => Error::Dropped { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string().into()),
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),
 );
+
+fn unsuitable(name: String, what: &str) -> Error {
+    Error::Database { name, what: format!("{what}; nothing was changed") }
+}
+
 fn unregistered(code: u16, name: &str, error: &libtp_txn::Error) -> Error {
     Error::LogType { code, name: name.into(), what: error.to_string() }
 }
@@ -423,8 +428,8 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::RecordLength { bytes, expected, .. } =>
         Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
     libtp_record::Error::Page { database, page, what } =>
-        Error::Database { name: database, what: format!("page {page}: {what}; nothing was changed") },
-    libtp_record::Error::Unsuitable { name, what } => Error::Database { name, what },
+        unsuitable(database, &format!("page {page}: {what}")),
+    libtp_record::Error::Unsuitable { name, what } => unsuitable(name, &what),
     libtp_record::Error::NotEmpty { database } => Error::NotEmpty { name: database },
     libtp_record::Error::OutOfOrder { database, before } => Error::OutOfOrder { name: database, number: before + 1 },
     libtp_record::Error::TooManyPages { .. } => full("the database file", error),

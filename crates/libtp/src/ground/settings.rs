@@ -33,7 +33,10 @@ pub(crate) fn file_bytes(directory: &dyn Directory) -> Result<Option<Vec<u8>>> {
     let file = directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
     let length = file.len()?;
     let too_large = || Error::Settings {
-        what: format!("{} has {length} bytes, and may have {FILE_BYTES_MAX}", directory.describe(SETTINGS_NAME)),
+        what: format!(
+            "{} has {length} bytes, and a settings file has at most {FILE_BYTES_MAX}",
+            directory.describe(SETTINGS_NAME)
+        ),
     };
     let length = usize::try_from(length).ok().filter(|_| length <= FILE_BYTES_MAX).ok_or_else(too_large)?;
     let mut text = vec![0; length];
@@ -254,7 +257,7 @@ fn durability<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result
         "sync" => Ok(Some(Durability::Sync)),
         "relaxed" => Ok(Some(Durability::Relaxed)),
         "rio" => Ok(Some(Durability::Rio)),
-        other => Err(serde::de::Error::custom(format!("`{other}` is no durability: sync, relaxed or rio"))),
+        other => Err(serde::de::Error::custom(format!("`{other}` is not a durability: write sync, relaxed or rio"))),
     }
 }
 
@@ -263,7 +266,9 @@ fn survives<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<O
         "process" => Ok(Some(Survives::Process)),
         "system" => Ok(Some(Survives::System)),
         "power" => Ok(Some(Survives::Power)),
-        other => Err(serde::de::Error::custom(format!("`{other}` is nothing to survive: process, system or power"))),
+        other => Err(serde::de::Error::custom(format!(
+            "`{other}` is not an event that memory survives: write process, system or power"
+        ))),
     }
 }
 
@@ -311,10 +316,11 @@ impl std::str::FromStr for Bytes {
             "KiB" | "K" | "k" => 1 << 10,
             "MiB" | "M" => 1 << 20,
             "GiB" | "G" => 1 << 30,
-            other => return Err(format!("`{other}` is no unit of bytes: KiB, MiB or GiB")),
+            other => return Err(format!("`{other}` is not a unit of bytes: write KiB, MiB or GiB")),
         };
-        let number: u64 = text[..digits].parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
-        number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is too many bytes"))
+        let number: u64 =
+            text[..digits].parse().map_err(|_| format!("`{text}` is not a number of bytes, such as 512 or 64 MiB"))?;
+        number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is more bytes than a number here can have"))
     }
 }
 

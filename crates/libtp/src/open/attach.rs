@@ -204,7 +204,7 @@ impl Opening<'_> {
             // As with any panic of the library: the first may be a rare bug.
             Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
-                tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
+                tracing::error!(region = %region.path().display(), "the shared memory is damaged and cannot be used");
                 region.mark_broken();
                 Ok(None)
             }
@@ -224,7 +224,8 @@ impl Opening<'_> {
             };
         }
         if read > 0 && read < front.len() {
-            let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
+            let what =
+                format!("its file `{CONTROL_NAME}` has only {read} bytes, so it is damaged; restore it from a backup");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
         if matches!(self.create, Create::Never) {
@@ -252,7 +253,7 @@ impl Opening<'_> {
     fn unseen(&self, found: Found) -> Error {
         let what = match found {
             Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
-                format!("other processes use it, and their shared memory cannot be joined: {why}")
+                format!("other processes use it, and this process cannot use their shared memory: {why}. Close it in those processes, or use the build of the library that they use")
             }
             _ => format!(
                 "other processes use it, but their shared memory is not in {} of this process (another container, another user's \
@@ -273,7 +274,7 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         // A panic means the same as an error: the region is damaged.
         let repair = || catch_unwind(AssertUnwindSafe(|| self.repair(region, control)));
-        match repair().unwrap_or_else(|_| Err("it does not stand a repair".into())) {
+        match repair().unwrap_or_else(|_| Err("its repair fails".into())) {
             Ok(repaired) => Ok(repaired),
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");

@@ -116,14 +116,14 @@ impl Judge {
 
     /// Describes the process at the door in words.
     pub(crate) fn describe_opening_process(&self) -> String {
-        let unknown = || "another process, which does not say which it is,".into();
+        let unknown = || "a process that cannot be named".into();
         self.opening_process().map_or_else(unknown, ProcessNumber::describe)
     }
 
     fn waited_for(&self) -> Error {
         let txn = self.describe_opening_process();
         let what = format!(
-            "{txn} is opening it, leaving it or making its memory anew, and this process waited for that in vain. Continue that process or end it, and try again (`tp sessions` lists the processes)"
+            "{txn} is opening it, closing it or making its shared memory anew, and has not finished in time. Continue that process or end it, and try again (`tp sessions` lists the processes)"
         );
         Error::Environment { environment: self.path.clone(), what }
     }

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 /// The message about memory whose reading panicked.
 const UNREADABLE: &str =
-    "Its contents are damaged and cannot be read; `tp recover --keep-files` opens the environment by its files";
+    "The contents of that memory are damaged and cannot be read; `tp recover --keep-files` opens the environment by its files";
 
 /// The side that is right when shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,7 @@ pub(crate) fn settle(
     let (regions, unreadable) = platform.survived(identity)?;
     if let (Some(path), false) = (unreadable.first(), keep == Some(Keep::Files)) {
         let what = format!(
-            "the shared memory {} was left by processes that died, for other files than are here now, and this build of the library \
-             cannot take the log out of it: another made it. Nothing was changed. Open and close the environment once with that \
-             build; `tp recover --keep-files` goes by the files",
+            "processes that died left the shared memory {}, which belongs to other files than are here now, and this build of the library cannot read the log in it. Open and close the environment once with the build that made it, or give the memory up with `tp recover --keep-files`, which goes by the files",
             path.display()
         );
         return Err(Error::Environment { environment: platform.path.clone(), what });
@@ -62,7 +60,7 @@ pub(crate) fn settle(
             Error::Environment {
             environment: platform.path.clone(),
             what: format!(
-                "its files are not those that the shared memory {} was made for: a backup was restored in their place. {why}",
+                "its files are not the files for which the shared memory {} was made: a backup was put in their place. {why}",
                 region.path().display()
             ),
         }
@@ -80,7 +78,7 @@ pub(crate) fn settle(
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) if !is_kept => {
                 if !region.is_alone() {
                     return Err(refuse(
-                        "Processes that have the former files open still use it: end them first".into(),
+                        "Processes that have the former files open still use that memory: end them first".into(),
                     ));
                 }
                 put_behind(region, platform, file)?;
@@ -103,13 +101,12 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
     // In memory that survived a machine restart, data that were not written back may be of any time, including the
     // table of files. In another build's memory only the log can be read.
-    let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
+    let nonsense = || refuse(format!("the shared memory {} cannot be kept. {UNREADABLE}", region.path().display()));
     let files_in = || if is_current(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
-            "the shared memory {} has changes to the database `{}`, which was made after the backup and whose file {} is not \
-             there. Nothing was changed; `tp recover --keep-files` goes by the files",
+            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which goes by the files",
             region.path().display(),
             missing.name,
             missing.file_name()
@@ -131,7 +128,7 @@ impl SurvivingRegions {
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
             if let Err(error) = rio::remove_region(region.path()) {
-                tracing::warn!(%error, region = %region.path().display(), "shared memory of the files that were here before stays");
+                tracing::warn!(%error, region = %region.path().display(), "the shared memory of the former files stays");
             }
         }
     }

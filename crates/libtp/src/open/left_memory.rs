@@ -79,7 +79,7 @@ fn look_at(path: &Path) -> Option<OrphanedMemory> {
     let why = match left.check_maker(layout_hash()) {
         Err(what) => format!("{what}; its contents are unknown"),
         Ok(()) if may_hold_commits(left.region()) => {
-            "it has commits that are not on disk: if the directory was moved, open it there, and they are written"
+            "it has commits that are not on disk: if the directory was moved, open the environment in its new place, which writes them"
                 .into()
         }
         Ok(()) => match left.remove() {

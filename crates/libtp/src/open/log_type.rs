@@ -99,12 +99,12 @@ pub(crate) fn check(types: &[LogType]) -> Result<()> {
         let wrong = |what: String| Err(Error::Settings { what });
         if one.code == 0 || one.name.is_empty() || one.name.len() > NAME_BYTES_MAX {
             return wrong(format!(
-                "the log-record type \"{}\" has the code {}: codes begin with 1, and names have 1 to {NAME_BYTES_MAX} bytes",
+                "the log-record type \"{}\" has the code {}, and codes begin with 1, and names have 1 to {NAME_BYTES_MAX} bytes; nothing was opened",
                 one.name, one.code
             ));
         }
         if let Some(other) = known.insert(one.code, &one.name) {
-            return wrong(format!("two log-record types have the code {}: \"{other}\" and \"{}\"", one.code, one.name));
+            return wrong(format!("two log-record types have the code {}: \"{other}\" and \"{}\"; nothing was opened. Give one of them another code", one.code, one.name));
         }
     }
     Ok(())

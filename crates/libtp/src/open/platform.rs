@@ -117,7 +117,7 @@ impl Platform {
         let directory: Arc<dyn Directory> = Arc::new(directory);
         if !create && !directory.exists(CONTROL_NAME).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse(format!(
-                "it has no file `{CONTROL_NAME}`, so it is no environment, and none was to be made"
+                "it has no file `{CONTROL_NAME}`, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`Env::create`)"
             )));
         }
         let log_directory = match &settings.log_directory {
@@ -128,7 +128,8 @@ impl Platform {
                 // mounted.
                 let is_new = !has_control(directory.as_ref()).map_err(|error| refuse(error.to_string()))?;
                 let found = if is_new { PosixDirectory::create(&log) } else { PosixDirectory::open(&log) };
-                Arc::new(found.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
+                Arc::new(found.map_err(|error| refuse(format!("its log directory cannot be used: {error}")))?)
+                    as Arc<dyn Directory>
             }
         };
         let mut homes = vec![settings.region_directory.clone().unwrap_or_else(|| SHARED_MEMORY.into())];
@@ -148,8 +149,7 @@ impl Platform {
         for (directory, whose) in [(&self.directory, "it"), (&self.log_directory, "its log directory")] {
             if directory.is_network().map_err(|error| refuse(error.to_string()))? {
                 return Err(refuse(format!(
-                    "{whose} is on a network filesystem, where file locks, shared memory and syncs of several machines \
-                     do not work as needed. Put the environment on a local disk"
+                    "{whose} is on a network filesystem, where file locks, shared memory and syncs do not work as the library needs them. Put the environment on a local disk"
                 )));
             }
         }
@@ -200,7 +200,7 @@ impl Platform {
                                 return Ok(found);
                             }
                             if matches!(error, rio::Error::Planted { .. }) {
-                                tracing::warn!(%error, "what lies in the place of the shared memory is left alone");
+                                tracing::warn!(%error, "the file in the place of the shared memory is left as it is");
                             }
                         }
                     }
@@ -304,7 +304,7 @@ impl Platform {
             if path != made.path() {
                 // Another user's file is no region, or a region of an older incarnation.
                 if let Err(error) = self.remove(&path) {
-                    tracing::warn!(%error, "an old file stays where shared memory could be");
+                    tracing::warn!(%error, "an old file of shared memory cannot be removed, and stays");
                 }
             }
         }
@@ -418,7 +418,7 @@ impl Platform {
     fn remove(&self, path: &Path) -> Result<()> {
         match rio::remove_region(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                let what = format!("what lies in the place of its shared memory, {}, cannot be removed: {error}. Remove it, or ask its owner to", path.display());
+                let what = format!("the file {} stands in the place of its shared memory and cannot be removed: {error}. Remove it, or ask its owner to remove it", path.display());
                 Err(Error::Environment { environment: self.path.clone(), what })
             }
             _ => Ok(()),
@@ -437,7 +437,7 @@ impl Platform {
     /// Returns the rights for the shared memory: the same as for the directory.
     fn access(&self) -> Result<Access> {
         Access::of_directory(&self.path).map_err(|error| {
-            let what = format!("the owner and mode of the directory cannot be read: {error}");
+            let what = format!("the owner and mode of the directory cannot be read: {error}. Give this user the right to read the directory");
             Error::Environment { environment: self.path.clone(), what }
         })
     }

@@ -97,7 +97,7 @@ impl Opening<'_> {
                     }
                 }
                 if not_seen.elapsed() > LAST_PATIENCE {
-                    tracing::error!(?writers, "the shared memory says that these sessions still write to files, which it has said for very long: it is not believed");
+                    tracing::error!(?writers, "by the damaged memory these sessions still write to files; the memory has shown that for very long, and is not believed");
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_stopped = |writer: &SessionId| managers.processes.is_stopped(*writer);
@@ -125,7 +125,7 @@ impl Opening<'_> {
 
     fn still_written_by(&self, writer: &str) -> Error {
         let what = format!(
-            "its shared memory is damaged and must be made anew from the log, but {writer} has not finished a write to its files. \
+            "its shared memory is damaged and must be made anew from the log, and {writer} has not finished a write to the files. \
              Continue that process or end it, and try again (`tp sessions` shows it)"
         );
         Error::Environment { environment: self.platform.path.clone(), what }

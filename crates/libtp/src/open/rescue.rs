@@ -86,7 +86,7 @@ impl Taken {
                 tracing::error!(from = %rescued.to, ?committed, "commits that were not yet on disk are lost with the broken memory");
             }
             None => {
-                tracing::warn!(from = %rescued.from, to = %rescued.to, "the log's words in the broken memory were hit; its records were found without them")
+                tracing::warn!(from = %rescued.from, to = %rescued.to, "the log's own data in the damaged memory are wrong; its records were found by their checksums")
             }
         }
     }

@@ -42,14 +42,15 @@ pub(crate) const MANIFEST: &str = "backup.toml";
 
 /// Returns the error of an opening that found no environment and must not make one.
 pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
-    let what =
-        || format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made");
+    let what = || {
+        format!("its file `{CONTROL_NAME}` is missing or empty, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`Env::create`)")
+    };
     refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
 }
 
 /// Returns the error of an opening that was to make an environment and found one.
 pub(crate) fn one_exists(platform: &Platform) -> Error {
-    refusal(&platform.path, "it is an environment already, and a new one was to be made; `Env::open` opens it".into())
+    refusal(&platform.path, "it is an environment already, and this call makes only new ones. Open it with `Env::open`, or choose another directory".into())
 }
 
 /// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
@@ -62,15 +63,13 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     let mut names = platform.directory.list()?;
     if names.iter().any(|name| name == RESTORING) && !planted("libtp: an unfinished restore opens as an environment") {
         let what = format!(
-            "it has `{RESTORING}`: a backup was being restored into it, and that was cut off. It is no environment. Remove the \
-             directory, and restore the backup again"
+            "it has `{RESTORING}`: a restore of a backup into it was not finished, so it is not an environment. Remove the directory, and restore the backup again"
         );
         return Err(refusal(&platform.path, what));
     }
     if let Some(name) = names.iter().find(|name| [MANIFEST, BACKING_UP].contains(&name.as_str())) {
         let what = format!(
-            "it has `{name}`: the directory is for a backup, and no environment. `tp restore` makes an environment of a backup, in \
-             another directory"
+            "it has `{name}`: the directory is a backup, and not an environment. `tp restore` makes an environment of a backup, in another directory"
         );
         return Err(refusal(&platform.path, what));
     }

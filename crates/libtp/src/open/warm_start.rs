@@ -48,8 +48,7 @@ impl Opening<'_> {
     /// Returns the error for the region of another build whose processes have all died: the region is not given up.
     pub(crate) fn unreadable(&self, why: &str) -> Error {
         let what = format!(
-            "it is not in use, but dead processes left shared memory, and this build of the library cannot read the log in it: {why}. Commits that were answered before they were on disk may be only there. Nothing was changed. Open and close it once with the build that made it; `tp recover --keep-files` goes on without, and what \
-             had not reached the log files is then lost"
+            "processes that died left its shared memory, and this build of the library cannot read the log in that memory: {why}. Commits that were answered before they were on disk may be only there. Open and close the environment once with the build that made the memory, or give the memory up with `tp recover --keep-files`; commits that had not reached the log files are then lost"
         );
         Error::Environment { environment: self.platform.path.clone(), what }
     }
@@ -71,11 +70,10 @@ impl Opening<'_> {
         }
         let why = match found {
             Found::Unusable(why) | Found::Unreadable(why) => format!("cannot be used: {why}"),
-            _ => format!("is not there: {} was looked for", self.platform.first_place(identity).display()),
+            _ => format!("is missing: the library looked for {}", self.platform.first_place(identity).display()),
         };
         let what = format!(
-            "commits were answered from its shared memory with durability Rio, and that memory {why}. Nothing was changed. \
-             Mount its filesystem, or set `region_directory` in libtp.toml to its directory; `tp recover --keep-files` goes on without it, and the commits answered since the last sync of the log are then lost"
+            "commits were answered from its shared memory with durability Rio, and that memory {why}. Mount its filesystem, or set `region_directory` in libtp.toml to its directory. Or give the memory up with `tp recover --keep-files`; the commits answered since the last sync of the log are then lost"
         );
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
@@ -104,7 +102,7 @@ impl Opening<'_> {
 
     /// Notes that the user has decided against the memory of an earlier life.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
-        self.memory_has_less(control, "the shared memory is forgotten, as was asked for");
+        self.memory_has_less(control, "the shared memory was given up, as the user asked");
     }
 
     /// Notes that commits answered from memory may be lost: commits with durability `Rio`, or relaxed ones.

@@ -186,7 +186,7 @@ impl Drop for Inner {
             return self.present.forget_inherited();
         }
         if let Err(error) = self.end() {
-            tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
+            tracing::error!(%error, "the environment could not be closed in good order; the next process that opens it recovers it from the log");
         }
     }
 }

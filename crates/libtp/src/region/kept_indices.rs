@@ -80,7 +80,7 @@ impl Kept {
             Some(long) => Err(Error::Length {
                 what: "a key of an index with the key of its record",
                 bytes: long.len(),
-                limit: format!("up to {limit} bytes in the index `{}`; nothing was changed", self.tree.name()),
+                limit: format!("up to {limit} bytes in the index `{}`", self.tree.name()),
             }),
         }
     }

@@ -151,7 +151,7 @@ impl Inner {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),
             Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
             _ => Err(Error::OutcomeUnknown {
-                cause: "the shared memory was made anew from the log meanwhile, and again since".into(),
+                cause: "the shared memory was made anew from the log more than once since then".into(),
             }),
         };
         match outcome {

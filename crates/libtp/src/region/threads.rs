@@ -102,7 +102,9 @@ impl Threads {
         let own = OWN.get();
         for thread in self.threads.into_iter().filter(|thread| Some(thread.thread().id()) != own) {
             if thread.join().is_err() {
-                tracing::error!("a background thread panicked; its session is repaired by the next to open");
+                tracing::error!(
+                    "a background thread panicked; the next process that opens the environment repairs its session"
+                );
             }
         }
     }

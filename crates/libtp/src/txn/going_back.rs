@@ -42,8 +42,8 @@ impl Parts {
     pub(crate) fn take_to_go_back(&self, to: &MemoryMark) -> Result<GoingBack<'_>> {
         let mut all = Vec::new();
         for (part, mark) in self.all().zip(to.0.iter().copied().chain(std::iter::repeat(Some(Mark::default())))) {
-            let mark = mark.ok_or_else(|| part.refuse("was at work in it when the savepoint was made"))?;
-            all.push((part.member.try_borrow_mut().map_err(|_| part.refuse("is at work in it"))?, mark));
+            let mark = mark.ok_or_else(|| part.refuse("was using the segment when the savepoint was made"))?;
+            all.push((part.member.try_borrow_mut().map_err(|_| part.refuse("is using the segment"))?, mark));
         }
         Ok(GoingBack(all))
     }
@@ -52,7 +52,7 @@ impl Parts {
 impl Part {
     fn refuse(&self, because: &str) -> Error {
         let what = format!(
-            "the transaction {because}, so a part of it cannot be undone here, and nothing was undone: drop the handle that `join` returned before you make a savepoint and before you go back to it"
+            "the transaction {because}, so the segment's changes since the savepoint cannot be undone; nothing was undone. Drop the handle that `join` returned before you make a savepoint, and before you go back to it"
         );
         Error::Segment { path: self.segment.path.clone(), what }
     }

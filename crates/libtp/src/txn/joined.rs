@@ -199,10 +199,10 @@ impl Txn<'_> {
         self.guarded(|| {
             let refuse = |what: &str| Error::Segment { path: segment.path().to_path_buf(), what: what.into() };
             if !Arc::ptr_eq(&segment.env, self.environment()) {
-                return Err(refuse("it was opened through another handle of the environment than the transaction"));
+                return Err(refuse("the segment was opened through another environment handle than the transaction; nothing was changed. Open the segment through the transaction's handle"));
             }
             if !self.decided().is_empty() {
-                return Err(refuse("the transaction drops or renames databases, and joins no memory beside that"));
+                return Err(refuse("the transaction drops or renames databases, and cannot also join memory; nothing was changed. Join the segment in another transaction"));
             }
             let parts = self.parts();
             let part = match parts.known(&segment.open) {
@@ -211,7 +211,7 @@ impl Txn<'_> {
                     Joining { generation: self.generation(), txn: self.session(), segment: &segment.open }.join()?,
                 ),
             };
-            let twice = |_| refuse("this transaction is at work in it already: let that go first");
+            let twice = |_| refuse("this transaction uses the segment already; nothing was changed. Drop the handle that the first `join` returned");
             let member = part.member.try_borrow_mut().map_err(twice)?;
             Ok(Joined(RefMut::map(member, |member| member.as_deref_mut().expect("it is given back at the end"))))
         })
@@ -305,7 +305,7 @@ impl Joining<'_> {
             return Ok(());
         }
         let what = format!(
-            "it has the commit at LSN {lsn}, and the environment's log ends at LSN {end}. The two are of different times. Nothing was changed; restore both from one backup"
+            "it has the commit at LSN {lsn}, and the environment's log ends at LSN {end}, so the segment is newer than the environment. Nothing was changed; restore both from one backup"
         );
         Err(Error::Segment { path: self.segment.path.clone(), what })
     }

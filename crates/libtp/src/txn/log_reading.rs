@@ -104,7 +104,7 @@ impl crate::Env {
             // A link forward is damage, and would be followed for ever.
             if record.prev >= next {
                 return Err(Error::Corrupt(
-                    format!("the log record at {next} names one behind it as that before: {}", record.prev).into(),
+                    format!("the log record at LSN {next} names LSN {} as the record before it, which lies behind it; nothing was changed", record.prev).into(),
                 ));
             }
             next = record.prev;

@@ -49,7 +49,7 @@ impl FromStr for Detached {
         };
         parse().ok_or_else(|| Error::NotPassed {
             txn: 0,
-            what: format!("{text:?} names none: it is to be what `Txn::detach` gave, as text"),
+            what: format!("{text:?} is not the text of a detached transaction; nothing was changed. Give the text that `Txn::detach` returned"),
         })
     }
 }
@@ -89,16 +89,15 @@ impl Txn<'_> {
         self.savepoints().refuse_half_undone()?;
         if !self.parts().is_empty() {
             let what =
-                "it has joined memory, which belongs to this process; it was undone. Pass it on before it joins any";
+                "it has joined memory, which belongs to this process; the transaction was undone. Pass a transaction on before it joins memory";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.files().is_empty() {
-            let what = "it has read or changed plain files, and only this process knows their state; it was undone. Pass a transaction on before it uses plain files";
+            let what = "it has read or changed plain files, and only this process knows their state; the transaction was undone. Pass a transaction on before it uses plain files";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.decided().is_empty() {
-            let what = "it drops databases or gives them other names, which only this process knows until it commits; it was undone. \
-                        Pass it on before that";
+            let what = "it drops or renames databases, which only this process knows until the commit; the transaction was undone. Pass a transaction on before it drops or renames databases";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         let env = self.environment().clone();
@@ -141,7 +140,7 @@ impl Env {
             true => Ok(()),
             false => Err(Error::NotPassed {
                 txn,
-                what: "no transaction of that number waits to be taken over (`tp txns` shows those that do); nothing was ended".into(),
+                what: "no transaction with that number waits to be taken over; nothing was ended. `tp txns` shows the transactions that wait".into(),
             }),
         }
     }
@@ -151,13 +150,13 @@ impl Env {
         let generation = self.0.generation()?;
         if region_name(&generation.managers) != detached.region {
             return Err(refuse(
-                "it is of another environment, or the shared memory was made anew since: then it was undone",
+                "it belongs to another environment, or it was undone because the shared memory was made anew since. Nothing was changed by this call; open the right environment, or run the transaction again",
             ));
         }
         let taken = generation.guarded(|| Ok(generation.managers.take_offered(detached.offer)?))?;
         let Some(session) = taken else {
             return Err(refuse(
-                "another has taken it over, or it was undone because the process that passed it on has died or left",
+                "another session has taken it over, or it was undone because the process that passed it on has ended. Nothing was changed by this call; if it was undone, run it again",
             ));
         };
         self.0.passed_on.sweep();
@@ -264,7 +263,7 @@ mod tests {
         drop((stock, env));
         assert_eq!(apples(&other, &theirs), b"1", "whoever waited for its locks got them");
         let refused = other.attach(&detached).err().unwrap().to_string();
-        assert!(refused.contains("was undone because the process that passed it on has died or left"), "{refused}");
+        assert!(refused.contains("was undone because the process that passed it on has ended"), "{refused}");
         drop((theirs, other));
         // The same with no other process.
         let env = Env::open_or_create(dir.path()).unwrap();
@@ -276,7 +275,7 @@ mod tests {
         let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(apples(&env, &env.btree("stock").unwrap()), b"1");
         let refused = env.attach(&detached).err().unwrap().to_string();
-        assert!(refused.contains("of another environment, or the shared memory was made anew"), "{refused}");
+        assert!(refused.contains("because the shared memory was made anew"), "{refused}");
     }
 
     #[test]
@@ -334,7 +333,7 @@ mod tests {
         let (_dir, env, _stock) = with_stock();
         for text in ["", "libtp", "libtp-1/2", "a/b.c.d", "a/1.2.3.4"] {
             let refused = text.parse::<super::Detached>().err().unwrap().to_string();
-            assert!(refused.contains(&format!("{text:?} names none")), "{refused}");
+            assert!(refused.contains(&format!("{text:?} is not the text of a detached transaction")), "{refused}");
         }
         // A number that no transaction has, and a transaction that was not passed on.
         let txn = env.begin().unwrap();

@@ -57,7 +57,7 @@ impl Segment {
     pub(crate) fn named(env: &Arc<Inner>, name: &str, options: &vista::Options) -> Result<Segment> {
         let path = env.platform.path.join(format!("{name}{ENDING}"));
         if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
-            let what = format!("`{name}` cannot be a file's name. Nothing was changed");
+            let what = format!("`{name}` cannot be the name of a file: a name is not empty, begins with no dot, and contains no slash. Nothing was changed");
             return Err(Error::Segment { path, what });
         }
         Segment::open(env, &path, options)
@@ -85,7 +85,7 @@ impl Segment {
         let refuse = |what: &str| Error::Segment { path: path.clone(), what: what.into() };
         let number = u32::try_from(member.number()).ok().filter(|&number| number != 0);
         let open = OpenSegment {
-            number: number.ok_or_else(|| refuse("its number is none that an environment gave. Nothing was changed"))?,
+            number: number.ok_or_else(|| refuse("its number is not a number that an environment gives, so the segment is damaged. Nothing was changed; restore the segment from a backup"))?,
             path: path.clone(),
             survives: member.survives(),
             _lock: lock,
@@ -125,9 +125,7 @@ fn warn_of_less_than_is_promised(segment: &OpenSegment, durability: Durability) 
     }
     tracing::warn!(
         segment = %segment.path.display(),
-        "the environment's commits outlive the machine, and what they store in this segment does not: when it goes down \
-         while the segment is in use, the segment is refused afterwards, and the records are there. Keep in records what \
-         has to stay, or the segment where memory survives (`Env::segment_at`)"
+        "the environment's commits survive a crash of the machine, and this segment does not: if the machine goes down while the segment is in use, the records are kept, and the segment can no longer be opened. Keep important data in records, or put the segment on memory that survives (`Env::segment_at`)"
     );
 }
 

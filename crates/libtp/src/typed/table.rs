@@ -69,7 +69,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// `Database` if the database has an order of its own.
     pub fn of(db: Db) -> Result<Table<K, V>> {
         if let Some(order) = db.order_name() {
-            let what = format!("it has the order `{order}`, and a table has the order of its keys");
+            let what = format!("its keys are in the order `{order}`, and the keys of a table are in the order of their type; nothing was changed. Use a database without an order of its own");
             return Err(Error::Database { name: db.name().into(), what });
         }
         Ok(Table { db, types: PhantomData })
@@ -206,7 +206,7 @@ impl<K: Key, V: Value> Table<K, V> {
     #[cold]
     fn foreign(&self, what: &str, wanted: &str, bytes: &[u8]) -> Error {
         let what = format!(
-            "a {what} of {} bytes is none of the type `{wanted}` that this table was opened with; nothing was changed. Open the \
+            "a {what} of {} bytes cannot be read as the type `{wanted}`, with which this table was opened; nothing was changed. Open the \
              table with the types that its records have, or read the bytes (`Table::db`)",
             bytes.len()
         );
@@ -335,16 +335,16 @@ mod tests {
             assert!(error.to_string().contains(what), "{error}");
         };
         let numbers = Table::<String, u32>::of(bytes.clone()).unwrap();
-        refused(numbers.get(&snapshot, "five!").unwrap_err(), "a value of 5 bytes is none of the type `u32`");
+        refused(numbers.get(&snapshot, "five!").unwrap_err(), "a value of 5 bytes cannot be read as the type `u32`");
         let mut rows = numbers.iter(&snapshot);
         refused(rows.next().unwrap().unwrap_err(), "u32");
         assert!(rows.next().is_none() && rows.next_back().is_none(), "it ends after an error");
         let numbers = Table::<u32, String>::of(bytes).unwrap();
         refused(
             numbers.iter(&snapshot).next_back().unwrap().unwrap_err(),
-            "a key of 5 bytes is none of the type `u32`",
+            "a key of 5 bytes cannot be read as the type `u32`",
         );
         let down = env.btree_ordered("down", Descending).unwrap();
-        refused(Table::<u32, u32>::of(down).unwrap_err(), "it has the order");
+        refused(Table::<u32, u32>::of(down).unwrap_err(), "are in the order");
     }
 }

@@ -87,7 +87,7 @@ fn two_damaged_slots_are_an_error_that_names_the_file() {
     flip(&file, 4096 + 100);
     flip(&file, 8192 + 4000);
     let error = file.read().unwrap_err().to_string();
-    assert!(error.contains("bank/control") && error.contains("both its slots are damaged"), "{error}");
+    assert!(error.contains("bank/control") && error.contains("both copies of its contents are damaged"), "{error}");
     assert!(file.write(&some_control()).is_err());
 }
 
@@ -182,7 +182,10 @@ fn incarnations_beyond_a_slots_places_are_kept_each_slots_for_itself() {
             flip(&file, further_block_at(block, 0) + 5);
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
             let error = file.read().unwrap_err().to_string();
-            assert!(error.contains("its further blocks are damaged") && error.contains("restore it"), "{error}");
+            assert!(
+                error.contains("its list of earlier restarts is damaged") && error.contains("restore it"),
+                "{error}"
+            );
             flip(&file, further_block_at(block, 0) + 5);
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
         }

@@ -270,7 +270,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             let _visit = (!attempt.waits()).then_some(visit);
             self.prepare(&attempt)?;
         }
-        Err(access.pages.corrupt(FIRST_PAGE, "a record found no place"))
+        Err(access.pages.corrupt(FIRST_PAGE, "there was no room for a record"))
     }
 
     /// Returns the bytes that the value takes in the record. A long value takes the reference to its chain.
@@ -493,5 +493,5 @@ pub(crate) fn drop_replaced<'a, L: Leaf<'a>>(
         changed.extend(live_page.as_mut());
         pages.apply_checked(L::CODES.drop_chain, record.as_bytes(), &mut changed)?;
     }
-    Err(pages.corrupt(FIRST_PAGE, "the long values a record replaced lead in a circle"))
+    Err(pages.corrupt(FIRST_PAGE, "the long values that a record replaced lead in a circle"))
 }

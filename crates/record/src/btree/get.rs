@@ -82,7 +82,10 @@ impl<'a> Access<'a> {
 
     #[cold]
     fn no_value(&self, number: u32, slot: usize) -> Error {
-        self.pages.corrupt(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))
+        self.pages.corrupt(
+            number,
+            format!("the record at slot {slot} says that its value lies on other pages, and does not name them"),
+        )
     }
 
     #[inline]

@@ -66,7 +66,7 @@ impl<'a> Access<'a> {
     pub fn begin_load(&self, fill_percent: u8) -> Result<Loader<'a>> {
         self.check_btree()?;
         if !FILL_PERCENT.contains(&fill_percent) {
-            let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
+            let what = format!("pages are filled to between 10 and 100 percent, and {fill_percent} was given");
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         }
         self.lock_database(Mode::X)?;

@@ -37,11 +37,11 @@ pub(crate) fn read(pages: &Pages<'_>, chain: ChainRef) -> Result<Vec<u8>> {
         let page = pages.change.managers.buffers.shared(pages.session(), pages.id(number), loose_rank())?;
         let (header, piece) = match (overflow::header(&page), overflow::piece(&page)) {
             (Some(header), Some(piece)) if !piece.is_empty() => (header, piece),
-            _ => return Err(pages.corrupt(number, "it is no part of the long value that leads to it")),
+            _ => return Err(pages.corrupt(number, "it is not a part of the long value that leads to it")),
         };
         value.extend_from_slice(piece);
         if value.len() > total {
-            return Err(pages.corrupt(number, "the long value it is a part of is longer than it should be"));
+            return Err(pages.corrupt(number, "its long value is longer than it should be"));
         }
         number = if number == chain.last.get() { 0 } else { header.next.get() };
     }
@@ -103,7 +103,7 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
 
 /// Returns the chain that the one beginning on this page replaced.
 pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<ChainRef> {
-    let header = overflow::header(page).ok_or_else(|| pages.corrupt(number, "it is no part of a long value"))?;
+    let header = overflow::header(page).ok_or_else(|| pages.corrupt(number, "it is not a part of a long value"))?;
     Ok(ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes })
 }
 

@@ -80,7 +80,7 @@ impl Access<'_> {
         assert_eq!(change.txn.state(), State::Idle, "it ends with all locks given back");
         self.check_btree()?;
         if !super::load::FILL_PERCENT.contains(&fill_percent) {
-            let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
+            let what = format!("pages are filled to between 10 and 100 percent, and {fill_percent} was given");
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         }
         // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds

@@ -61,7 +61,7 @@ impl Stretch {
                 Leftwards::Lost => return Ok(None),
                 Leftwards::Back => {
                     let what =
-                        "it leads to a page that does not go on where it ends: one of the two is of an earlier time";
+                        "it leads to a page that does not begin where this page ends, so one of the two pages is older than the other";
                     return Err(pages.corrupt(number, what));
                 }
                 Leftwards::Right(_, end) if end <= &reached[..] => return Err(leads_back(pages, number)),
@@ -113,7 +113,10 @@ impl Stretch {
 /// Returns the error for a right link that does not lead to the right.
 #[cold]
 pub(crate) fn leads_back(pages: &Pages<'_>, right: u32) -> crate::Error {
-    pages.corrupt(right, "it does not go on where the page ends that leads to it: one of the two is of an earlier time")
+    pages.corrupt(
+        right,
+        "it does not begin where the page that leads to it ends, so one of the two pages is older than the other",
+    )
 }
 
 /// The direction of this leaf's left neighbour, from a page to its left.

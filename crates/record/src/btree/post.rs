@@ -26,7 +26,7 @@ fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Op
     }
     match (node.high(), node.right()) {
         (Some(high), Some(right)) => Ok(Some(Unposted { separator: high.to_vec(), right })),
-        _ => Err(pages.corrupt(number, "it says that it was split, and has no right neighbour")),
+        _ => Err(pages.corrupt(number, "it says that it was split, and it has no right neighbour")),
     }
 }
 

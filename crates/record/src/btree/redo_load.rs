@@ -48,7 +48,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
             if planted("record: a loaded page has no link to the next") {
                 return Ok(());
             }
-            let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is no page of a B-tree".into()))?;
+            let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is not a page of a B-tree".into()))?;
             let mut header = *node.header();
             header.right = page_number(record.page.get()).into();
             store_header(page, header);

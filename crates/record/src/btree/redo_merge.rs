@@ -16,7 +16,7 @@ use libtp_txn::Damage;
 pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, mut rest) = read::<Merge>(body)?;
     let high = take(&mut rest, record.high_bytes.get().into())?;
-    let node = || Node::over(page.bytes()).ok_or_else(|| Damage("it is no page of a B-tree".into()));
+    let node = || Node::over(page.bytes()).ok_or_else(|| Damage("it is not a page of a B-tree".into()));
     match role {
         0 => {
             let prefix = high.get(..usize::from(record.prefix_bytes.get())).unwrap_or_default();

@@ -306,7 +306,7 @@ impl<'a> BtreeWalk<'a> {
             }
             return Ok(true);
         }
-        Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))
+        Err(self.access.pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
     /// Prepares to go the step's way again.

@@ -42,7 +42,7 @@ pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Res
 
 #[cold]
 pub(crate) fn no_node(pages: &Pages<'_>, number: u32) -> crate::Error {
-    pages.corrupt(number, "it is not the B-tree page that others lead to")
+    pages.corrupt(number, "other pages lead to it as a page of a B-tree, and it is not such a page")
 }
 
 /// Returns the step at a page on the way to `key` on `level`.

@@ -153,7 +153,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 break;
             }
             let Some(node) = Node::over(&copied.bytes) else {
-                self.report(number, "it is no B-tree page, or its header contradicts itself");
+                self.report(number, "it is not a page of a B-tree, or its header contradicts itself");
                 break;
             };
             self.result.tree_pages += 1;
@@ -165,7 +165,10 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 if node.level().checked_add(1) != Some(above) {
                     self.report(
                         number,
-                        format!("it stands on level {}, and what leads to it on level {above}", node.level()),
+                        format!(
+                            "it stands on level {}, and the page that leads to it stands on level {above}",
+                            node.level()
+                        ),
                     );
                 }
             }
@@ -175,7 +178,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             if node.header().flags.get() & !Flags::ALL != 0 {
                 self.report(
                     number,
-                    format!("its flags are {:#x}, of which some mean nothing", node.header().flags.get()),
+                    format!("its flags are {:#x}, and some of these bits have no meaning", node.header().flags.get()),
                 );
             }
             self.downlink(&mut expected, number, &low, unposted);
@@ -194,7 +197,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 }
                 (None, None) => break,
                 _ => {
-                    self.report(number, "it has a high key or a right link, and not the other");
+                    self.report(number, "it has only one of a high key and a right link");
                     break;
                 }
             }
@@ -218,7 +221,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         }
         let Some(links) = expected else { return };
         match links.next() {
-            None => self.report(number, "no page above leads to it"),
+            None => self.report(number, "no page of the level above leads to it"),
             Some(link) if link.child != number => {
                 self.report(link.parent, format!("it leads to page {} where page {number} is", link.child));
             }
@@ -233,14 +236,14 @@ impl<'v, 'a> Verifier<'v, 'a> {
     pub(crate) fn page(&mut self, copied: &Copied, node: &Node<'_>, low: &[u8]) -> Result<()> {
         let number = copied.number;
         if node.is_deleted() {
-            self.report(number, "it is marked as deleted, and others lead to it");
+            self.report(number, "it is marked as deleted, and other pages lead to it");
         }
         if !low.starts_with(node.low()) && !node.low().is_empty() {
             self.report(number, "its low fence is not where its left neighbour ends");
         }
         let high = node.high().unwrap_or_default();
         if usize::from(node.header().prefix_bytes.get()) != common_prefix(node.low(), high) {
-            self.report(number, "its prefix is not what its fences have in common");
+            self.report(number, "its prefix is not the common beginning of its fences");
         }
         let common = node.key(node.first_key()).suffix;
         let common = common.get(..usize::from(node.header().skip_bytes.get())).unwrap_or_default();
@@ -256,13 +259,16 @@ impl<'v, 'a> Verifier<'v, 'a> {
             }
             let key = key.to_vec();
             if previous.as_ref().is_some_and(|previous| *previous >= key) {
-                self.report(number, format!("the key of slot {slot} is not above the one before"));
+                self.report(number, format!("the key of slot {slot} is not above the key before it"));
             }
             if !is_first_child && (&key[..] < low || node.belongs_right(&key)) {
                 self.report(number, format!("the key of slot {slot} lies outside the page's range"));
             }
             if !is_first_child && !node.key(slot).suffix.starts_with(common) {
-                self.report(number, format!("the key of slot {slot} does not begin as its heads take for granted"));
+                self.report(
+                    number,
+                    format!("the key of slot {slot} does not begin with the bytes that its head assumes"),
+                );
             }
             previous = Some(key);
             if node.is_leaf() {
@@ -308,9 +314,10 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 }
             }
             Some(Value::Here(_)) => {}
-            None => {
-                self.report(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))
-            }
+            None => self.report(
+                number,
+                format!("the record at slot {slot} says that its value lies on other pages, and does not name them"),
+            ),
         }
         let mut next = replaced;
         while next.first.get() != 0 {
@@ -332,7 +339,10 @@ impl<'v, 'a> Verifier<'v, 'a> {
             }
             self.result.value_pages += 1;
             let (Some(header), Some(piece)) = (overflow::header(&copied.bytes), overflow::piece(&copied.bytes)) else {
-                self.report(number, format!("it is no part of the long value that a record on page {leaf} leads to"));
+                self.report(
+                    number,
+                    format!("it is not a part of the long value to which a record on page {leaf} leads"),
+                );
                 return Ok(None);
             };
             bytes += piece.len() as u64;
@@ -357,7 +367,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             self.result.unlinked_pages += 1;
             if let Some(copied) = self.read(gone)? {
                 if !Node::over(&copied.bytes).is_some_and(|node| node.is_deleted()) {
-                    self.report(gone, "it should be unlinked and is not marked so");
+                    self.report(gone, "it should be unlinked, and is not marked as unlinked");
                 }
             }
         }
@@ -373,7 +383,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             }
             self.result.free_pages += 1;
             let Some(header) = overflow::header(&copied.bytes) else {
-                self.report(number, "it is in the free list and is not free");
+                self.report(number, "it is in the free list, and is not free");
                 return Ok(());
             };
             number = header.next.get();
@@ -387,17 +397,20 @@ impl<'v, 'a> Verifier<'v, 'a> {
         used.sort_unstable();
         let known = used.partition_point(|&page| page < count);
         for &page in &used[known..] {
-            self.report(META_PAGE, format!("it says that page {page} was never used, but it is"));
+            self.report(META_PAGE, format!("it says that page {page} was never used, and the page is in use"));
         }
         // Gaps between used pages: a wrong page count is reported in as few words as one lost page.
         let mut next = FIRST_PAGE;
         for page in used[..known].iter().copied().chain([count]) {
             match page.saturating_sub(next) {
                 0 => {}
-                1 => self.report(next, "nothing leads to it: it is lost"),
+                1 => self.report(next, "no page leads to it, so it is lost"),
                 pages => self.report(
                     next,
-                    format!("nothing leads to it, nor to those behind it up to {}: {pages} pages are lost", page - 1),
+                    format!(
+                        "no page leads to it or to the pages behind it up to {}, so {pages} pages are lost",
+                        page - 1
+                    ),
                 ),
             }
             next = page.saturating_add(1);

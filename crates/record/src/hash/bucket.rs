@@ -95,7 +95,7 @@ pub(crate) fn bucket_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) ->
 
 #[cold]
 fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
-    pages.corrupt(number, "it is not the page of a bucket that others lead to")
+    pages.corrupt(number, "other pages lead to it as a page of a bucket, and it is not such a page")
 }
 
 /// The bucket of a hash, latched.

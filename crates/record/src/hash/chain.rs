@@ -47,9 +47,10 @@ impl Chain {
         let node = bucket_page(pages, number, page)?;
         if !node.is_further() || node.bucket() != self.bucket {
             let bucket = self.bucket;
-            return Err(
-                pages.corrupt(number, format!("it is no further page of bucket {bucket}, whose pages lead to it"))
-            );
+            return Err(pages.corrupt(
+                number,
+                format!("the pages of bucket {bucket} lead to it, and it is not a page of that bucket"),
+            ));
         }
         match self.go_on(number, node.next()) {
             true => Ok(node),
@@ -70,7 +71,7 @@ impl Chain {
 
 #[cold]
 fn leads_back(pages: &Pages<'_>, number: u32) -> Error {
-    pages.corrupt(number, "the pages of its bucket lead in a circle: one of them is of an earlier time")
+    pages.corrupt(number, "the pages of its bucket lead in a circle, so one of them is older than the others")
 }
 
 #[cfg(test)]

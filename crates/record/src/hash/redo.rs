@@ -22,7 +22,7 @@ use libtp_txn::Damage;
 
 fn bucket_of<'p>(page: &'p PageMut<'_, '_>) -> Result<BucketPage<'p>, Damage> {
     BucketPage::over(page.bytes())
-        .ok_or_else(|| Damage("it is no page of a bucket, or its header contradicts itself".into()))
+        .ok_or_else(|| Damage("it is not a page of a bucket, or its header contradicts itself".into()))
 }
 
 /// Changes the header fields of a bucket's page.
@@ -81,7 +81,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
     let (record, mut rest) = read::<Split>(body)?;
     let bucket = record.bucket.get();
     if bucket >= BUCKETS_MAX {
-        return Err(Damage(format!("no file has a bucket {bucket}")));
+        return Err(Damage(format!("a file cannot have a bucket {bucket}")));
     }
     let (_, bits) = parent_of(bucket);
     let is_marked = record.is_marked != 0;
@@ -151,7 +151,7 @@ fn key_of(cell: &Cell<'_>) -> Vec<u8> {
 /// Writes a page again with `cells`, which are in key order, merged into its own.
 fn merge(page: &mut PageMut<'_, '_>, cells: &[Cell<'_>]) -> Redone {
     let old = page.bytes().to_vec();
-    let there = BucketPage::over(&old).ok_or_else(|| Damage("it is no page of a bucket".into()))?;
+    let there = BucketPage::over(&old).ok_or_else(|| Damage("it is not a page of a bucket".into()))?;
     let length = old.len();
     let mut writer = PageWriter::begin(page.range(0..length), &Frame::of(&there))?;
     let mut coming = cells.iter().peekable();

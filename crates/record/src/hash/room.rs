@@ -79,7 +79,7 @@ fn free_chains<'a>(access: &Access<'a>, (hash, incoming): (u64, &[u8]), own: Lsn
         }
         return Ok(());
     }
-    Err(pages.corrupt(HEADER_PAGE, "a bucket could not be gone through"))
+    Err(pages.corrupt(HEADER_PAGE, "a bucket could not be read to its end"))
 }
 
 /// Removes from the pages of a bucket everything that can go. Returns whether that made room.

@@ -178,6 +178,6 @@ impl HashWalk<'_> {
             self.from = range.last.checked_add(1);
             return Ok(());
         }
-        Err(pages.corrupt(HEADER_PAGE, "a cursor found no way on"))
+        Err(pages.corrupt(HEADER_PAGE, "a cursor could not find the next page"))
     }
 }

@@ -52,7 +52,7 @@ fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) ->
         failpoint("hash: record undone");
         return Ok(());
     }
-    Err(pages.corrupt(HEADER_PAGE, "a change could not be taken back"))
+    Err(pages.corrupt(HEADER_PAGE, "a change could not be undone"))
 }
 
 /// Undoes an insertion.

@@ -78,14 +78,14 @@ fn one_bucket(
             return Ok(mark);
         }
         let Some(node) = BucketPage::over(&copied.bytes) else {
-            verifier.report(number, format!("it is no page of a bucket, and bucket {bucket} leads there"));
+            verifier.report(number, format!("it is not a page of a bucket, and bucket {bucket} leads to it"));
             return Ok(mark);
         };
         verifier.result_mut().tree_pages += 1;
         if node.bucket() != bucket || node.is_further() == is_first {
             verifier.report(
                 number,
-                format!("it says that it is of bucket {}, and bucket {bucket} leads there", node.bucket()),
+                format!("it says that it belongs to bucket {}, and bucket {bucket} leads to it", node.bucket()),
             );
             return Ok(mark);
         }
@@ -103,7 +103,7 @@ fn one_bucket(
                 (true, false) => Some(Some(own_bits)),
                 (false, true) => Some(None),
                 (true, true) => {
-                    verifier.report(number, "it is marked as giving records and as taking some");
+                    verifier.report(number, "it is marked as giving records and as taking records");
                     None
                 }
             };
@@ -146,7 +146,10 @@ fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, ListBits)]) {
             }
         };
         if !has_other {
-            verifier.report(HEADER_PAGE, format!("bucket {bucket} is marked as being split, and no other with it"));
+            verifier.report(
+                HEADER_PAGE,
+                format!("bucket {bucket} is marked as being split, and no second bucket is marked with it"),
+            );
         }
     }
 }

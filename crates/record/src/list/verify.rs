@@ -104,7 +104,7 @@ impl Counting<'_, '_> {
                 Some(Entry::Node(id)) => (self.nodes.contains(&id), id),
                 Some(Entry::Record(id)) => (self.records.contains(&id), id),
                 None => {
-                    self.findings.push(format!("a key of {} bytes is none of a list's", key.len()));
+                    self.findings.push(format!("a key of {} bytes is not a key of a list", key.len()));
                     continue;
                 }
             };
@@ -122,7 +122,7 @@ impl Counting<'_, '_> {
         }
         if nodes < self.nodes.len() || records < self.records.len() {
             let (few, many) = (records, self.records.len());
-            self.findings.push(format!("the list counts {many} records, and {few} of them are there"));
+            self.findings.push(format!("the list counts {many} records, and only {few} of them exist"));
         }
         Ok(())
     }

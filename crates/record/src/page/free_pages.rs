@@ -54,7 +54,7 @@ pub fn make_new(page: &mut PageMut<'_, '_>, file: u32, meta: Meta) {
 }
 
 fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut Meta)) -> Result<(), Damage> {
-    let mut meta = *Meta::of(page.bytes()).ok_or_else(|| Damage("it is no meta page".into()))?;
+    let mut meta = *Meta::of(page.bytes()).ok_or_else(|| Damage("it is not a meta page".into()))?;
     edit(&mut meta);
     page.range(AT..END).copy_from_slice(meta.as_bytes());
     Ok(())

@@ -95,10 +95,10 @@ impl Access<'_> {
                 let change = &self.pages.change;
                 Ok(change.managers.locks.unlock(self.pages.session(), change.txn.locker(), name)?)
             }
-            Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, because the transaction may have to undo its change there; only a lock for reading can be released before"))),
+            Some(mode) => Err(self.refused(number, format!("its lock ({mode}) must stay until the transaction ends, because the transaction may have to undo its change; only a lock for reading can be released earlier"))),
             // The lock on the whole database, which replaced the transaction's many locks, stays.
             None if self.holds(lock_names::database(self.database().id())).is_some_and(|held| held.covers(Mode::S)) => Ok(()),
-            None => Err(self.refused(number, "the transaction has no lock of it")),
+            None => Err(self.refused(number, "the transaction has no lock on it")),
         }
     }
 
@@ -122,7 +122,7 @@ impl Access<'_> {
         }
         let page = self.pages.shared(place, 0)?;
         if page_header::kind(&page) != PageKind::Application as u8 {
-            return Err(self.pages.corrupt(place, "it is no page of the program's"));
+            return Err(self.pages.corrupt(place, "it is not a page of the program"));
         }
         Ok(PageCopy { number, lsn: page.lsn(), bytes: page[BEGIN..].to_vec() })
     }
@@ -138,10 +138,13 @@ impl Access<'_> {
         let name = lock_names::page(self.database().id(), self.place(copy.number)?);
         let covers = |name| self.holds(name).is_some_and(|mode| mode.covers(Mode::X));
         if !covers(name) && !covers(lock_names::database(self.database().id())) {
-            return Err(self.refused(copy.number, "it is stored without its lock for writing: lock it before it is read, so that no other transaction changes it until this one ends"));
+            return Err(self.refused(
+                copy.number,
+                "it was to be stored without a lock for writing; lock it for writing before you read it",
+            ));
         }
         self.store(copy, &typed)?.ok_or_else(|| {
-            self.refused(copy.number, "it was changed after this copy of it was made: lock it before it is read")
+            self.refused(copy.number, "it was changed after this copy of it was read; lock it before you read it")
         })
     }
 
@@ -171,7 +174,7 @@ impl Access<'_> {
                 return Ok(lsn);
             }
         }
-        Err(self.refused(number, "it changes faster than it can be changed by this transaction"))
+        Err(self.refused(number, "other transactions change it all the time; lock it for writing before you read it"))
     }
 
     fn typed<'t>(
@@ -182,7 +185,8 @@ impl Access<'_> {
         is_logical: bool,
     ) -> Result<Typed<'t>> {
         if argument.len() > ARGUMENT_BYTES_MAX {
-            let what = format!("an argument has at most {ARGUMENT_BYTES_MAX} bytes, and this one {}", argument.len());
+            let what =
+                format!("an argument has at most {ARGUMENT_BYTES_MAX} bytes, and this one has {}", argument.len());
             return Err(self.refused(page, what));
         }
         let Some(known) = known else { return Ok(Typed { argument, ..Typed::default() }) };
@@ -195,7 +199,7 @@ impl Access<'_> {
         if copy.bytes.len() == expected {
             return Ok(());
         }
-        let what = format!("its copy has {} bytes, and a page of this file has {expected}", copy.bytes.len());
+        let what = format!("the given copy has {} bytes, and a page of this file has {expected}", copy.bytes.len());
         Err(self.refused(copy.number, what))
     }
 
@@ -215,7 +219,7 @@ impl Access<'_> {
         if place > page_count {
             let next = page_count - FIRST_PAGE;
             return Err(
-                self.refused(copy.number, format!("pages are added one behind the other, and the next is {next}"))
+                self.refused(copy.number, format!("pages are added one after the other, and the next page is {next}"))
             );
         }
         let buffers = &self.pages.change.managers.buffers;

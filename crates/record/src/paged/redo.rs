@@ -46,7 +46,7 @@ fn outside() -> Damage {
 
 fn store(page: &mut PageMut<'_, '_>, at: usize, bytes: &[u8]) -> Redone {
     if page_header::kind(page.bytes()) != PageKind::Application as u8 {
-        return Err(Damage("it is no page of the program's".into()));
+        return Err(Damage("it is not a page of the program".into()));
     }
     if at + bytes.len() > page.bytes().len() {
         return Err(outside());

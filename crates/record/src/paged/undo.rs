@@ -38,7 +38,7 @@ fn by_bytes(pages: &Pages<'_>, parsed: &Parsed<'_>, logged: &RecordRef<'_>) -> R
     let number = page_number(parsed.record.page.get());
     let mut page = pages.exclusive(number, 0)?;
     if page_header::kind(&page) != PageKind::Application as u8 {
-        return Err(pages.corrupt(number, "it is not the program's page that it was when it was changed"));
+        return Err(pages.corrupt(number, "it is no longer the page of the program that was changed"));
     }
     let mut body = pages.change.txn.scratch();
     encode_restore(body.writer(), parsed.record.page.get(), parsed.record.at.get().into(), parsed.before);

@@ -21,7 +21,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
         }
         match access.pages.shared(number, 0) {
             Ok(page) if page_header::kind(&page) == PageKind::Application as u8 => result.tree_pages += 1,
-            Ok(_) => result.findings.push(Finding { page: number, what: "it is no page of the program's".into() }),
+            Ok(_) => result.findings.push(Finding { page: number, what: "it is not a page of the program".into() }),
             Err(Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {
                 result.findings.push(Finding { page: number, what: error.to_string() });
             }

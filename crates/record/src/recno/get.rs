@@ -40,7 +40,7 @@ impl<'a> Access<'a> {
     pub(crate) fn recno_tail(&self) -> Result<u32> {
         let tail = self.pages.meta()?.tail_page.get();
         if tail == u32::MAX {
-            return Err(self.pages.corrupt(META_PAGE, "it says that the last page has a number that none has"));
+            return Err(self.pages.corrupt(META_PAGE, "it names a last page that the file does not have"));
         }
         self.database.set_tail_hint(tail);
         Ok(tail)

@@ -110,7 +110,7 @@ impl Access<'_> {
             failpoint("recno: put");
             return Ok(true);
         }
-        Err(self.pages.corrupt(page_number, "a record found no place"))
+        Err(self.pages.corrupt(page_number, "there was no room for a record"))
     }
 
     /// Whether the transaction has read to the end, and so must lock the numbers that it puts records behind.

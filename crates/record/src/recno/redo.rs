@@ -33,7 +33,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
 
 /// Stores a slot's word and a part of its record; a ghost gets zeros.
 fn store(page: &mut PageMut<'_, '_>, slot: usize, lsn_and_flags: u64, offset: usize, put: &[u8]) -> Redone {
-    let recno = RecnoPage::over(page.bytes()).ok_or_else(|| Damage("it is no recno page".into()))?;
+    let recno = RecnoPage::over(page.bytes()).ok_or_else(|| Damage("it is not a recno page".into()))?;
     let (used, length) = (recno.used(), recno.record_bytes());
     let at = recno.slot_at(slot).ok_or_else(|| Damage(format!("it has no slot {slot}")))?;
     if offset + put.len() > length {

@@ -33,13 +33,13 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
 fn look(access: &Access<'_>, number: u32, page: &[u8], result: &mut Verified) {
     let mut report = |what: String| result.findings.push(Finding { page: number, what });
     let Some(recno) = RecnoPage::over(page) else {
-        return report("it is no recno page, or its header contradicts itself".into());
+        return report("it is not a recno page, or its header contradicts itself".into());
     };
     if recno.record_bytes() != access.database().arithmetic().record_bytes {
         return report(format!("its records have {} bytes", recno.record_bytes()));
     }
     if recno.used() > recno.capacity() {
-        return report(format!("it says that {} slots were used, and has {}", recno.used(), recno.capacity()));
+        return report(format!("it says that {} slots were used, and it has {}", recno.used(), recno.capacity()));
     }
     let mut counts = (0, 0);
     for slot in 0..recno.capacity() {
@@ -48,10 +48,10 @@ fn look(access: &Access<'_>, number: u32, page: &[u8], result: &mut Verified) {
         if record.is_record() {
             counts.0 += 1;
             if slot >= recno.used() {
-                report(format!("slot {slot} holds a record and should never have been used"));
+                report(format!("slot {slot} has a record, and should never have been used"));
             }
         } else if !is_empty {
-            report(format!("slot {slot} holds no record, but bytes"));
+            report(format!("slot {slot} has no record, and has bytes other than zero"));
         }
         counts.1 += u64::from(record.flags.has(RecordFlags::GHOST));
     }

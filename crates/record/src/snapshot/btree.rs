@@ -336,7 +336,7 @@ impl<'a> SnapshotAccess<'a> {
                 }
             }
         }
-        Err(pages.corrupt(search::ROOT, "a cursor found no way on"))
+        Err(pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
     /// Copies the shown records at some slots of a leaf. For many slots, copies the whole leaf first, so that the leaf

@@ -51,7 +51,7 @@ impl<'a> SnapshotAccess<'a> {
                 Seen::Read(page) => kept.keep(pages, page)?,
             }
         }
-        Err(pages.corrupt(HEADER_PAGE, "a bucket could not be gone through"))
+        Err(pages.corrupt(HEADER_PAGE, "a bucket could not be read to its end"))
     }
 
     /// As [`SnapshotAccess::get`], for a hash file.

@@ -169,10 +169,10 @@ impl RegionHeader {
         same(&[("layout hash (another build of the library made it)", self.layout.get(), layout)])?;
         let boot = [self.boot[0].get(), self.boot[1].get()];
         if boot_id() == [0; 2] {
-            return Err("/proc does not say which start of the machine this is".into());
+            return Err("/proc does not show when the machine was started; mount /proc".into());
         }
         if boot != boot_id() {
-            return Err("the machine was started again since it was made".into());
+            return Err("the machine was started again since the file was made".into());
         }
         Ok(())
     }

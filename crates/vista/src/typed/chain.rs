@@ -24,7 +24,7 @@ impl Links {
     /// `Damaged` if no link is left.
     pub(super) fn follow(&mut self, memory: &impl Memory) -> Result<()> {
         self.0 = self.0.checked_sub(1).ok_or_else(|| {
-            self.damaged(memory, "has more links than pairs: they lead in a circle, or some are another's")
+            self.damaged(memory, "has more links than pairs, so the links lead in a circle or into another map")
         })?;
         Ok(())
     }
@@ -32,6 +32,6 @@ impl Links {
     #[cold]
     fn damaged(&self, memory: &impl Memory, what: &str) -> Error {
         let path = memory.segment().path().to_path_buf();
-        Error::Damaged { path, what: format!("a map of it {what}") }
+        Error::Damaged { path, what: format!("a map in it {what}") }
     }
 }

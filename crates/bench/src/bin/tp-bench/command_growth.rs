@@ -20,16 +20,16 @@ pub struct Arguments {
     /// Directory for report.md, raw.jsonl and the pictures.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Measure only up to 1000000 records and 8 processes: about a minute.
+    /// Measure only up to 1000000 records and 8 processes, which takes about a minute.
     #[arg(long)]
     quick: bool,
-    /// Sizes for the figure by records, instead of its own.
+    /// Sizes for the figure by records, such as 1000,10000. Default: the sizes of the figure.
     #[arg(long, value_name = "RECORDS", value_delimiter = ',')]
     records: Vec<u64>,
-    /// Measure only figures whose names begin with this, for example `growth-cache`; without it, all.
+    /// Measure only figures whose names begin with this, for example `growth-cache`. Default: all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// Directory on a disk for the databases; without it, a fresh one. Everything that is made there is removed.
+    /// Directory on a disk for the databases. Default: a new directory. Everything that is made there is removed.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

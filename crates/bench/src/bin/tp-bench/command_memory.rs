@@ -34,13 +34,14 @@ pub struct Arguments {
     /// Let threads lock stripes of the segment for each transaction, instead of owning parts of it (vista only).
     #[arg(long)]
     striped: bool,
-    /// Write stores back from the processor's cache, as for memory that outlives the cache (vista and pmemobj only).
+    /// Write stores back from the processor's cache to memory, for memory that survives a loss of the cache (vista and
+    /// pmemobj only).
     #[arg(long)]
     write_back: bool,
     /// Directory in whose filesystem the segments lie.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
-    /// Directory of RVM's files; without it, a fresh one that is removed at the end.
+    /// Directory of RVM's files. Default: a new directory, which is removed at the end.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
@@ -61,11 +62,11 @@ pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
 /// The arguments of the synthetic benchmark.
 #[derive(Args)]
 pub struct Synthetic {
-    /// Bytes that a transaction changes, at most 1048576. 8, 64, 1024, 4096, 65536 and 1048576 are known to the
-    /// compiler, in the bare work too.
+    /// Bytes that a transaction changes, at most 1048576. The compiler knows the numbers 8, 64, 1024, 4096, 65536 and
+    /// 1048576, also in the bare work.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bytes: u64,
-    /// Change always the same place, which is then in the processor's cache, instead of a random one of 50 MB.
+    /// Always change the same place, which is then in the processor's cache, instead of a random place of 50 MB.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
@@ -75,7 +76,8 @@ pub struct Synthetic {
 /// The arguments of the swap benchmark.
 #[derive(Args)]
 pub struct Swap {
-    /// Swap always the same two pointers, which are then in the processor's cache, instead of two random ones of 50 MB.
+    /// Always swap the same two pointers, which are then in the processor's cache, instead of two random pointers of
+    /// 50 MB.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
@@ -149,7 +151,9 @@ impl Arguments {
         if self.engine != EngineName::Pmemobj || std::env::var_os(forced.0).is_some() {
             return Ok(());
         }
-        let failed = |why| Failure::Usage(format!("this program cannot be begun anew for libpmemobj: {why}"));
+        let failed = |why| {
+            Failure::Usage(format!("this program cannot be started again with the variables of libpmemobj: {why}"))
+        };
         let mut again = Command::new(std::env::current_exe().map_err(failed)?);
         again.args(std::env::args_os().skip(1)).env(forced.0, forced.1);
         if !self.write_back {
@@ -169,7 +173,9 @@ impl Arguments {
             return Err(Failure::Usage(why.into()));
         }
         if self.group > 1 && !matches!(self.engine, EngineName::Rvm | EngineName::RvmRio) {
-            return Err(Failure::Usage("--group is RVM's alone: vista has nothing to write at commit".into()));
+            return Err(Failure::Usage(
+                "--group is only for the engines of RVM, because vista writes nothing at a commit: leave it out".into(),
+            ));
         }
         Ok(())
     }

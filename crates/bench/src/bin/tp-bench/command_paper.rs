@@ -20,22 +20,22 @@ pub struct Arguments {
     /// Directory for report.md, raw.jsonl and the pictures.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Measure every figure with fewer points and 100000 accounts: within three minutes, instead of an hour.
+    /// Measure every figure with fewer points and 100000 accounts, in three minutes instead of an hour.
     #[arg(long)]
     quick: bool,
     /// Measure as little as possible of every figure: for tests of this command.
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// Peers to measure beside libtp; without it, `light` if these are built in.
+    /// Peers to measure beside libtp. Default: `light`, if these are built in.
     #[arg(long, value_enum)]
     peers: Option<Peers>,
-    /// Measure only figures whose names begin with this, for example `libtp-8`; without it, all.
+    /// Measure only figures whose names begin with this, for example `libtp-8`. Default: all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// Directory on a disk for the databases; without it, a fresh one. Everything that is made there is removed.
+    /// Directory on a disk for the databases. Default: a new directory. Everything that is made there is removed.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Directory in memory.
+    /// Directory in memory for the files that the paper has in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
 }

@@ -36,16 +36,16 @@ pub struct Arguments {
     /// How long a snapshot is held beside writers at a fixed pace, in seconds.
     #[arg(long, default_value = "60", value_parser = seconds)]
     seconds: Duration,
-    /// Transactions a second of these writers, all together.
+    /// Transactions per second of all these writers together.
     #[arg(long, default_value_t = 20_000)]
     paced: u32,
-    /// Pairs of turns, with a snapshot and without, of writers at full speed.
+    /// Pairs of turns of writers at full speed, one turn with a snapshot and one without.
     #[arg(long, default_value_t = 10)]
     pairs: u32,
     /// Length of such a turn, in seconds.
     #[arg(long, default_value = "5", value_parser = seconds)]
     turn: Duration,
-    /// Directory for the environment; without it, that of temporary files.
+    /// Directory for the environment. Default: the directory of temporary files.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

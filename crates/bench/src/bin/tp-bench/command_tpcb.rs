@@ -38,13 +38,13 @@ pub struct Arguments {
     /// Length of the run before the measurement, in seconds.
     #[arg(long, default_value = "1", value_parser = seconds)]
     warmup: Duration,
-    /// The seed of all transfers.
+    /// Seed for the random choice of transfers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Read three balances instead of changing them.
     #[arg(long)]
     read_only: bool,
-    /// Directory of the bank; without it, a fresh one that is removed at the end.
+    /// Directory of the bank. Default: a new directory, which is removed at the end.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ pub struct Arguments {
 /// Settings for opening the bank.
 #[derive(Args)]
 struct Bank {
-    /// Engine that keeps the bank: this library, or a peer, if it was built in (and installed: a server of postgresql).
+    /// Engine that keeps the bank: this library, or a peer that was built in (postgresql also needs its server).
     #[arg(long, default_value = OURS, value_parser = PossibleValuesParser::new(engines()))]
     engine: String,
     /// Event that an acknowledged commit survives: `sync`: loss of power; `relaxed`: the death of every process; `rio`
@@ -66,7 +66,8 @@ struct Bank {
     /// locking it for the change at once: two transactions that have read the same balance deadlock (libtp only).
     #[arg(long)]
     read_first: bool,
-    /// Let one transfer in this number take its locks in reverse order, to cause deadlocks; 0: none (libtp only).
+    /// Let one of this number of transfers take its locks in reverse order, which causes deadlocks; 0 for none (libtp
+    /// only).
     #[arg(long, default_value_t = 0, value_name = "TRANSFERS")]
     reverse_one_in: u32,
 }

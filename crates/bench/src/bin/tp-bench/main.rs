@@ -19,7 +19,7 @@ use libtp_bench::Workload;
 use libtp_console::failure::{Ending, Result};
 use libtp_console::output::Output;
 
-/// Run a workload and audit its result.
+/// Run a benchmark and audit its result.
 #[derive(Parser)]
 #[command(name = "tp-bench", version, arg_required_else_help = true, subcommand_value_name = "WORKLOAD")]
 struct CommandLine {
@@ -32,7 +32,9 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Change three balances and write a history record (LIBTP 5.1).
+    /// Change three balances and write a history record in each transaction: TPC-B (LIBTP 5.1).
+    ///
+    /// Example: tp-bench tpcb --clients 4 --seconds 10 --durability relaxed
     Tpcb(command_tpcb::Arguments),
     /// Change some bytes of recoverable memory at a random place (Rio Vista 5.1).
     Synthetic(command_memory::Synthetic),

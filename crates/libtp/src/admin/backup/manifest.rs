@@ -169,13 +169,16 @@ impl Manifest {
     }
 
     fn parse(text: &str) -> std::result::Result<Manifest, String> {
-        let (rest, sum) = text.trim_end().rsplit_once(SUM).ok_or("its last line, a checksum, is missing")?;
+        let (rest, sum) = text
+            .trim_end()
+            .rsplit_once(SUM)
+            .ok_or("its last line, a checksum, is missing; nothing was changed. Use another backup")?;
         if u32::from_str_radix(sum, 16).ok() != Some(crc32c::crc32c(rest.as_bytes())) {
-            return Err("its checksum is wrong: it was changed, or is damaged".into());
+            return Err("its checksum is wrong, so the file was changed or is damaged; nothing was changed now. Use another backup".into());
         }
         let manifest: Manifest = toml::from_str(rest).map_err(|error| error.to_string())?;
         if manifest.version != VERSION {
-            return Err(format!("it has version {}; this build knows version {VERSION}", manifest.version));
+            return Err(format!("it has version {}, and this build reads version {VERSION}; nothing was changed. Use the build that made the backup", manifest.version));
         }
         let in_order = manifest.begin <= manifest.redo_point
             && manifest.redo_point <= manifest.checkpoint
@@ -183,7 +186,7 @@ impl Manifest {
             && manifest.copied <= manifest.end;
         if !in_order || manifest.control([0; 16], Lsn::new(manifest.end)).is_none() || manifest.environment().is_none()
         {
-            return Err("its places in the log are in no order".into());
+            return Err("its places in the log contradict each other; nothing was changed. Use another backup".into());
         }
         Ok(manifest)
     }

@@ -44,8 +44,7 @@ impl Db {
                 let info = txn.generation().managers.buffers.file_by_id(file);
                 let index = info.map_or_else(|| format!("file {file}"), |info| info.name);
                 let what = format!(
-                    "it has the index `{index}`, and this process has not given the function by which that is kept; nothing was \
-                     changed. Call `Db::index` with it before the first write"
+                    "it has the index `{index}`, and this process has not given the function that computes the keys of that index; nothing was changed. Call `Db::index` with the function before the first write"
                 );
                 Error::Database { name: self.name().into(), what }
             })
@@ -131,8 +130,7 @@ impl Differing {
             }
             if !access.delete(gone)? {
                 let what = format!(
-                    "it has no entry for a record of `{}` that is to be changed: its function makes something else of that record than \
-                     before. Nothing was changed. Drop the index (`Db::drop_index`) and make it anew",
+                    "this index has no entry for a record of `{}` that is to be changed: its function gives other keys for that record than before. Nothing was changed. Drop the index (`Db::drop_index`), and make it anew (`Db::index`)",
                     of.name()
                 );
                 return Err(Error::Database { name: tree.name().into(), what });

@@ -83,8 +83,8 @@ impl Index {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),
             _ if planted("libtp: an index that is not kept up to date is read") => return Ok(()),
-            Listed::Later => "it was made after this snapshot was taken: read it in a new snapshot",
-            Listed::No => "it was dropped and is not kept up to date any more: make it anew (`Db::index`)",
+            Listed::Later => "this index was made after the snapshot was taken; read it in a new snapshot",
+            Listed::No => "this index was dropped, and is not kept up to date any more; make it anew (`Db::index`)",
         };
         Err(Error::Database { name: self.name().into(), what: what.into() })
     }
@@ -94,8 +94,7 @@ impl Index {
         let (index_key, stored) = self.read(entry)?;
         let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
             let what = format!(
-                "it leads to a record that is not in `{}`. Nothing was changed. Look with `Index::verify`; drop the index \
-                 (`Db::drop_index`) and make it anew",
+                "this index has an entry for a record that is not in `{}`. Nothing was changed. `Index::verify` lists such entries; drop the index (`Db::drop_index`), and make it anew (`Db::index`)",
                 self.of.name()
             );
             return Err(Error::Database { name: self.name().into(), what });
@@ -106,7 +105,7 @@ impl Index {
     /// Returns the index key and the stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
-            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()).into())
+            Error::Corrupt(format!("{}: an entry of {} bytes does not have the form of an index entry; nothing was changed. Drop the index, and make it anew", self.name(), entry.0.len()).into())
         })
     }
 }

@@ -324,7 +324,9 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
         let [of_records, of_entries] = findings(&env, ["people", "by town"]);
         assert_eq!(of_records, ["the index `by town` does not lead to the record \"alan\" of `people`"]);
         assert_eq!(of_entries.len(), 3, "{of_entries:?}");
-        for (finding, expected) in of_entries.iter().zip(["emmy", "function does not put it", "none of an index"]) {
+        for (finding, expected) in
+            of_entries.iter().zip(["emmy", "function does not put it", "the form of an index entry"])
+        {
             assert!(finding.contains(expected), "{finding}");
         }
         assert_eq!(index.verify(&env.begin().unwrap()).unwrap().len(), 4);
@@ -337,7 +339,7 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
     let (db, other) = (env.btree("people").unwrap(), env.btree("other").unwrap());
     env.run(|txn| txn.guarded(|| Ok(db.access(txn).set_index(other.opened().id(), true)?))).unwrap();
     let [of_records, _] = findings(&env, ["people", "by town"]);
-    assert!(of_records.len() == 1 && of_records[0].contains("names `other`, which is no index"), "{of_records:?}");
+    assert!(of_records.len() == 1 && of_records[0].contains("names `other`, which is not an index"), "{of_records:?}");
     let message = env.run(|txn| db.put(txn, b"k", b"v")).unwrap_err().to_string();
     assert!(message.contains("Db::index"), "{message}");
 }
@@ -398,7 +400,7 @@ fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
         index.verify(&before).map(|_| ()),
     ] {
         let message = message.unwrap_err().to_string();
-        assert!(message.contains("made after this snapshot"), "{message}");
+        assert!(message.contains("made after the snapshot"), "{message}");
     }
     let after = env.snapshot().unwrap();
     assert_eq!(index.keys(&after, b"London").unwrap(), [b"ada"]);

@@ -84,8 +84,12 @@ impl Compared<'_> {
         while let Some((entry, _)) = entries.next()? {
             walked += 1;
             let Some((index_key, stored)) = duplicates::read(&entry) else {
-                findings
-                    .report(|| format!("`{name}` has an entry that is none of an index: \"{}\"", entry.escape_ascii()));
+                findings.report(|| {
+                    format!(
+                        "`{name}` has an entry that does not have the form of an index entry: \"{}\"",
+                        entry.escape_ascii()
+                    )
+                });
                 continue;
             };
             let found = reader.read(self.of, stored, <[u8]>::to_vec)?;
@@ -162,12 +166,12 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
             continue;
         }
         let Some(name) = name_of(env, file) else {
-            findings.report(|| format!("its list of indices names file {file}, which is none of this environment"));
+            findings.report(|| format!("its list of indices names file {file}, and this environment has no such file"));
             continue;
         };
         let tree = opening::open(env, &name, None)?;
         if tree.key_format().index_of != Some(open.id()) {
-            findings.report(|| format!("its list of indices names `{name}`, which is no index of it"));
+            findings.report(|| format!("its list of indices names `{name}`, which is not an index of it"));
             continue;
         }
         let kept = env.indices.of(file);
@@ -180,7 +184,7 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
 fn of_index(env: &Arc<Inner>, open: &Arc<OpenDatabase>, of: FileId) -> Result<Vec<String>> {
     let mut findings = Findings::default();
     let Some(name) = name_of(env, of) else {
-        findings.report(|| format!("it is an index of file {of}, which is none of this environment"));
+        findings.report(|| format!("it is an index of file {of}, and this environment has no such file"));
         return Ok(findings.0);
     };
     let of = Db::as_stored(env, &opening::open(env, &name, None)?);

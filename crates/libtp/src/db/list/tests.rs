@@ -332,14 +332,14 @@ fn verify_finds_what_the_counts_do_not_say() {
         raw_put(&list, txn, &node_key(id), b"\0\x01");
         assert!(matches!(list.get(txn, 1), Err(Error::Corrupt(_))));
     });
-    damage("of them are there", &|txn| {
+    damage("of them exist", &|txn| {
         let (_, node) = leaf(txn);
         assert!(list.tree().access(txn).delete(&record_key(node.children[3].id)).unwrap());
         assert!(matches!(list.get(txn, 4), Err(Error::Corrupt(_))));
     });
     damage("in no place of the list", &|txn| raw_put(&list, txn, &record_key(7_000_000), b"lost"));
     damage("never given", &|txn| raw_put(&list, txn, &node_key(7_000_000), b"\0\x01\0\0\0\0\0\0\0"));
-    damage("none of a list's", &|txn| raw_put(&list, txn, b"key", b"of a tree"));
+    damage("not a key of a list", &|txn| raw_put(&list, txn, b"key", b"of a tree"));
     damage("more than", &|txn| {
         let (id, mut node) = leaf(txn);
         let child = Child { id: 1, count: 1 };

@@ -183,7 +183,7 @@ fn a_savepoint_takes_files_back() {
         part.create_file(place.at("a"), b"4")?;
         part.create_file(place.at("a"), b"5")
     });
-    assert_says(&nested.unwrap_err(), "it is there already");
+    assert_says(&nested.unwrap_err(), "it exists already");
     txn.commit().unwrap();
     assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")));
 }
@@ -197,13 +197,13 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     symlink("dir", place.at("way")).unwrap();
     let txn = place.env.begin().unwrap();
     let cases: [(&str, &str); 7] = [
-        ("dir", "it is a directory, and only files"),
-        ("link", "it is a symbolic link, which is never followed"),
+        ("dir", "it is a directory, and a transaction changes only files"),
+        ("link", "it is a symbolic link, and links are not followed"),
         ("way/x", "leads through a symbolic link"),
-        ("none/x", "its directory is missing; make it first"),
+        ("none/x", "its directory is missing; nothing was changed. Make the directory first"),
         ("a/x", "it is a file, not a directory"),
-        ("../etc/a", "`..` in it"),
-        (".libtp-x", "begins like those of temporary files"),
+        ("../etc/a", "contains `..`"),
+        (".libtp-x", "begins like the names of temporary files"),
     ];
     for (name, why) in cases {
         let path = place.at(name);
@@ -218,7 +218,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
             assert_says(&refused.unwrap_err(), why);
         }
     }
-    assert_says(&txn.create_file(place.at("a"), b"").unwrap_err(), "it is there already");
+    assert_says(&txn.create_file(place.at("a"), b"").unwrap_err(), "it exists already");
     for missing in [txn.replace_file(place.at("x"), b""), txn.remove_file(place.at("x"))] {
         assert_says(&missing.unwrap_err(), "there is no such file");
     }
@@ -394,7 +394,7 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
     fs::create_dir(place.at("d/x")).unwrap();
     let error = group.finish(&place.env.0).unwrap_err();
     assert!(matches!(error, Error::FilesWaiting { .. }) && !error.is_retryable());
-    assert_says(&error, "another program has made a directory there");
+    assert_says(&error, "another program has made a directory in its place. The change is kept; move the directory away, and the library puts the file in its place");
     assert_eq!(place.text("a").as_deref(), Some("2"), "the other one is in its place");
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("d/x"))).unwrap().unwrap(), b"2");
     fs::remove_dir(place.at("d/x")).unwrap();
@@ -433,7 +433,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
         place.env.run(|txn| txn.create_file(place.at("disk/x"), b"3")),
         place.env.run(|txn| txn.replace_file(place.at("beside"), b"3")),
     ] {
-        assert_says(&refused.unwrap_err(), "is another one now");
+        assert_says(&refused.unwrap_err(), "was replaced by another directory");
     }
     assert_eq!((place.text("beside").as_deref(), place.env.waiting_files().unwrap().len()), (Some("1"), 3));
     // Other transactions go on, also there.

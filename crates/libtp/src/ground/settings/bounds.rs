@@ -47,8 +47,7 @@ impl Settings {
             return Ok(());
         }
         let what = format!(
-            "log_segment_first is {first} bytes and log_segment_max {max}; both must be powers of two from 16 KiB to 1 TiB, and the \
-             first no larger than the largest; nothing was changed. Correct it in libtp.toml or in the program"
+            "log_segment_first is {first} bytes and log_segment_max {max}; both must be powers of two from 16 KiB to 1 TiB, and log_segment_first must not be the larger one; nothing was changed. Correct it in libtp.toml or in the program"
         );
         Err(Error::Settings { what })
     }

@@ -148,7 +148,7 @@ fn who_is_at_work_in_memory_cannot_go_back_nor_commit() {
         let error = part.roll_back().unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Segment { .. }) && text.contains("left"), "{error}");
-        assert!(text.contains(if was_at_work { "was at work" } else { "is at work" }), "{text}");
+        assert!(text.contains(if was_at_work { "was using" } else { "is using" }), "{text}");
         drop(memory);
         assert_eq!(house.seen(&txn), [2, 2, 0], "nothing was taken back");
         let error = txn.commit().unwrap_err();
