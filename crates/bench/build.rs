@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What is compiled of each library's calls.
+/// The C files that call each library.
 const CALLS: [(&str, [&str; 3]); 2] = [
     ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_tables.c"]),
     ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_tables.c"]),

@@ -1,6 +1,6 @@
 //! A process that makes or restores a backup is killed at each place between two states. Other processes go on
-//! undisturbed, no log is kept for the dead one, and its result is a whole backup or none, a whole environment or
-//! none.
+//! undisturbed, no log is kept for the dead process, and its result is a whole backup or no backup, a whole environment
+//! or no environment.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ impl Scenery {
             if self.shop.env.stats().unwrap().log_oldest >= tail {
                 return;
             }
-            // The process that repairs the dead one may not have run yet.
+            // The process that repairs the dead process may not have run yet.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         panic!("{name}: the log is kept for a dead process");

@@ -69,7 +69,7 @@ fn a_dropped_database_is_gone_with_the_commit_and_its_name_is_free() {
     txn.drop_database("kv").unwrap();
     part.roll_back().unwrap();
     txn.commit().unwrap();
-    assert_eq!(get(&theirs, "kv"), "old", "so does a savepoint");
+    assert_eq!(get(&theirs, "kv"), "old", "going back to a savepoint undoes the drop, too");
 
     let before = theirs.snapshot().unwrap();
     env.run(|txn| txn.drop_database("kv")).unwrap();
@@ -99,7 +99,7 @@ fn a_dropped_database_is_gone_with_the_commit_and_its_name_is_free() {
 fn handle_of(env: &Env, txn: &libtp::Txn<'_>) -> libtp::Result<()> {
     match env.database("kv")? {
         libtp::Database::Btree(db) => db.get(txn, b"key").map(|_| ()),
-        _ => panic!("it was a B-tree"),
+        _ => panic!("the database was a B-tree"),
     }
 }
 
@@ -126,7 +126,7 @@ fn a_user_of_a_database_waits_for_the_end_of_its_drop() {
             assert_eq!(maker.join().unwrap().unwrap(), "kv");
         });
     }
-    assert_eq!(get(&env, "kv"), "", "it was made anew");
+    assert_eq!(get(&env, "kv"), "", "the database was made anew");
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
             judge_names(&image, &named, &what).unwrap_or_else(|error| panic!("{what}: {error}"));
         }
     }
-    assert!(whole > 0 && none > 0 && without_register > 0, "{whole} environments, {none} none");
+    assert!(whole > 0 && none > 0 && without_register > 0, "{whole} images with an environment, {none} images without");
     println!("figures: {} power cuts in a restore, {none} left no environment", whole + none);
 }
 

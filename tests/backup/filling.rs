@@ -53,7 +53,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
                 Ok(env) => {
                     let list = env.list("lines").unwrap_or_else(|error| panic!("{what}: {error}"));
                     let count = env.run(|txn| list.count(txn)).unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert_eq!(count, RECORDS, "{what}: half of it passes for all");
+                    assert_eq!(count, RECORDS, "{what}: an incomplete load passes for a complete load");
                     whole += 1;
                 }
                 Err(Error::Environment { .. }) if !is_over => none += 1,
@@ -61,7 +61,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
             }
         }
     }
-    assert!(whole > 0 && none > 0, "{whole} environments, {none} none");
+    assert!(whole > 0 && none > 0, "{whole} images with an environment, {none} images without");
     println!("figures: {} power cuts in a load, {whole} left all of it, {none} no environment", whole + none);
 }
 

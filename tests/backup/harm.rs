@@ -152,11 +152,23 @@ fn a_directory_that_is_no_backup_of_this_environment_is_refused() {
     let backup = other.path().join("backup");
     let ((first, _), (second, _)) = (traded(one.path(), 3), traded(two.path(), 3));
     let watch = &mut |_: libtp::Progress| {};
-    assert!(matches!(first.env.backup_more(&backup, watch), Err(Error::Backup { .. })), "there is none yet");
+    assert!(
+        matches!(first.env.backup_more(&backup, watch), Err(Error::Backup { .. })),
+        "the directory has no backup yet"
+    );
     first.env.backup(&backup, watch).unwrap();
-    assert!(matches!(first.env.backup(&backup, watch), Err(Error::Backup { .. })), "there is one already");
-    assert!(matches!(second.env.backup_more(&backup, watch), Err(Error::Backup { .. })), "it is another's");
-    assert!(matches!(first.env.backup(one.path(), watch), Err(Error::Backup { .. })), "that is an environment");
+    assert!(
+        matches!(first.env.backup(&backup, watch), Err(Error::Backup { .. })),
+        "the directory has a backup already"
+    );
+    assert!(
+        matches!(second.env.backup_more(&backup, watch), Err(Error::Backup { .. })),
+        "the backup is of another environment"
+    );
+    assert!(
+        matches!(first.env.backup(one.path(), watch), Err(Error::Backup { .. })),
+        "the directory is an environment"
+    );
     assert!(matches!(Backup::open(one.path()), Err(Error::Backup { .. })));
     let whole = Backup::open(&backup).unwrap();
     assert!(matches!(whole.restore(two.path(), RestorePoint::End, watch), Err(Error::Environment { .. })));

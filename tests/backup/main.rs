@@ -8,7 +8,7 @@
 //! | `harm` | damaged backups, full disks, and directories without a backup |
 //! | `refused` | refused openings change nothing, and an unfinished restore is no environment |
 //! | `filling` | a load into a new environment that is cut off or abandoned |
-//! | `rules` | rules that the others do not meet |
+//! | `rules` | rules that the other files do not meet |
 //! | `salvage` | the records salvaged from damaged files |
 //! | `dropped` | databases that are dropped, renamed, emptied and listed |
 //! | `dropped_simulated` | the same on a simulated disk, with power cuts |

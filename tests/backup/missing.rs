@@ -42,7 +42,7 @@ fn assert_away(env: &Env, name: &str) {
     let told = env.btree(name).expect_err("the database cannot be opened");
     assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
-    assert!(env.verify(name).is_err(), "a missing file is not found to be in order");
+    assert!(env.verify(name).is_err(), "`verify` reports a missing file");
 }
 
 struct Place(tempfile::TempDir);
@@ -57,7 +57,8 @@ impl Place {
     }
 }
 
-/// Returns a place with a crashed environment whose file of `kv` is away; the environment's path, and the file's.
+/// Makes a crashed environment and moves the file of its database `kv` away. Returns the place of both, the
+/// environment's path, and the file's new path.
 fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
     let place = Place::new();
     let env = open(&place.at("env"));
@@ -81,7 +82,7 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
         fill(&env, "other", round * COMMITS);
         assert!(env.checkpoint().unwrap());
         assert!(!path.join("kv.tp").exists(), "nothing is made in its place");
-        assert!(env.databases().unwrap().contains(&"kv".to_string()), "it was not dropped");
+        assert!(env.databases().unwrap().contains(&"kv".to_string()), "the database was not dropped");
     }
     fs::rename(&away, path.join("kv.tp")).unwrap();
     let env = open(&path);
@@ -325,9 +326,9 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
     assert_eq!(count(&env, "kv"), u64::from(COMMITS));
     assert!(env.run(|txn| Ok(env.btree("kv").unwrap().get(txn, &0_u32.to_be_bytes())?.is_none())).unwrap());
     drop(env);
-    // The dropped database's file is not taken for the new one's.
+    // The dropped database's file is not taken for the new database's file.
     fs::rename(&away, path.join("kv.tp")).unwrap();
-    let told = open(&path).btree("kv").expect_err("it was dropped").to_string();
+    let told = open(&path).btree("kv").expect_err("the database was dropped").to_string();
     assert!(told.contains("was dropped"), "{told}");
 }
 
@@ -348,7 +349,7 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
             kv.delete(&txn, &(number + 20).to_be_bytes()).unwrap();
         }
         if is_written {
-            // Its changes are in the files, and redo does not need the log before them.
+            // The loser's changes are in the files, and redo does not need the log before them.
             assert!(env.checkpoint().unwrap());
         }
         env.flush().unwrap();
@@ -429,7 +430,7 @@ fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
     fs::rename(&away, path.join("third.tp")).unwrap();
     let env = open(&path);
     let first = env.log_files().unwrap()[0].name.clone();
-    assert!(first.as_str() > "log.00000002", "the log of the loser's change is still there: nothing was shown");
+    assert!(first.as_str() > "log.00000002", "the log of the loser's change is still there: the test shows nothing");
     assert_eq!(count(&env, "third"), u64::from(2 * COMMITS));
 }
 

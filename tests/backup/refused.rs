@@ -132,8 +132,8 @@ fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
             }
         }
     }
-    assert!(whole > 0 && none > 0, "{whole} environments, {none} none");
-    println!("figures: {} power cuts in a restore, {whole} left an environment, {none} none, {not_begun} came before it began", whole + none + not_begun);
+    assert!(whole > 0 && none > 0, "{whole} images with an environment, {none} images without");
+    println!("figures: {} power cuts in a restore, {whole} left an environment, {none} left none, {not_begun} came before the restore began", whole + none + not_begun);
 }
 
 #[test]

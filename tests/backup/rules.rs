@@ -226,7 +226,7 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
             true => shop.env.backup_more(&backup, &mut |_| {}),
             false => shop.env.backup(&backup, &mut |_| {}),
         };
-        told.push(second.expect_err("one is on its way").to_string());
+        told.push(second.expect_err("another backup is on its way").to_string());
     };
     let mut is_first = true;
     shop.env

@@ -47,7 +47,7 @@ fn fill(env: &Env) {
     }
 }
 
-/// Returns every record of a database. For values that have one key, key and value together are the key.
+/// Returns every record of a database. In the database with several values a key, key and value together are the key.
 fn records(env: &Env, name: &str) -> Records {
     let txn = env.begin().unwrap();
     let mut all = Records::new();
@@ -123,7 +123,7 @@ fn readable_records_are_salvaged_and_lost_ones_are_named() {
             assert!(hit.is_subset(&told), "{name}: pages {hit:?} are damaged, {told:?} are named");
             assert_eq!(done.records, found.len() as u64, "{name}");
             for (key, value) in &found {
-                assert_eq!(wanted[name].get(key), Some(value), "{name}: a record that was not there");
+                assert_eq!(wanted[name].get(key), Some(value), "{name}: the damaged file did not have this record");
             }
             let is_lossless = hit.is_empty();
             let missing = wanted[name].len() - found.len();
@@ -167,7 +167,7 @@ fn check_lines(env: &Env, wanted: &[Vec<u8>], is_told: bool) {
     let found = in_order(env);
     let mut rest = wanted.iter();
     let is_in_order = found.iter().all(|line| rest.any(|wanted| wanted == line));
-    assert!(is_in_order || is_told, "the list is in another order, and that is not told");
+    assert!(is_in_order || is_told, "the list is in another order, and the salvage does not report that");
     let lines = env.list("lines").unwrap();
     env.run(|txn| {
         lines.insert_before(txn, 2, b"second")?;

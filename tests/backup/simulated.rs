@@ -173,5 +173,5 @@ fn a_power_cut_in_a_backup_leaves_a_backup_or_none() {
         }
     }
     assert!(whole > 0 && none > 0, "{whole} backups, {none} none");
-    println!("figures: {} power cuts in a backup, {whole} left one, {none} none", whole + none);
+    println!("figures: {} power cuts in a backup, {whole} left a whole backup, {none} left none", whole + none);
 }

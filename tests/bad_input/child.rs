@@ -86,7 +86,7 @@ fn entry() {
                 refusals += 1;
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
-            Err(error) => panic!("not refused but: {error}"),
+            Err(error) => panic!("a put failed otherwise than for want of room: {error}"),
         }
     }
     say(&format!("refused {refusals}"));

@@ -83,7 +83,7 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
                 Ok(()) => break,
                 Err(error) => {
                     assert!(matches!(error, Error::Full { .. }), "{error}");
-                    assert!(start.elapsed() < LONG, "still refused when there is room: {error}");
+                    assert!(start.elapsed() < LONG, "a put is still refused when there is room: {error}");
                 }
             }
         }

@@ -45,7 +45,7 @@ fn directories_that_are_missing_are_made_or_not_as_asked() {
     assert!(!place.path().join("one").exists());
     assert_eq!(Env::open_or_create(&deep).unwrap().opened().how, How::Created);
     assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, How::Clean);
-    // The directory is there, but has no environment: none is made on request for an existing one.
+    // The directory is there, but has no environment: a request for an existing environment makes no new one.
     let empty = place.path().join("empty");
     fs::create_dir(&empty).unwrap();
     says(&Env::builder().create(false).open(&empty).unwrap_err(), &["empty"]);

@@ -13,9 +13,9 @@ pub fn says(error: &Error, words: &[&str]) {
     for word in words {
         assert!(sentence.contains(word), "the error does not name {word:?}: {sentence}");
     }
-    assert!(sentence.len() > 20, "that is no sentence: {sentence}");
+    assert!(sentence.len() > 20, "the error is no sentence: {sentence}");
     for leftover in ["Os {", "ErrorKind", "Some(", "Err("] {
-        assert!(!sentence.contains(leftover), "that is for programmers: {sentence}");
+        assert!(!sentence.contains(leftover), "the error has words for programmers: {sentence}");
     }
 }
 

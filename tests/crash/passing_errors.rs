@@ -70,8 +70,8 @@ fn an_error_in_one_repair_is_reported_though_the_next_succeeds() {
     one.die();
     two.die();
     fail_one_read(&disk);
-    assert!(env.managers().reap().is_err(), "one of the two could not be undone");
-    assert_eq!(env.transactions().len(), 1, "the other was");
+    assert!(env.managers().reap().is_err(), "one of the two transactions could not be undone");
+    assert_eq!(env.transactions().len(), 1, "the other transaction was undone");
     env.managers().reap().unwrap();
     assert_eq!(env.transactions(), []);
     assert!(!env.managers().region.is_broken());

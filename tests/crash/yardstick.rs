@@ -1,8 +1,7 @@
 //! The yardstick: every planted bug is caught within ten seeds, and a build without a bug passes.
 //!
-//! Each bug runs in its own process, because some bugs end the process: it panics with a latch held, or never ends.
-//! `LIBTP_TEST_UNPLANTED` is the number of seeds that a build without a bug is tried with; other tests of this suite try
-//! the same.
+//! Each bug runs in its own process, because some bugs end the process by a panic with a latch held, and others let it
+//! hang. A build without a bug runs with `LIBTP_TEST_UNPLANTED` seeds; other tests of this suite run it, too.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -28,7 +27,7 @@ use libtp_tests::workload::{self, Plan};
 
 const SEEDS: u64 = 10;
 const STATES: u64 = 800;
-/// How many calls of each kind fail. An interrupted batch shows in few of its power cuts.
+/// How many calls of each kind fail. Many page writes fail, because few power cuts of an interrupted batch show a bug.
 const FAILING_CALLS: [(Which, u64); 4] =
     [(Which::Syncs, 60), (Which::DirectorySyncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
 const DAMAGES: u64 = 60;
@@ -42,19 +41,19 @@ fn every_planted_bug_is_caught_within_ten_seeds() {
 
 #[test]
 fn a_build_without_a_planted_bug_passes() {
-    // Other suites try the rest without a bug.
+    // Other suites run the other checks without a bug.
     let few = [Catcher::CountedRanges];
     let catchers = if sizes::number("LIBTP_TEST_UNPLANTED", 2) == 0 { &few[..] } else { &Catcher::ALL };
     let seen = on_all_threads(catchers, |&catcher| (catcher, trial::without_a_bug(ENTRY, catcher)));
     let wrong: Vec<_> = seen.into_iter().filter(|(_, noticed)| noticed.is_some()).collect();
     assert!(wrong.is_empty(), "a bug is seen where none was planted: {wrong:?}");
-    println!("figures: {} ways of catching them see no bug where no bug is planted", catchers.len());
+    println!("figures: {} checks see no bug where no bug is planted", catchers.len());
 }
 
 /// A site that is missing on the list is a bug that no test tries.
 #[test]
 fn every_site_in_the_sources_is_on_the_list() {
-    // In the call, or in a constant whose comment marks it.
+    // The name of a bug stands in the call of `planted`, or in a constant that this comment marks.
     let calls = names_after("planted(\"").into_iter();
     let sites: BTreeSet<String> = calls.chain(names_after("/// A planted bug")).collect();
     let listed: BTreeSet<String> = planted::all().map(|bug| bug.name.to_owned()).collect();

@@ -1,5 +1,5 @@
-//! Checks after every process but the observer has left: the shared memory is at rest, with nothing of dead sessions
-//! in it; and the log is complete, in a copy of the files, which is the state after a crash at this moment.
+//! Checks after every process but the observer has left. The shared memory is at rest, with nothing of dead sessions in
+//! it. The log is complete in a copy of the files: the copy is the state after a crash at this moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

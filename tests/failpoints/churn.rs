@@ -199,7 +199,7 @@ fn may_be_missing(error: Error) -> Result<()> {
     }
 }
 
-/// Returns whether a panic is that of the chosen failpoint.
+/// Returns whether a panic comes from the chosen failpoint.
 fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
 }

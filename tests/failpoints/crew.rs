@@ -104,7 +104,7 @@ impl Member {
         None
     }
 
-    /// Receives the process's lines so far; none may be an error.
+    /// Receives the process's lines so far; no line may be an error.
     #[track_caller]
     pub fn listen(&mut self) {
         while let Heard::Line(answer) = self.hear_within(Duration::ZERO) {

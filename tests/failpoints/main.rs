@@ -1,8 +1,8 @@
 //! A process dies at a chosen place of the library, beside three that go on.
 //!
-//! A failpoint is a place where the shared memory is between two valid states (`rio/src/failpoint.rs`). For each of
-//! them, by name: a victim reaches it and kills itself; the survivors repair its sessions and acknowledge more
-//! transfers; in the end every process leaves in good order, the bank's balances agree with its journal, every
+//! A failpoint is a place where the shared memory is between two valid states (`rio/src/failpoint.rs`). For each
+//! failpoint, by name: a victim reaches it and kills itself. The survivors repair its sessions and acknowledge more
+//! transfers. In the end every process leaves in good order, the bank's balances agree with its journal, every
 //! acknowledged transfer is there, and every database is whole. A failpoint that no process reaches fails the suite.
 //!
 //! | file | contents |
@@ -49,7 +49,7 @@ use scenes::Figures;
 #[test]
 fn after_a_death_at_any_failpoint_the_others_go_on() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
-    // Other suites play the scenes between records and memory, and those of memory that outlives the system.
+    // Other suites play the scenes between records and memory, and the scenes of memory that outlives the system.
     let is_others = |scene| {
         matches!(
             scene,

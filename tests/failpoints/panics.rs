@@ -55,8 +55,8 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
     let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
     let seed = sizes::first_seed();
     let mut random = Random::new(seed);
-    // No process at work beside others reaches the other failpoints, even if one of them is chosen: other tests play
-    // them.
+    // Only failpoints of the scene `Work`: processes that work side by side reach no other failpoint. Other tests reach
+    // the others.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
     let mut points: Vec<&Failpoint> = failpoints::all().filter(is_chosen).collect();
     random.shuffle(&mut points);
@@ -74,7 +74,7 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
         town.close(&format!("seed {seed}"));
     }
     println!("figures: {hit} panics at {} failpoints, 0 lost, 0 stuck, 0 rebuilds", points.len());
-    assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were come to", points.len());
+    assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were reached", points.len());
 }
 
 /// The failpoint of the next test: every transaction that changes something passes it.

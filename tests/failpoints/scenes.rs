@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_millis(250);
 pub const ANY_TIME: Duration = Duration::from_millis(1500);
 /// How long a repairer has to reach a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
-/// How long the others have to make the memory anew while a victim is stopped.
+/// How long the other processes have to make the memory anew while a victim is stopped.
 const STILL: Duration = Duration::from_millis(500);
 /// Deaths in one environment: then its journal is long, and a new environment begins.
 const DEATHS_OF_ONE: usize = 60;
@@ -257,7 +257,7 @@ pub fn dies_repairing(
         if !repairer.has_ended() {
             repairer.arm("none");
         }
-        // It may have reached the failpoint before the order.
+        // The repairer may have reached the failpoint before the order.
         if repairer.says_that_it_dies() {
             assert!(repairer.ends_within(watchdog()), "process {} does not end", repairer.number);
         }

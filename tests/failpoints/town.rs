@@ -290,8 +290,8 @@ impl Scenario {
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
-        // Restarted in any case: even if a process closed the memory and died before it was removed, others have
-        // worked in it since.
+        // Restarted in any case: even if a process closed the memory and died before it was removed, other processes
+        // have worked in it since.
         assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }

@@ -87,7 +87,7 @@ fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
             }
             Scene::Standing(point) => {
                 scenes::stands_still(here, point, random);
-                // Its effect on the files must not be hidden by a checkpoint.
+                // A checkpoint must not hide the bug's effect on the files.
                 town.take().expect("it is there").close(&format!("seed {seed}, {point:?}"));
                 true
             }

@@ -15,7 +15,7 @@ const PLACE: &str = "LIBTP_TEST_FILES_PLACE";
 /// Longest time for others to finish the dead process's work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The process that finds the remains of the dead one.
+/// The process that finds the remains of the dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Successor {
     /// A process that has the environment open all the time.

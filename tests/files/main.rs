@@ -6,7 +6,7 @@
 //! | `business` | transactions over three files and a record, and their possible results |
 //! | `deaths` | a process that commits, finishes or sweeps is killed at each place between two states |
 //! | `kills` | several processes are killed at any moment, beside others that read |
-//! | `rules` | rules that the others do not meet |
+//! | `rules` | rules that the other files do not meet |
 //! | `simulated` | a simulated disk that loses unsynced bytes, and unsynced names of files |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.

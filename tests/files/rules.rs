@@ -65,7 +65,7 @@ fn an_opener_sweeps_no_files_of_running_transactions() {
     let dead = env.begin().unwrap();
     dead.create_file(path.join("etc/b"), b"1").unwrap();
     dead.die();
-    // The process that repairs the dead one also sweeps.
+    // The process that repairs the dead process also sweeps.
     let start = std::time::Instant::now();
     while names_in(&path.join("etc")).len() > 1 {
         assert!(start.elapsed().as_secs() < 10, "{:?}", names_in(&path.join("etc")));
@@ -140,7 +140,7 @@ fn a_copy_leaves_the_files_of_its_original_alone() {
     copy(&path.join("env"), &copied);
     drop(Env::open_or_create(&copied).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    assert!(waiting.exists(), "it is the original's");
+    assert!(waiting.exists(), "the waiting file belongs to the original");
     // The original then finishes it.
     drop(env);
     drop(Env::open_or_create(path.join("env")).unwrap());

@@ -11,7 +11,7 @@ fn one_is_victim<'s>(one: &'s Session, other: &'s Session) -> &'s Session {
     match (one.ended(), other.ended()) {
         (Ended::Deadlock, Ended::Done) => other,
         (Ended::Done, Ended::Deadlock) => one,
-        both => panic!("one should have been chosen, and the other have gone on: {both:?}"),
+        both => panic!("one of the two should be the victim, and the other should go on: {both:?}"),
     }
 }
 
@@ -83,9 +83,9 @@ fn circular_information_flow_one_of_the_two_is_a_victim() {
         two.begins(Do::Get("x"));
         let (first, second) = (one.ended(), two.ended());
         match (first, second) {
-            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "two reads the state before the victim"),
-            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "one reads the state before the victim"),
-            both => panic!("one should have been chosen: {both:?}"),
+            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "the second reads the state before the victim"),
+            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "the first reads the state before the victim"),
+            both => panic!("one of the two should be the victim: {both:?}"),
         }
     });
 }

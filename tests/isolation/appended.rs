@@ -230,5 +230,5 @@ fn appends_without_a_look_are_strictly_serializable() {
         "figures: {committed} of {wanted} transactions that append committed, {dependencies} dependencies, {ambiguous} not judged; \
          0 cycles, 0 lost"
     );
-    assert!(committed as u64 > wanted / 3, "so few committed that nothing is shown");
+    assert!(committed as u64 > wanted / 3, "too few transactions committed: the test shows nothing");
 }

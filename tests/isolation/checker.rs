@@ -299,8 +299,8 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the real-time order: a transaction that ended before another began comes first. The last one of each
-    /// thread is enough, because it comes after the thread's earlier ones.
+    /// Adds the real-time order: a transaction that ended before another began comes first. The last transaction of
+    /// each thread is enough, because it comes after the thread's earlier transactions.
     fn real_time(&mut self) {
         let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
         let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();

@@ -23,7 +23,7 @@ fn one_of_two_that_wait_for_each_other_gets_an_error_at_once() {
         let survivor = match (one.ended(), two.ended()) {
             (Ended::Deadlock, Ended::Done) => two,
             (Ended::Done, Ended::Deadlock) => one,
-            both => panic!("one should have been chosen: {both:?}"),
+            both => panic!("one of the two should be the victim: {both:?}"),
         };
         assert!(start.elapsed() < Duration::from_secs(2), "found only after {:?}", start.elapsed());
         survivor.does(Do::Commit, Ended::Done);
@@ -95,7 +95,7 @@ fn run_runs_a_victim_again_until_it_commits() {
         scope.spawn(|| add(b"y", b"x"));
     });
     assert_eq!((scene.now("x").as_deref(), scene.now("y").as_deref()), (Some("400"), Some("400")));
-    assert!(tries.into_inner() > 400, "no deadlock came about: nothing was shown");
+    assert!(tries.into_inner() > 400, "no deadlock came about: the test shows nothing");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub struct Graph {
     count: usize,
 }
 
-/// A cycle: no order of the transactions explains what they saw.
+/// A cycle: no order of the transactions explains their reads.
 #[derive(Clone, Debug)]
 pub struct Cycle {
     /// From each transaction to the next, the last to the first.

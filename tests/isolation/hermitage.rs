@@ -1,11 +1,11 @@
 //! Hermitage's cases by their names (Kleppmann, after Adya), each with reads of a key and with reads of a range, with
 //! locks on records and on pages.
 //!
-//! A case is a schedule. Without isolation it must show its anomaly. In an environment its outcome must equal that of
-//! a serial order of its committed transactions, also if the transactions that only read use snapshots. There are two
-//! departures. In hermitage's G0 the second writer comes second at both keys, which no outcome distinguishes from a
-//! serial order; here it comes first at one key. And where hermitage filters by a value (`value % 3 = 0`), a range of
-//! keys stands for the predicate.
+//! A case is a schedule. Without isolation it must show its anomaly. In an environment its outcome must equal the
+//! outcome of a serial order of its committed transactions, also if the transactions that only read use snapshots.
+//! There are two departures. In hermitage's G0 the second writer comes second at both keys, which no outcome
+//! distinguishes from a serial order; here it comes first at one key. And where hermitage filters by a value (`value %
+//! 3 = 0`), a range of keys stands for the predicate.
 
 use libtp::Granularity;
 

@@ -249,6 +249,6 @@ fn random_transactions_of_eight_processes_that_are_killed_are_strictly_serializa
          judged; 0 cycles, 0 lost; {:.0} s",
         start.elapsed().as_secs_f64()
     );
-    assert!(committed as u64 > wanted / 3, "so few committed that nothing is shown");
+    assert!(committed as u64 > wanted / 3, "too few transactions committed: the test shows nothing");
     assert!(kills > 0 || wanted < 2_000, "no process was killed: the test shows nothing");
 }

@@ -162,7 +162,7 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
             player.go();
         }
     }
-    // A waiting session can go on once others have ended: as many rounds as there are sessions are enough.
+    // A waiting session can go on once other sessions have ended: as many rounds as there are sessions are enough.
     for _ in 0..count {
         players.iter_mut().for_each(Player::go);
     }

@@ -47,8 +47,8 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
         sum.deadlocks,
         start.elapsed().as_secs_f64()
     );
-    assert!(committed as u64 > wanted / 2, "so few committed that nothing is shown");
-    assert!(sum.deadlocks > 0 || wanted < 2_000, "so little contention that nothing is shown");
+    assert!(committed as u64 > wanted / 2, "too few transactions committed: the test shows nothing");
+    assert!(sum.deadlocks > 0 || wanted < 2_000, "too few deadlocks: the test shows nothing");
 }
 
 /// The control: the same transactions and the same checker, without isolation.

@@ -7,8 +7,8 @@
 //! and answers over a pipe. The number only grows, so the checker is one comparison: a read finds no less than any
 //! read that had ended when it began.
 //!
-//! Some ways of reading wait for the disk before they answer, others do not. So a read by a snapshot can begin while
-//! the number that an earlier read found is not yet on disk.
+//! Some ways of reading wait for the disk before they answer, other ways do not. So a read by a snapshot can begin
+//! while the number that an earlier read found is not yet on disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Transactions whose process was killed while it committed: the observations of other transactions show whether each
 //! is there.
 //!
-//! A transaction that left any trace counts as committed, with all its steps, and the checker reports missing ones. A
-//! transaction without a trace counts as aborted, and no other may have seen it. Its end is unknown, so time orders
-//! nothing after it.
+//! A transaction that left any trace counts as committed, with all its steps, and the checker reports missing steps. A
+//! transaction without a trace counts as aborted, and no other transaction may have seen it. Its end is unknown, so
+//! time orders no transaction after it.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,8 @@ pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
         let is_deletion = |step: &Step| matches!(step, Step::Delete { row: of } if of.element == row);
         let deleted_it = |record: &Record| record.steps.iter().any(is_deletion);
         let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
-        // If two of them tried the deletion, either may have done it: so its reads are dropped.
+        // If two such transactions tried the deletion, either may have done it: so the reads of the chosen transaction
+        // are dropped.
         let mut record = there(unheard.remove(at));
         record.steps.retain(|step| matches!(step, Step::Delete { .. }));
         history.push(record);

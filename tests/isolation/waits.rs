@@ -138,7 +138,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
         Err(Trouble::OutOfStock)
     });
     assert_eq!((refused, tries.load(Ordering::Relaxed)), (Err(Trouble::OutOfStock), 1));
-    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"1"[..]), "it was taken back");
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"1"[..]), "the put was undone");
     // A deadlock is repeated, even if the caller's error hides its cause.
     env.run(|txn| table.put(txn, b"y", b"1")).unwrap();
     let (told, met) = (channel(), channel());

@@ -158,7 +158,7 @@ impl Business {
             }
             let alone = [16, 2048].map(|at| number(&left.bytes()[at..]));
             if alone[0] != alone[1] {
-                return Ok(Err(format!("what one segment has alone is {alone:?}")));
+                return Ok(Err(format!("the two places for changes of the left segment alone have {alone:?}")));
             }
             let block = number(&left.bytes()[8..]);
             let wrong = match block {
@@ -179,7 +179,7 @@ impl Business {
             let next = self.journal.get(txn, &(count + 1).to_be_bytes())?;
             if (last.is_none() && count != 0) || next.is_some() {
                 return Ok(Err(format!(
-                    "the memory has {count} transactions; the journal's record of that is {last:?}, of the next {next:?}"
+                    "the memory has {count} transactions; the journal's record of the last one is {last:?}, and of the next one {next:?}"
                 )));
             }
             Ok(Ok(count))

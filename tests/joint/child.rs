@@ -103,7 +103,7 @@ impl Child {
     /// Sends an order and waits until it is done.
     pub fn does(&mut self, order: &str) {
         self.process.order(order);
-        assert!(self.says("done"), "it has died of {order}: {}", self.process.errors());
+        assert!(self.says("done"), "the child has died of {order}: {}", self.process.errors());
     }
 
     fn heard(&mut self, line: &str) {

@@ -203,7 +203,7 @@ fn a_rollback_is_not_taken_for_a_followed_decision() {
             let mut victim = Child::start(directory, seed, name);
             assert!(victim.says("open"));
             victim.work(MANY);
-            assert!(victim.end(), "it comes to {name}");
+            assert!(victim.end(), "the victim does not come to {name}");
             lose_memory(directory);
         }
         let judged = Business::open(directory).unwrap().judge();
@@ -219,15 +219,15 @@ fn checkpoints_carry_outcomes_that_no_session_has_applied() {
     let mut victim = Child::start(directory.path(), sizes::first_seed(), &format!("{BEFORE}@3"));
     victim.says("open");
     victim.work(MANY);
-    assert!(victim.end(), "it comes to {BEFORE}");
+    assert!(victim.end(), "the victim does not come to {BEFORE}");
     let count = {
         let env = libtp::Env::open_or_create(directory.path()).unwrap();
         let open = open_outcomes(&env);
-        assert_eq!(open.len(), 2, "both segments are to be told: {open:?}");
+        assert_eq!(open.len(), 2, "both segments have an open outcome: {open:?}");
         assert!(env.checkpoint().unwrap());
         let control = std::fs::read(directory.path().join("control")).unwrap();
         let named = [4096, 8192].map(|slot| u32::from_le_bytes(control[slot + 88..slot + 92].try_into().unwrap()));
-        assert_eq!(named.iter().max(), Some(&1), "one transaction is named by the control file");
+        assert_eq!(named.iter().max(), Some(&1), "the control file names one transaction");
         env.checkpoint().unwrap();
         open.len()
     };

@@ -85,7 +85,7 @@ fn a_commit_in_abandoned_memory_reaches_no_segment() {
         one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
         let records = one.btree("records").unwrap();
         let txn = one.begin_with(libtp::Durability::Relaxed).unwrap();
-        // So that the transaction has read past the end of the next life's log.
+        // After this read, the transaction has read past the end of the next life's log.
         assert_eq!(records.get(&txn, b"key").unwrap(), None);
         txn.join(&ours).unwrap().set_range(0, 1).unwrap().fill(2);
         if has_records {

@@ -38,7 +38,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     let directory = tempfile::tempdir().unwrap();
     let (directory, seed) = (directory.path(), sizes::first_seed());
     found(directory, SYNC);
-    // It dies with the others at the end; until then it repairs the dead sessions.
+    // This process dies with the others at the end; until then it repairs the dead sessions.
     let mut beside = start(directory, seed);
     let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
     let unresolved = |before: u64| {
@@ -74,7 +74,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     }
     lose_memory(directory);
     let judged = Business::open(directory).unwrap().judge();
-    assert_eq!(judged, Ok(2), "both had their records on the disk");
+    assert_eq!(judged, Ok(2), "both transactions had their records on the disk");
 }
 
 /// The disk fails between a commit's record and its memory, and the shared memory has no room: the transaction is
@@ -94,10 +94,14 @@ fn a_commit_on_a_failed_disk_needs_no_room() {
     looks.managers().log.poison();
     child.resume();
     let answer = child.line().unwrap();
-    assert!(answer.starts_with("OutcomeUnknown"), "it is not known to be aborted: {answer}; {}", child.errors());
-    assert!(!answer.contains("full"), "for that there is always room: {answer}");
+    assert!(
+        answer.starts_with("OutcomeUnknown"),
+        "the transaction is not known to be aborted: {answer}; {}",
+        child.errors()
+    );
+    assert!(!answer.contains("full"), "for an unknown outcome there is always room: {answer}");
     let unresolved = looks.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some());
-    assert_eq!(unresolved.count(), 2, "both segments are unresolved");
+    assert_eq!(unresolved.count(), 2, "both segments wait for the outcome");
     child.kill();
     child.end();
     drop(looks);

@@ -121,7 +121,7 @@ fn each_message_is_delivered_once_under_kills() {
             for message in 1..=count {
                 assert!(received.get(txn, &message.to_be_bytes())?.is_some(), "message {message} of {count} was lost");
             }
-            assert!(received.get(txn, &(count + 1).to_be_bytes())?.is_none(), "more came than was sent");
+            assert!(received.get(txn, &(count + 1).to_be_bytes())?.is_none(), "more messages came than were sent");
             Ok((count, left))
         })
         .unwrap();

@@ -36,8 +36,8 @@ pub enum Kills {
     None,
     /// A random worker at a time.
     One,
-    /// A random worker, and then the worker that repairs its remains; if none does within 5 ms, another random
-    /// worker.
+    /// A random worker, and then the worker that repairs its remains; if no worker repairs them within 5 ms, another
+    /// random worker.
     Two,
 }
 
@@ -348,7 +348,7 @@ impl<'d> Run<'d> {
             let openers: Vec<String> =
                 openers.map(|(worker, told)| format!("worker {worker}: {:?}", told.opened)).collect();
             return Err(format!(
-                "REBUILT: it began with incarnation {incarnation}; not joined have {}",
+                "REBUILT: the run began with incarnation {incarnation}; these workers did not join: {}",
                 openers.join(", ")
             ));
         }
@@ -357,7 +357,7 @@ impl<'d> Run<'d> {
         compare(&bank.audit()?, &all)?;
         // The work can go on.
         let put = bank.transfer(self.next, 0, &mut Random::new(1), Durability::Sync);
-        put.map_err(|error| format!("after all that nothing can be done: {error}"))?;
+        put.map_err(|error| format!("a transfer after the run fails: {error}"))?;
         let histories: Vec<WorkerHistory> = self.histories();
         Ok(Report {
             acknowledged: all.iter().map(|(_, told)| told.acknowledged.len() as u64).sum(),

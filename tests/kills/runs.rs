@@ -59,10 +59,10 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
         control.acknowledged,
         control.stalls,
     );
-    assert!(killed.kills as u64 >= seconds, "so few were killed that nothing is shown");
+    assert!(killed.kills as u64 >= seconds, "too few processes were killed: the test shows nothing");
     let is_long = kills == Kills::Two && killed.kills >= 300;
     assert!(killed.menders > 0 || !is_long, "no worker was killed at a repair");
-    assert!(killed.acknowledged > killed.kills as u64, "so little was done that nothing is shown");
+    assert!(killed.acknowledged > killed.kills as u64, "too few transfers were made: the test shows nothing");
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn four_processes_go_on_when_the_repairer_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 
-/// Measures how long survivors are held up if all processes commit in the same way. `LIBTP_TEST_STALL_SECONDS` sets
-/// the length of each run; without it there is none.
+/// Measures how long survivors are held up if all processes commit in the same way. `LIBTP_TEST_STALL_SECONDS` sets the
+/// length of each run; without the variable nothing is measured.
 #[test]
 fn survivors_go_on_where_all_commits_are_of_one_kind() {
     let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);

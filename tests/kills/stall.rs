@@ -1,9 +1,9 @@
 //! How long each kill held up the other workers.
 //!
-//! Three figures: the time until the next acknowledgement of *any* survivor; until *every* survivor has had one; and
-//! until the next one of each survivor that *waited* for something that the victim held, for the kills at which this
-//! was observed. Beside them are the first two figures for instants in a run without kills, because workers that wait
-//! for each other and for the disk have gaps of their own.
+//! Three figures: the time until the next acknowledgement of *any* survivor; the time until *every* survivor has had an
+//! acknowledgement; and the time until the next acknowledgement of each survivor that *waited* for something that the
+//! victim held, for the kills at which such a wait was observed. Beside them are the first two figures for instants in
+//! a run without kills, because workers that wait for each other and for the disk have gaps of their own.
 
 use std::fmt;
 

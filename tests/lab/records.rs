@@ -70,7 +70,8 @@ pub fn open(boots: usize) -> (Books, Books) {
     let kept = Books::open(&KEPT_OVER_STARTS.builder(boots), &KEPT_OVER_STARTS, "");
     let (builder, mut refused) = (LOST.builder(boots), "");
     if boots > 0 {
-        let error = builder.open(LOST.files).expect_err("it was opened without the memory that has its commits");
+        let error =
+            builder.open(LOST.files).expect_err("the environment opened without the memory that has its commits");
         assert!(matches!(error, Error::Environment { .. }), "without its memory: {error}");
         refused = " refused at first";
     }

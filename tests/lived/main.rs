@@ -53,18 +53,19 @@ const WARM: usize = 10;
 const TENTHS: usize = 10;
 /// The largest allowed size after the warm-up, in percent of the size at its end.
 const GROWTH_PERCENT: u64 = 110;
-/// The same for the pages of one database, which may settle later ..
+/// The largest allowed number of pages of one database after the warm-up, in percent: one database may settle later.
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
-/// .. and for the pages of each database in the second half of the run.
+/// The largest allowed number of pages at the end, in percent of the number in the middle of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
-/// Allowed beside the percentage: the process's own memory grows by pieces, one for each thread ..
+/// Growth of the process's own memory that is allowed beside the percentage: it grows by pieces, one for each thread.
 const PIECE: u64 = 4 << 20;
-/// .. and less of it in the second half ..
+/// Growth of the process's own memory that is allowed in the second half.
 const PIECE_LATE: u64 = 3 << 20;
-/// .. where the kernel backs memory, it may add some huge pages ..
+/// Growth of memory that the kernel backs: the kernel may add some huge pages.
 const HUGE_PIECE: u64 = 8 << 20;
-/// .. and the region hands out more memory once, and for good, when the machine is so busy that log and pages wait to
-/// be written: one of forty small runs took more than 4 MiB more, for a reason that is not known.
+/// Growth of the allocated bytes of the region. The region hands out more memory once, and for good, when the machine
+/// is so busy that log and pages wait to be written: one of forty small runs took more than 4 MiB more, for an unknown
+/// reason.
 const REGION_PIECE: u64 = 12 << 20;
 /// Files are extended by pieces of up to this size.
 const FILE_PIECE: u64 = 4 << 20;
@@ -173,7 +174,7 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
         }
     };
     judge("all databases together", FILE_PIECE, &|sample| sample.data());
-    judge("what else is in the directory", FILE_PIECE, &|sample| sample.beside);
+    judge("the other files in the directory", FILE_PIECE, &|sample| sample.beside);
     judge("the region's memory", HUGE_PIECE, &|sample| sample.region);
     judge("the process's memory", HUGE_PIECE, &|sample| sample.resident);
     let memory: [(&str, u64, u64, Measure<'_>); 2] = [

@@ -33,7 +33,7 @@ impl Numbered {
         self.0[key].load(Ordering::Relaxed)
     }
 
-    /// Sets the record's number and returns the one before.
+    /// Sets the record's number and returns the number before.
     pub fn set(&self, key: usize, now: u32) -> u32 {
         // Relaxed: as in `get`.
         self.0[key].swap(now, Ordering::Relaxed)

@@ -333,8 +333,8 @@ impl<T: Subject> Life<T> {
             Next::Death => {
                 self.tally.deaths += 1;
                 self.process.kill();
-                // A killed process runs no destructor. Its spare memory is freed: that of thousands of processes
-                // would not fit the machine.
+                // A killed process runs no destructor. Its spare memory is freed: the spare memory of thousands of
+                // processes would not fit the machine.
                 if let Some(env) = &self.env {
                     env.managers().buffers.forget_spares();
                 }

@@ -51,7 +51,7 @@ fn another_build_takes_over_answered_commits_that_were_not_synced() {
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert!(!env.opened().lost, "all was taken out of the memory");
+    assert!(!env.opened().lost, "all commits were taken out of the memory");
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
     assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);

@@ -77,7 +77,7 @@ const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
 /// Marks the process inside that namespace.
 const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
 
-/// As with `nsenter --pid`, or a container without its own /proc: our pids are those of other processes there.
+/// As with `nsenter --pid`, or a container without its own /proc: other processes have our pids there.
 #[test]
 fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
     let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";

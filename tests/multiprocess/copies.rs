@@ -32,7 +32,7 @@ fn a_copy_of_a_live_environment_is_another_one() {
     two.ask("put key unfinished");
     copy(directory.path(), copied.path());
     let mut three = Member::start(copied.path(), 3);
-    assert_eq!(three.how, "Restarted", "it has the files, and no part in the memory of the original");
+    assert_eq!(three.how, "Restarted", "the copy has its own files, and no part in the memory of the original");
     assert_ne!(three.ask("region"), one.ask("region"));
     assert_eq!(three.ask("get key"), "original", "a sync commit is in the copy, an unfinished one is not");
     assert_eq!(three.ask("put key copy"), "put");
@@ -253,7 +253,7 @@ fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
     // The processes may go on with their files, whatever happens to these.
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
     assert_eq!((one.ask("get key").as_str(), get(&env, "key").as_deref()), ("later", Some("backup")));
-    assert!(Path::new(&region).exists(), "it is theirs");
+    assert!(Path::new(&region).exists(), "the region belongs to the processes");
     one.kill();
     one.wait();
     std::fs::remove_file(region).unwrap();

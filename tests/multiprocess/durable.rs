@@ -26,5 +26,5 @@ fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     assert_eq!(env.opened().how, How::Restarted);
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"key")).unwrap();
-    assert_eq!(found.as_deref(), Some(&b"after"[..]), "it was read by a transaction that asked for the disk");
+    assert_eq!(found.as_deref(), Some(&b"after"[..]), "a transaction that waited for the disk read the value");
 }

@@ -78,7 +78,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
         assert_eq!(curious.ask(&format!("put key {round}")), "put");
         assert_eq!(other.ask("get key"), round.to_string());
     }
-    // Neither is taken for dead: after the other has left, the curious process is still attached.
+    // Neither process is taken for dead: after the other process has left, the curious process is still attached.
     other.leave();
     curious.ask("begin");
     curious.ask("put key unfinished");

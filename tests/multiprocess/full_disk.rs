@@ -1,4 +1,4 @@
-//! On a full disk, operations that free space go through, and then all others do (PROTOCOLS D11).
+//! On a full disk, operations that free space go through, and then all other operations do (PROTOCOLS D11).
 
 use libtp::{Bytes, Db, Env, Error, Settings};
 use libtp_tests::small_disk::{alone, SmallDisk};

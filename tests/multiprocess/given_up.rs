@@ -110,7 +110,7 @@ fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
     writer.leave();
     env.checkpoint().unwrap();
     let back: Vec<_> = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).collect();
-    assert!(back.is_empty(), "{} pages are what they were in memory that was given up: {:?}", back.len(), back.first());
+    assert!(back.is_empty(), "{} pages are as they were in the abandoned memory: {:?}", back.len(), back.first());
     for number in (0..KEYS).step_by(STEP) {
         let is_put_again = number == caught.number && !has_committed;
         let expected = if is_put_again { caught.value.as_bytes() } else { &[b'n'; 500] };
@@ -148,7 +148,7 @@ fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
     put_until_stopped(&mut two, directory.path(), "log: segment full of zeros", Some(PREPARES));
     let at_it = stopped(directory.path(), |session| session.roles.contains(&PREPARES));
     one.resume();
-    // It leaves the old memory for the new one, or makes a segment for the old one, which it must not.
+    // The process leaves the old memory for the new memory. It must not make a segment for the old memory.
     let pid_of_one =
         |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
     until("the process comes into the new memory", || pid_of_one(&env));
@@ -181,7 +181,7 @@ fn a_process_stopped_at_a_page_write_or_a_new_segment_is_waited_for_and_named() 
         let life = env.managers().log.incarnation();
         env.managers().processes.declare_broken();
         let put = || env.run(|txn| table.put(txn, b"key", b"meanwhile"));
-        let refused = put().expect_err("it is still writing").to_string();
+        let refused = put().expect_err("the process is still writing").to_string();
         assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
         assert_eq!(env.managers().log.incarnation(), life);
         writer.resume();
@@ -223,7 +223,10 @@ fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     assert!(env.checkpoint().unwrap());
     let file = directory.path().join("table.tp");
     let before = page_lsns(&file);
-    assert!(begun.elapsed() < Duration::from_secs(100), "it sleeps no longer than two minutes: nothing is shown");
+    assert!(
+        begun.elapsed() < Duration::from_secs(100),
+        "the process sleeps no longer than two minutes: the test shows nothing"
+    );
     // The sleeping thread may be the background thread. Then the put did not wait that long, and came before ours or
     // after it.
     let early = writer.answer_within(Duration::ZERO);
@@ -233,7 +236,7 @@ fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     writer.leave();
     env.checkpoint().unwrap();
     let back = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).count();
-    assert_eq!(back, 0, "pages are what they were in memory that was given up");
+    assert_eq!(back, 0, "pages are as they were in the abandoned memory");
     for number in (0..KEYS).step_by(STEP) {
         let new: &[u8] = match Some(number) == caught {
             true if early.is_some() => b"on",

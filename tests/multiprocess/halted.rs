@@ -1,5 +1,5 @@
 //! A process stops at a task that only one session has at a time, or with something that every session needs. No
-//! session can take it from the process; the others do without it.
+//! session can take either from the process; the other processes do without it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -99,7 +99,8 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
 #[test]
 fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    // A thread of the process may not be at writing pages when the process is stopped: others wait for that.
+    // A thread of the process may not be at writing pages when the process is stopped: other processes wait for such a
+    // thread.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = observer(directory.path());
     let [table, other] = ["table", "other"].map(|name| env.btree(name).unwrap());
@@ -113,7 +114,7 @@ fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     let own = env.clone();
     let checkpoint = std::thread::spawn(move || own.checkpoint().unwrap());
     until("the checkpoint ends", || checkpoint.is_finished());
-    assert!(checkpoint.join().unwrap(), "no other session takes one");
+    assert!(checkpoint.join().unwrap(), "no other session takes a checkpoint");
     assert_eq!(env.managers().buffers.dirty_count(), 1, "all other pages are written");
     holder.resume();
     assert_eq!(holder.answer(), "put");
@@ -137,7 +138,7 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
     first.wait();
     until("the repairer is stopped", || stands_still(&env));
     let buried: BTreeSet<u32> = before.difference(&places()).copied().collect();
-    assert_eq!(buried.len(), 1, "it stands still at the first");
+    assert_eq!(buried.len(), 1, "the repairer stands still after the first repair");
     let mut next = Member::start(directory.path(), 3);
     next.ask("begin");
     next.ask("put key unfinished");
@@ -168,7 +169,7 @@ fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
     let txn = env.managers().join().unwrap();
     let checkpoint = || {
         put("new");
-        env.managers().checkpoint(&txn).unwrap().expect("no other session takes one").keep_from
+        env.managers().checkpoint(&txn).unwrap().expect("no other session takes a checkpoint").keep_from
     };
     for _ in 0..3 {
         checkpoint();

@@ -44,7 +44,7 @@ fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
         for number in 0..500 {
             env.run_with(Durability::Relaxed, |txn| table.put(txn, &key(number), &[7; 300])).unwrap();
         }
-        assert!(!env.managers().log.is_all_durable(), "all of it is in memory alone");
+        assert!(!env.managers().log.is_all_durable(), "all of the log is on disk: the test shows nothing");
         for (place, _) in names.iter().flat_map(|name| words(&env, name)) {
             store(&env, place, NONSENSE);
         }
@@ -82,7 +82,7 @@ fn a_process_with_a_damaged_identity_is_not_taken_for_dead() {
     let (place, _) = slots.iter().find(|(_, says)| *says == u64::from(pid)).expect("its slot says so");
     store(&env, *place, 1 << 23);
     let sessions = env.managers().processes.sessions();
-    assert!(sessions.iter().all(|one| one.alive), "one of them is taken for dead: {sessions:?}");
+    assert!(sessions.iter().all(|one| one.alive), "a session is taken for dead: {sessions:?}");
     let what = env.managers().processes.check().unwrap_err();
     assert!(what.contains("process"), "{what}");
     // A session that waits for the member's lock looks for dead processes.
@@ -132,7 +132,7 @@ fn a_writer_is_waited_for_though_the_word_for_another_writer_was_hit() {
     store(&env, leader, NONSENSE);
     env.managers().processes.declare_broken();
     let put = || env.run(|txn| table.put(txn, b"key", b"meanwhile"));
-    let refused = put().expect_err("it is still writing").to_string();
+    let refused = put().expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     // Restores the word: the rest of the member's work is not tested here.
     store(&env, leader, says);

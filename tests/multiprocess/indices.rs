@@ -100,7 +100,7 @@ fn a_record_that_an_index_refuses_is_not_stored() {
     let message = people.index("by town", choosy).err().map(|error| error.to_string());
     assert!(
         message.is_some_and(|message| message.contains("`by town` refuses the record: it has no town")),
-        "it was made"
+        "the index was made"
     );
     env.run(|txn| people.delete(txn, b"nemo").map(|_| ())).unwrap();
     let index = people.index("by town", choosy).unwrap();
@@ -130,7 +130,7 @@ fn a_record_that_an_index_refuses_is_not_stored() {
 fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     let (_directory, env, people) = with_people();
     let index = people.index("by town", town).unwrap();
-    let Database::Index(entries) = env.database("by town").unwrap() else { panic!("it is an index") };
+    let Database::Index(entries) = env.database("by town").unwrap() else { panic!("the database is an index") };
     let txn = env.begin().unwrap();
     assert_eq!(entries.count(&txn, b"Brno").unwrap(), 34);
     let mut cursor = entries.cursor(&txn);
@@ -161,7 +161,7 @@ fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
     let env = crate::stopped::idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..50_u32).try_for_each(|number| table.put(txn, &number.to_le_bytes(), b"Brno:logician"))).unwrap();
-    // So that this process knows the function.
+    // This process must know the function.
     table.index("by town", town).unwrap();
     assert!(table.drop_index("by town").unwrap());
     let mut maker = crate::crew::Member::start(directory.path(), 1);

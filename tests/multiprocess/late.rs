@@ -46,7 +46,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         in_time("to leave", move || drop((table, own)));
         longest = longest.max(begun.elapsed());
         assert!(begun.elapsed() < SOON, "{place}: it took {:?} to leave", begun.elapsed());
-        let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
+        let look = Env::builder().look(directory.path()).unwrap().expect("a process is still there");
         assert!(
             look.sessions().iter().any(|one| one.pid == at_it.pid && one.process_state == ProcessState::Stopped),
             "{place}"
@@ -78,9 +78,9 @@ fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
     holder.order("checkpoint");
     stopped(directory.path(), |_| true);
     leaver.leave();
-    let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
+    let look = Env::builder().look(directory.path()).unwrap().expect("a process is still there");
     let is_left = || look.sessions().iter().any(|one| one.process_state == ProcessState::Dead);
-    assert!(is_left(), "it cannot have given back what the other keeps it from");
+    assert!(is_left(), "the stopped process keeps the leaving process from giving its session back");
     holder.resume();
     assert_eq!(holder.answer(), "taken");
     until("the session is repaired", || !is_left());

@@ -76,10 +76,10 @@ fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
     let mut living = Member::start(&place.environment("living"), 2);
     let of_living = PathBuf::from(living.ask("region"));
     fs::remove_dir_all(gone).unwrap();
-    assert!(region.exists(), "nothing is left: nothing was shown");
+    assert!(region.exists(), "no memory is left: the test shows nothing");
     assert_eq!(place.sweep("third"), []);
     assert!(!region.exists(), "{} is left for ever", region.display());
-    assert!(of_dead.exists() && of_living.exists(), "that of an environment that is there was removed");
+    assert!(of_dead.exists() && of_living.exists(), "the memory of an existing environment was removed");
     living.leave();
     assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
 }
@@ -109,7 +109,7 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
             }
         }
     }
-    assert!(of_dead.exists(), "that of an environment that is there was removed");
+    assert!(of_dead.exists(), "the memory of an existing environment was removed");
     assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
 }
 
@@ -130,7 +130,7 @@ fn a_process_that_is_attached_for_long_removes_it_when_asked() {
 #[test]
 fn memory_that_another_user_left_stays() {
     if !rustix::process::geteuid().is_root() {
-        let text = "SKIPPED left: not root: what belongs to another user cannot be made here";
+        let text = "SKIPPED left: not root: files of another user cannot be made here";
         assert!(std::env::var_os("CI").is_none(), "{text}");
         println!("figures: {text}");
         return;
@@ -139,7 +139,7 @@ fn memory_that_another_user_left_stays() {
     let region = of_a_gone_one(&place, "gone");
     chown(&region, Some(61_001), None).unwrap();
     assert_eq!(place.sweep("third"), []);
-    assert!(region.exists(), "another user's was removed");
+    assert!(region.exists(), "another user's memory was removed");
     chown(&region, Some(0), None).unwrap();
     assert_eq!(place.sweep("fourth"), []);
     assert!(!region.exists());

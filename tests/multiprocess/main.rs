@@ -32,7 +32,7 @@
 //! | `limits` | processes that may have less memory than others |
 //! | `durable` | changes read from a dead session are as durable as their reader asked for |
 //! | `primitives` | the program's own pages and log-record types |
-//! | `readers` | a reader of a page dies while others wait for the page |
+//! | `readers` | a reader of a page dies while other sessions wait for the page |
 //! | `snapshots` | a snapshot among processes that write, are killed, and take checkpoints |
 //! | `twice_alone` | all processes die, and the next one dies in its repair |
 //! | `yardstick` | planted bugs, each noticed by one of these cases |

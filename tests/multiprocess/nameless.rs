@@ -64,7 +64,7 @@ fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
 
     let directory = tempfile::tempdir().unwrap();
     let env = removed_and_killed(directory.path(), "put key one");
-    assert!(!env.opened().lost, "all was on disk");
+    assert!(!env.opened().lost, "all commits were on disk");
     assert_eq!(get(&env, "key"), Some(b"one".to_vec()));
 }
 

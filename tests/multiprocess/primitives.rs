@@ -209,7 +209,7 @@ fn a_process_without_a_type_leaves_its_undo_to_a_process_with_it() {
     pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
     open.die();
     for _ in 0..3 {
-        // It cannot undo the change, and the change is not lost.
+        // This process cannot undo the change, and the change is not lost.
         let _ = other.managers().reap();
         assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout(_))));
         other.run(|txn| table.put(txn, b"key", b"value")).unwrap();

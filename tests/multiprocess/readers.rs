@@ -63,7 +63,7 @@ fn page_being_read(env: &Env) -> PageId {
         sessions.iter().filter(|one| one.process_state == ProcessState::Stopped).find_map(|one| one.held.first());
     let name = &held.expect("it reads a page").name;
     let number = name.strip_prefix("page ").and_then(|rest| rest.strip_suffix(" of table"));
-    let number = number.unwrap_or_else(|| panic!("it has {name:?}")).parse().unwrap();
+    let number = number.unwrap_or_else(|| panic!("the stopped session holds the latch of {name:?}")).parse().unwrap();
     let file = env.managers().buffers.file_by_name("table").expect("it is open").id;
     PageId::new(file, PageNo::new(number))
 }
@@ -81,7 +81,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     reader.ask("arm buffer: off the free list, in hand");
     reader.order(&format!("get {}", key(0)));
     reader.wait();
-    // It has looked for dead sessions, and is stopped.
+    // The reader has looked for dead sessions, and is stopped.
     until("it stands still", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: frame put back, section open");
     repairer.wait();

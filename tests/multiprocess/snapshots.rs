@@ -32,7 +32,7 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
         let snapshot = env.snapshot().unwrap();
         let seen = bank.audit_in(&snapshot).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
         let mut victim = members.remove(0);
-        // By now it has done some work, and is mostly in the middle of a transaction.
+        // By now the victim has done some work, and is mostly in the middle of a transaction.
         std::thread::sleep(Duration::from_millis(20 + round * 3));
         victim.kill();
         assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: while it dies");
@@ -107,7 +107,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
             match is_kept {
                 true if round > 30 => break,
                 true => {}
-                false => assert!(begun.elapsed() < Duration::from_secs(200), "it is never too old"),
+                false => assert!(begun.elapsed() < Duration::from_secs(200), "the snapshot never gets too old"),
             }
         }
         assert_eq!(env.snapshots()[0].is_kept, is_kept);

@@ -1,5 +1,5 @@
-//! A process is stopped in the middle of its work, with latches and locks in hand. The others may have to wait; no
-//! process takes it for dead, and when it goes on, everything goes on.
+//! A process is stopped in the middle of its work, with latches and locks in hand. The other processes may have to
+//! wait; no process takes it for dead, and when it goes on, everything goes on.
 
 use std::collections::BTreeSet;
 #[cfg(feature = "failpoints")]
@@ -82,7 +82,9 @@ fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
         assert!(start.elapsed() < Duration::from_secs(60), "no session reports its wait: {sessions:#?}");
         std::thread::sleep(Duration::from_millis(1));
     };
-    let Some(WaitsFor::Latch(wanted)) = &waits.waits_for else { panic!("it was found by that") };
+    let Some(WaitsFor::Latch(wanted)) = &waits.waits_for else {
+        panic!("the waiter was found by its wait for a latch")
+    };
     let name = |held: &HeldLatch| held.name.clone();
     assert_eq!(held.iter().map(name).collect::<Vec<_>>(), ["page 1 of table", "page 2 of table"]);
     assert!(held.iter().all(|held| held.alone));
@@ -93,7 +95,10 @@ fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
     holder.order("go on");
     assert_eq!(holder.answer(), "let go");
     assert_eq!(waiter.answer(), "1");
-    assert!(env.sessions().iter().all(|one| one.waits_for.is_none() && one.held.is_empty()), "all is over");
+    assert!(
+        env.sessions().iter().all(|one| one.waits_for.is_none() && one.held.is_empty()),
+        "a session still waits or holds a latch"
+    );
     drop(env);
     [holder, waiter].into_iter().for_each(Member::leave);
 }
@@ -116,7 +121,11 @@ fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
         if let Some(one) = stopped {
             break one;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {:?}", env.sessions());
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the process does not come to the failpoint: {:?}",
+            env.sessions()
+        );
         std::thread::sleep(Duration::from_millis(1));
     };
     // A new database needs a number from that file.
@@ -166,7 +175,7 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
         if let Some(found) = sessions.iter().find(|one| one.process_state == ProcessState::Stopped && is_so(one)) {
             return found.clone();
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {sessions:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the process does not come to the failpoint: {sessions:#?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -190,10 +199,13 @@ fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door()
     let wanted = Some(WaitsFor::Latch("the table of transactions".into()));
     let waits = || look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted);
     while !leaves.is_finished() {
-        // It comes to the door after it has given up waiting.
+        // The leaving process comes to the door after it has given up its wait.
         if waits() {
             let opening_process = look.opening_process();
-            assert!(!waits() || opening_process.is_none(), "it waits at the door: {opening_process:?}");
+            assert!(
+                !waits() || opening_process.is_none(),
+                "the leaving process waits at the door: {opening_process:?}"
+            );
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -248,13 +260,13 @@ fn a_rebuild_waits_for_a_process_stopped_in_a_write() {
     env.managers().processes.declare_broken();
     let (other, same) = (env.clone(), table.clone());
     let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     assert_eq!(env.managers().log.incarnation(), incarnation);
     assert_eq!(stopped(directory.path(), |one| one.id == at_it.id).roles, ["writes the log"]);
     let path = directory.path().to_path_buf();
     let refused =
-        in_time("to come in", move || Env::open_or_create(path)).expect_err("it is still writing").to_string();
+        in_time("to come in", move || Env::open_or_create(path)).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");
@@ -278,7 +290,7 @@ fn a_rebuild_waits_for_a_process_stopped_at_the_control_file() {
     env.managers().processes.declare_broken();
     let (other, same) = (env.clone(), table.clone());
     let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     maker.resume();
     // The database has its number; the transaction is lost with the memory.
@@ -338,7 +350,7 @@ fn a_repairer_that_is_stopped_is_reported() {
         .iter()
         .any(|one| one.process_state == ProcessState::Dead || one.id == at_it.id && !one.roles.is_empty())
     {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end: {:#?}", env.sessions());
+        assert!(begun.elapsed() < Duration::from_secs(60), "the repair does not end: {:#?}", env.sessions());
         std::thread::sleep(Duration::from_millis(1));
     }
     reaper.leave();
@@ -394,7 +406,7 @@ fn a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full() {
     given_up.region.allocate::<rio::Word<u64>>(left.saturating_sub(512) / 8).unwrap();
     given_up.processes.declare_broken();
     let put = move || env.run(|txn| table.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");

@@ -44,7 +44,7 @@ fn memory_that_belongs_to_another_user_is_not_trusted() {
     }
     match Env::open_or_create(directory.path()) {
         Ok(env) => {
-            assert_eq!(env.opened().how, How::Restarted, "what another user wrote was used");
+            assert_eq!(env.opened().how, How::Restarted, "the other user's memory was used");
             assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
         }
         Err(error) => {

@@ -8,7 +8,8 @@ use crate::crew::Member;
 #[test]
 fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     let directory = tempfile::tempdir().unwrap();
-    // The first process has a slot before the second's, so every repair ends its transaction first.
+    // The slot of the first process comes before the slot of the second process. So every repair first ends the
+    // transaction of the first process.
     let mut first = Member::start(directory.path(), 1);
     let mut second = Member::start(directory.path(), 2);
     for key in ["one", "two"] {
@@ -19,14 +20,14 @@ fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     second.ask("begin");
     second.ask("put two after");
     second.ask("arm log: append noted, tail not published");
-    // No session repairs the second: the first is stopped until it is killed.
+    // No session repairs the second process: the first process is stopped until it is killed.
     first.stop();
     second.order("put three after");
     second.wait();
     first.kill();
     first.wait();
-    // The place where the second was about to append now has the first record of the first's repair; then the repairer
-    // dies.
+    // At the place where the second process was about to append, the log now has the first record of the repair of the
+    // first process. Then the repairer dies.
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
     let env = Env::open_or_create(directory.path()).unwrap();

@@ -272,9 +272,9 @@ fn a_file_of_another_user_in_the_shared_memorys_place_is_ignored_and_not_in_the_
         again.leave();
         alice.leave();
         let metadata = std::fs::symlink_metadata(&region).unwrap();
-        assert_eq!(metadata.uid(), MALLORY, "{plant}: it is as it was");
+        assert_eq!(metadata.uid(), MALLORY, "{plant}: the file has its owner");
         if plant != "a link" {
-            assert!(std::fs::read(&region).unwrap() == perfect, "{plant}: it is as it was");
+            assert!(std::fs::read(&region).unwrap() == perfect, "{plant}: the file is unchanged");
         }
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), "not to be touched");
     }

@@ -153,7 +153,7 @@ fn after_any_wild_store_no_process_crashes_or_waits_for_ever() {
             count(&|one| one.damage.is_some()),
         );
         // A session that finds a page damaged cannot undo its transaction either, whose locks then stay until the
-        // environment is opened anew. The others may therefore have to wait, and an error explains it.
+        // environment is opened anew. The other processes may therefore have to wait, and an error explains the wait.
         let is_unexplained = |one: &&Outcome| !one.waits || one.errors.is_empty();
         let failed: Vec<&String> =
             outcomes.iter().filter(is_unexplained).filter_map(|one| one.failed.as_ref()).collect();

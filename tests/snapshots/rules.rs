@@ -36,7 +36,7 @@ fn s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_one
     // is shown to waits first.
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"other"), None);
-    assert!(!held.snapshot.is_unsure(), "what has not been changed lately is not waited for");
+    assert!(!held.snapshot.is_unsure(), "a record that has not been changed lately is not waited for");
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();

@@ -101,7 +101,7 @@ impl Bank {
     /// Opens the bank.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     pub fn open(env: &Env) -> Result<Bank> {
         Ok(Bank {
             env: env.clone(),
@@ -114,7 +114,7 @@ impl Bank {
     /// Writes a zero balance for every account, teller and branch.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     ///
     /// # Panics
     /// Never.
@@ -133,7 +133,7 @@ impl Bank {
     /// Makes the transfer `number` of a worker.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     ///
     /// # Panics
     /// If a record is missing that must be there.
@@ -165,7 +165,7 @@ impl Bank {
     /// Returns the number of transfers of each worker, if all books agree.
     ///
     /// # Errors
-    /// Describes what does not agree.
+    /// Describes the disagreement.
     pub fn audit(&self) -> std::result::Result<BTreeMap<u64, u64>, String> {
         let mut sums: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         let mut transfers: BTreeMap<u64, u64> = BTreeMap::new();

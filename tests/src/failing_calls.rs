@@ -1,7 +1,7 @@
 //! Runs a workload with one failing call, and judges the result in three ways.
 //!
-//! Live: what can still be read is right, and after a failed sync nothing more is acknowledged. After power cuts. And
-//! opened again by new processes on the mended disk, with the memory that the old processes left.
+//! Live: records that can still be read are right, and after a failed sync no more commits are acknowledged. After
+//! power cuts. And opened again by new processes on the mended disk, with the memory that the old processes left.
 
 use std::collections::BTreeSet;
 
@@ -160,7 +160,7 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
     Ok(())
 }
 
-/// Returns places where power cuts may show what the fault left half done: soon after the fault, and anywhere.
+/// Returns places where power cuts may show the fault's half-done work: soon after the fault, and anywhere.
 fn positions_after(run: &Run, random: &mut Random) -> Vec<usize> {
     let end = run.machine.disk.io_index();
     let strike = run.machine.disk.first_strike().unwrap_or(end);

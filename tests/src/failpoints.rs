@@ -1,7 +1,7 @@
 //! The failpoints: places where a test process dies. A process must reach each of them, and the other processes
 //! survive its death.
 //!
-//! The names are those of the places (`rio::failpoint("log: ...")`); `cargo xtask failpoints` lists where they are.
+//! The names are the names of the places (`rio::failpoint("log: ...")`); `cargo xtask failpoints` lists where they are.
 
 mod buffer;
 mod library;
@@ -26,7 +26,7 @@ pub enum Scene {
     Rebuild,
     /// A transaction changes records and memory: played by the suite `joint`.
     Memory {
-        /// The process finds what a dead process left; the failpoint of that death, if one is given.
+        /// The process finds the remains of a dead process; the failpoint of that death, if one is given.
         after: Option<&'static str>,
     },
     /// A process copies an environment at work, or restores a copy: played by the suite `backup`.

@@ -15,7 +15,7 @@
 //! | `log_ends` | a log that ends at each sector of its flushes |
 //! | `small_disk` | small disks mounted in namespaces of our own, and tests run as an ordinary user |
 //! | `short_run` | a few commits, and the images that a power cut then leaves |
-//! | `versions` | work in versions on a simulated disk: whatever a power cut leaves has one version |
+//! | `versions` | work in versions on a simulated disk: after a power cut, all data has one version |
 //! | `wrapped` | a directory in which other calls replace the reads and syncs of some files |
 //! | `standstill` | a process that stops at a call |
 //! | `stopped_writer` | a checkpoint while another process is stopped in the middle of writing pages |

@@ -178,7 +178,7 @@ impl Machine {
     /// Starts a process, which opens the environment and the databases.
     ///
     /// # Errors
-    /// Those of opening.
+    /// The errors of opening.
     pub fn start(&self) -> Answer<Process> {
         self.start_in(|directory| directory)
     }
@@ -186,7 +186,7 @@ impl Machine {
     /// Starts a process that uses the disk through the directory that `through` returns.
     ///
     /// # Errors
-    /// Those of opening.
+    /// The errors of opening.
     pub fn start_in(&self, through: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Answer<Process> {
         let view = self.disk.process_view();
         let env = self.open(through(view.directory()))?;
@@ -287,7 +287,7 @@ impl Process {
     /// Opens a tree, or makes the tree if it is missing.
     ///
     /// # Errors
-    /// Those of opening.
+    /// The errors of opening.
     pub fn tree(&self, name: &'static str) -> Answer<Db> {
         if let Some(tree) = self.trees.borrow().get(name) {
             return Ok(tree.clone());
@@ -308,7 +308,7 @@ impl Process {
     /// Counts the values of a key.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn count_values(&self, txn: &Running<'_>, name: &str, key: &[u8]) -> Answer<u64> {
         Ok(self.multi(name)?.count(&txn.0, key)?)
     }
@@ -316,7 +316,7 @@ impl Process {
     /// Removes a key with all its values; returns the number of values.
     ///
     /// # Errors
-    /// Those of removing.
+    /// The errors of removing.
     pub fn delete_values(&self, txn: &Running<'_>, name: &str, key: &[u8]) -> Answer<u64> {
         Ok(self.multi(name)?.delete(&txn.0, key)?)
     }
@@ -324,7 +324,7 @@ impl Process {
     /// Returns whether there is a tree of that name.
     ///
     /// # Errors
-    /// Those of listing.
+    /// The errors of listing.
     pub fn has_tree(&self, name: &str) -> Answer<bool> {
         Ok(self.env.databases()?.iter().any(|one| one == name))
     }
@@ -341,7 +341,7 @@ impl Process {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// Those of beginning.
+    /// The errors of beginning.
     pub fn begin(&self, durability: Durability) -> Answer<Running<'_>> {
         Ok(Running(self.env.begin_with(durability)?))
     }
@@ -385,7 +385,7 @@ impl Process {
     /// Does the background thread's present work.
     ///
     /// # Errors
-    /// Those of its work.
+    /// The errors of its work.
     pub fn background_step(&self) -> Answer<()> {
         Ok(self.env.background_step()?)
     }
@@ -403,7 +403,7 @@ impl Process {
     /// Reads every record of every database in one `Sync` transaction.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn state(&self, way: Way) -> Answer<State> {
         let mut state = State::default();
         let txn = self.begin(Durability::Sync)?;
@@ -447,7 +447,7 @@ impl Process {
     /// Checks every page and link, and returns the findings; empty if all is well.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn findings(&self) -> Answer<Vec<String>> {
         let mut findings = Vec::new();
         for name in self.env.databases()? {

@@ -1,7 +1,7 @@
 //! A process meets a limit of its own while it leads the flush of the log (PROTOCOLS L3).
 //!
-//! The process has closed the log's descriptors, as a daemon does that closes all descriptors it does not know.
-//! Nothing is lost by that, so other processes go on, and make durable what the limited process committed.
+//! The process has closed the log's descriptors, as a daemon does that closes all descriptors it does not know. Nothing
+//! is lost by that, so other processes go on, and make the limited process's commits durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

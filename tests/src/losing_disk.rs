@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! 1. A shadow has all synced bytes of its file: a sync holds the shadow's lock from its first read to its last store,
-//!    so no sync stores older bytes over those of a later sync.
+//! so no sync stores older bytes over the bytes of a later sync.
 //! 2. A shadow belongs to one file for as long as the file exists, and to no later file with the same inode number.
 
 use std::fs::OpenOptions;
@@ -48,7 +48,7 @@ impl LosingDirectory {
     /// Opens the files in `path`, with their shadows in `shadows`; makes both directories if they are missing.
     ///
     /// # Errors
-    /// Those of the real directory.
+    /// The errors of the real directory.
     pub fn open(path: &Path, shadows: &Path) -> Result<LosingDirectory> {
         PosixDirectory::create(shadows)?;
         let real = PosixDirectory::create(path)?;
@@ -199,7 +199,7 @@ mod tests {
         file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
         for kept in [10, 0] {
             let lost = disk.crash(&mut Random::new(1), kept);
-            assert_eq!(lost.kept, if kept == 10 { 2 } else { 0 }, "what a crash has left is on the disk");
+            assert_eq!(lost.kept, if kept == 10 { 2 } else { 0 }, "the bytes that a crash has left are on the disk");
             assert_eq!(look()[SECTOR..], [2; 2 * SECTOR]);
         }
         let never = disk.open("never synced", OpenMode::Create).unwrap();

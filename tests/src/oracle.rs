@@ -337,12 +337,12 @@ impl History {
         if let Some(at) = (0..self.digests.len()).rev().find(|&at| self.digests[at] == found.digest()) {
             let what =
                 if at < least { "LOST: acknowledged commits are gone" } else { "commits from the future are there" };
-            return format!("{what}: the state is that after {at} commits, allowed are {least} to {most}");
+            return format!("{what}: the state is the state after {at} commits, allowed are {least} to {most}");
         }
         let nearest = (least..=most).min_by_key(|&at| distance(&self.state_after(at), found)).unwrap_or(least);
         let wanted = self.state_after(nearest);
         format!(
-            "WRONG: the state is none after {least} to {most} commits; nearest is {nearest}: {}",
+            "WRONG: no state after {least} to {most} commits is like this; the nearest is after {nearest}: {}",
             wanted.difference(found)
         )
     }

@@ -21,7 +21,7 @@ impl Orphan {
     /// If the program makes no child, or does not die.
     pub fn of(entry: &str, variables: &[(&str, String)], order: Option<&str>) -> Orphan {
         let mut parent = Process::start(entry, variables);
-        let child = parent.line().unwrap_or_else(|| panic!("it makes no child: {}", parent.errors()));
+        let child = parent.line().unwrap_or_else(|| panic!("the parent makes no child: {}", parent.errors()));
         let orphan = Orphan::named(&child);
         match order {
             Some(order) => parent.order(order),
@@ -34,7 +34,7 @@ impl Orphan {
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         };
-        assert!(!ended.success(), "it is killed: {}", parent.errors());
+        assert!(!ended.success(), "the parent was not killed: {}", parent.errors());
         orphan
     }
 

@@ -1,7 +1,7 @@
 //! Planted bugs: each breaks a rule of the protocols at one place of the code, if a test build switches it on, and names
 //! the test that must notice it. A bug that no test notices is a rule that no test covers.
 //!
-//! The names are those of the places (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them.
+//! The names are the names of the places (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them.
 
 mod cases;
 mod crashes;
@@ -82,7 +82,7 @@ pub struct Planted {
     /// enough to prove that this bug was noticed. It is tried and reported if there is time, and need not be noticed
     /// every time.
     pub is_seldom: bool,
-    /// A seed that has shown the bug; the test tries this seed before those of the day.
+    /// A seed that has shown the bug; the test tries this seed before the seeds of the day.
     pub known_seed: Option<u64>,
 }
 

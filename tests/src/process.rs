@@ -129,7 +129,7 @@ pub fn hang() -> Duration {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < hang(), "not so: {what}");
+        assert!(begun.elapsed() < hang(), "this does not happen: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -36,7 +36,7 @@ impl ShortRun {
     /// Begins a transaction and puts its records under keys that begin with `group`.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     pub fn change<'p>(&self, process: &'p Process, group: &str, text: &str) -> Result<(Running<'p>, Effects), Trouble> {
         let txn = process.begin(Durability::Sync)?;
         let mut effects = Effects::new();
@@ -52,7 +52,7 @@ impl ShortRun {
     /// Commits a transaction, which is then promised.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     pub fn put(&mut self, process: &Process, group: &str, text: &str) -> Result<(), Trouble> {
         let begun = self.machine.disk.io_index();
         let (txn, effects) = self.change(process, group, text)?;

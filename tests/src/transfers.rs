@@ -41,7 +41,7 @@ impl Bank {
     /// Opens the bank, and fills it if it is new.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     pub fn open(env: &Env) -> Result<Bank> {
         let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
         bank.env.run(|txn| {
@@ -59,7 +59,7 @@ impl Bank {
     /// Makes one transfer.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's errors.
     ///
     /// # Panics
     /// If an account is missing.

@@ -1,5 +1,5 @@
-//! Work in versions on a simulated disk: each transaction makes the next version of everything, and whatever a power
-//! cut leaves has one version.
+//! Work in versions on a simulated disk: each transaction gives all data the next version. After a power cut, all data
+//! has the same version.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub fn platform(directory: Arc<dyn Directory>, memory: &SharedMemory) -> Platfor
 /// Returns the platform of an environment in the directory `env` of a disk.
 ///
 /// # Errors
-/// The disk's.
+/// The disk's errors.
 pub fn platform_on(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
     Ok(Platform { path: PathBuf::from("sim:/env"), ..platform(disk.subdirectory("env")?, memory) })
 }
 
-/// Returns settings with little memory and short logs, by which nothing depends on the clock.
+/// Returns settings with little memory and short logs. No work of such an environment starts by the clock.
 pub fn settings() -> Settings {
     Settings {
         no_background: true,
@@ -48,7 +48,7 @@ pub fn settings() -> Settings {
 /// Opens the environment in the directory `env` of a disk.
 ///
 /// # Errors
-/// The library's.
+/// The library's errors.
 pub fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
     Env::builder().settings(settings()).open_on(platform_on(disk, memory)?, &mut |_| {})
 }
@@ -69,7 +69,7 @@ pub fn new_disk(seed: u64, directories: &[&str]) -> SimDisk {
 /// The disk after a run.
 pub struct Played {
     disk: SimDisk,
-    /// The call from which on version 0 is there.
+    /// The number of disk calls after which version 0 exists.
     begun: usize,
     /// For each version, the calls at which it was requested and answered.
     versions: Vec<(usize, usize)>,
@@ -93,13 +93,13 @@ impl Played {
         let mut played = Vec::new();
         for version in 1..=versions {
             if random.chance(1, 3) {
-                // This transaction makes nothing else durable.
+                // No image may show a change of this transaction.
                 let txn = env.begin().expect("a healthy disk");
                 change(&txn).expect("a healthy disk");
                 if random.coin() {
                     txn.abort().expect("a healthy disk");
                 } else {
-                    // As a killed process leaves it.
+                    // The session is left as a killed process leaves its session.
                     txn.die();
                     env.managers().reap().expect("a healthy disk");
                 }
@@ -129,7 +129,7 @@ impl Played {
 /// opening that follows. `judge` opens an image and returns its version. Returns the number of images of both kinds.
 ///
 /// # Panics
-/// If an image has no version, or one that it must not have.
+/// If an image has no version, or a version that is not allowed.
 pub fn cut_the_power(
     (seeds, states): (u64, u64),
     play: impl Fn(u64) -> Played,
@@ -149,7 +149,10 @@ pub fn cut_the_power(
             let allowed = played.allowed(at);
             let check = |image: &SimDisk, what: &str| {
                 let version = judge(image).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
+                assert!(
+                    allowed.contains(&version),
+                    "{what}: version {version} is found, but only {allowed:?} are allowed"
+                );
             };
             check(&image, &what);
             judged += 1;

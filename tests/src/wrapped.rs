@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
 
-/// Calls that replace those of a file.
+/// Calls that replace a file's own calls.
 pub trait Calls: Send + Sync {
     /// Reads from the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     fn read_at(&self, file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
         file.read_at(buf, offset)
     }
     /// Syncs the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The errors of the file.
     fn sync(&self, file: &dyn File) -> Result<()> {
         file.sync()
     }
 }
 
-/// A directory in which other calls replace those of the files whose names contain a given part, also in
+/// A directory in which other calls replace the calls of the files whose names contain a given part, also in
 /// subdirectories.
 pub struct WrappedDirectory {
     inner: Arc<dyn Directory>,

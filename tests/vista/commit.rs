@@ -31,7 +31,7 @@ fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
 /// The child's part: all but the end, and then the traced end.
 fn end_one(path: &Path, is_written_back: bool) {
     let mut segment = open(path, is_written_back);
-    // So that the undo log has all the room that it needs.
+    // These transactions give the undo log all the room that it needs.
     (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
     let mut txn = change(&mut segment, 10);
     txn.malloc(100).unwrap();
@@ -112,9 +112,9 @@ fn the_end_of_a_transaction_is_one_store() {
         let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
         let stores = count(|event| *event == Event::Store);
         println!("figures: {work}: the end is {stores} stores, {} events in {steps} steps", events.len());
-        // If the memory outlives the cache there are four stores: a checksum of the stored bytes; the log's number,
-        // which with the checksum is the commit; the number without the checksum, which no fence waits for; and the
-        // zero that empties the log.
+        // If the memory outlives the cache there are four stores: a checksum of the stored bytes; the log's number
+        // (with the checksum, it is the commit); the number without the checksum (no fence waits for it); and the zero
+        // that empties the log.
         assert_eq!(stores, if work == "one" { 1 } else { 4 }, "{events:?}");
         assert_eq!(count(|event| *event == Event::Sync), 0);
         // All stores are in memory before the answer, which waits for one fence.

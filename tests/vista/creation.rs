@@ -103,7 +103,7 @@ fn made(bug: Option<&str>) -> Vec<String> {
     command.envs(bug.map(|bug| (BUG, bug)));
     let mut seen = Seen::default();
     calls(&mut command, &path, |call| seen.see(call, &path)).unwrap();
-    assert_eq!(seen.named, 1, "it gets its name by one call");
+    assert_eq!(seen.named, 1, "the segment gets its name by one call");
     if seen.is_unnamed {
         seen.wrong.push("its name is not on the disk when it is used".into());
     }

@@ -67,7 +67,11 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
         }
         outlives("forks::entry", &directory.path().join("segment"), |path| {
             let segment = Segment::open(path, 64).unwrap();
-            assert_eq!((segment.bytes()[0], segment.rolled_back()), (0, 1), "what its parent had not ended");
+            assert_eq!(
+                (segment.bytes()[0], segment.rolled_back()),
+                (0, 1),
+                "the parent's unended transaction was rolled back"
+            );
             refuses(path);
         });
     }
@@ -79,7 +83,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk() {
     outlives("forks::entry_of_a_disk", directory.path(), |path| {
         let open = || rvm::Options::new(64).log_bytes(1 << 16).open(path);
         let memory = open().unwrap();
-        assert_eq!(memory.segment().bytes()[0], 0, "what its parent had not ended");
+        assert_eq!(memory.segment().bytes()[0], 0, "the parent's unended transaction was rolled back");
         assert!(matches!(open().map(drop), Err(rvm::Error::InUse { .. })));
     });
 }

@@ -19,7 +19,7 @@ const WORDS: usize = 2;
 /// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
-/// What an instruction does to the file.
+/// The effect of an instruction on the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The file stays as it is.

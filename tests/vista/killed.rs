@@ -50,7 +50,7 @@ fn start(directory: &Path, seed: u64, recovers: bool) -> Child {
 fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u64 {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut told = lines.by_ref().find(|line| is_told(line)).into_iter().collect::<Vec<_>>();
-    assert!(!told.is_empty(), "it ended by itself: {:?}", child.wait());
+    assert!(!told.is_empty(), "the child ended by itself: {:?}", child.wait());
     std::thread::sleep(later);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -55,7 +55,7 @@ fn work(path: &str) {
             store(bytes, value + 100);
             Err(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 })
         });
-        assert!(refused.is_err() && is(segment.bytes(), value - 1), "what did not end is taken back");
+        assert!(refused.is_err() && is(segment.bytes(), value - 1), "a transaction that did not end is taken back");
         segment
             .automatically(|bytes| {
                 store(bytes, value);
@@ -124,7 +124,7 @@ fn hide(path: &str) {
     txn.end().unwrap();
     // A longer flat part cannot be protected.
     is_refused(segment.grow(BYTES as u64 + 4096));
-    assert_eq!(segment.bytes().len(), BYTES, "it is as it was");
+    assert_eq!(segment.bytes().len(), BYTES, "the flat part keeps its length");
     segment.begin().set_range(BYTES as u64, 1).map(drop).unwrap_err();
     drop(used);
     segment.grow(BYTES as u64 + 4096).unwrap();

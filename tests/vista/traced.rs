@@ -97,7 +97,7 @@ fn work(path: &Path) {
         });
         begin();
         let segment = open(path, is_written_back);
-        assert!(segment.rolled_back() > 8, "both were under way");
+        assert!(segment.rolled_back() > 8, "both transactions were under way");
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
         (0..txns).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));

@@ -28,7 +28,7 @@ fn places(segment: &Segment) -> (Ptr<Root>, Ptr<Vector<u64>>, Ptr<Names>, Ptr<Ha
     (root, numbers, names, root.part(|root| &root.hashed, segment).unwrap())
 }
 
-/// Runs one transaction. Returns the number of ended ones, or `None` if it aborted.
+/// Runs one transaction. Returns the number of ended transactions, or `None` if this transaction aborted.
 pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
     let (root, numbers, names, hashed) = places(segment);
     let mut txn = segment.begin();

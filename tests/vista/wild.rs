@@ -1,5 +1,5 @@
-//! Wild stores into the program's mapping. With a guard every one faults and is reported with the segment's name;
-//! without one, stores to vista's own structures fault, and the others are counted.
+//! Wild stores into the program's mapping. With a guard every wild store faults and is reported with the segment's
+//! name. Without a guard, stores to vista's own structures fault, and the other stores are counted.
 //!
 //! Each store is done by a child of its own, a copy of a process that has the segment and, every other time, a
 //! transaction with a declared range.

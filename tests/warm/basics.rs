@@ -34,7 +34,7 @@ fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
     for word in ["memory/libtp-", "the death of processes", "region_directory", "region_survives"] {
         assert!(text.contains(word), "{word} is not in: {text}");
     }
-    // Only the empty control file was made, whose locks were looked at.
+    // The refused opening made only the empty control file, for its locks.
     let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap());
     let left: Vec<_> = left.filter(|entry| entry.metadata().unwrap().is_file()).collect();
     let bytes = |name| left.iter().find(|it| it.file_name() == name).map_or(0, |it| it.metadata().unwrap().len());
@@ -48,7 +48,7 @@ fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
     stock.put(&txn, b"apples", b"3").unwrap();
     txn.set_durability(Durability::Rio);
     assert!(matches!(txn.commit(), Err(Error::NotLasting { .. })));
-    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap(), None, "it was aborted");
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap(), None, "the transaction was aborted");
     let stats = env.stats().unwrap();
     assert_eq!((stats.survives, stats.durability), ("process", "sync"));
 }

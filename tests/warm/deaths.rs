@@ -63,7 +63,7 @@ fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process
         killed(directory.path());
         std::fs::remove_file(region_of(directory.path())).unwrap();
         assert!(dies(directory.path(), "basics::opens_by_the_files", name), "no process reached {name}");
-        assert!(apples(directory.path()).1, "{name}: it was not told");
+        assert!(apples(directory.path()).1, "{name}: the loss was not reported");
         assert!(!apples(directory.path()).1, "{name}: the loss is reported once");
     }
 }

@@ -115,7 +115,7 @@ fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u
     }
     std::thread::sleep(Duration::from_micros(random.below(100_000)));
     for worker in &mut workers {
-        assert!(worker.process.ended().is_none(), "it ended by itself: {}", worker.process.errors());
+        assert!(worker.process.ended().is_none(), "a worker ended by itself: {}", worker.process.errors());
         worker.process.kill();
         std::thread::sleep(Duration::from_micros(random.below(300)));
     }

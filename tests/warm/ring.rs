@@ -126,13 +126,13 @@ fn kept_records_are_found_after_any_loss_of_the_cache() {
             let restarted =
                 restart(&at, &control_file(&at), &settings()).unwrap_or_else(|error| panic!("{what}: {error}"));
             control = restarted.control;
-            // A region of an earlier life needs no decision once its log is in the files.
+            // The rescue has put the log of the region into the files, so a region of an earlier life is accepted.
             machine.region.pretend_earlier_start();
             all_in_files(&machine.region, &at, &control).unwrap_or_else(|error| panic!("{what}: {error}"));
             machine = Machine::start(image, &control, restarted.end.end);
             let found = machine.bodies();
             assert!(found.len() >= kept, "{what}: {kept} records were kept, {} are there", found.len());
-            assert!(logged.starts_with(&found), "{what}: a record is there that was not logged so");
+            assert!(logged.starts_with(&found), "{what}: a found record differs from the logged record");
             logged = found;
             crashes += 1;
             kept_in_all += kept;

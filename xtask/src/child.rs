@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// Longest a single command may take before it counts as hung.
+/// Longest time that a command may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Time to read on after the command has ended: a process that it started may keep the pipe open.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ pub const HUNG: &str = "hung: ";
 /// Lines shown of a failed command's output; the file has all of it.
 const SHOWN_LINES: usize = 60;
 
-/// How a command ended and what it printed.
+/// The end of a command, and its output.
 pub struct Ended {
     /// It exited with 0 in time.
     pub success: bool,
@@ -32,7 +32,7 @@ pub struct Ended {
 /// Runs `command` for the suite `name` with the usual limit.
 ///
 /// # Errors
-/// When the command cannot be started, or its log not be written.
+/// When the command cannot be started, or its log cannot be written.
 pub fn run(name: &str, command: &mut Command, logs: &Path) -> io::Result<Ended> {
     run_within(name, command, logs, LIMIT)
 }

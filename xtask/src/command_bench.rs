@@ -1,5 +1,5 @@
 //! `cargo xtask bench WORKLOAD`: `tp-bench WORKLOAD`, built in release with the peers that it needs; `cargo xtask bench
-//! counts`: instructions of every hot path beside those kept.
+//! counts`: instructions of every hot path beside the kept counts.
 //!
 //! A few names stand for figures of the report `paper`, which then lies in `target/bench`.
 

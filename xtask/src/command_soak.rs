@@ -22,7 +22,7 @@ const BEGIN: &str = "<!-- soak: begin -->";
 const END: &str = "<!-- soak: end -->";
 const HEAD: &str = "| suite | size | rounds | time | passed | failed | figures of the last round | day, commit |\n|---|---|---|---|---|---|---|---|\n";
 
-/// The entry that a failed round leaves among the figures, before its seed.
+/// The text before the seed of a failed round, among the figures.
 const RED: &str = "FAILED with LIBTP_TEST_SEED=";
 
 /// Longest time of one suite in a round.
@@ -71,7 +71,7 @@ fn built(workspace: &Workspace, suites: &[&Suite]) -> Result<Vec<Program>, Strin
         if suites.iter().any(|suite| suite.is_cargos() && suite.build == build) {
             let built = programs::build_suites(suites, build, Profile::Suite, &logs(workspace));
             let built = built.map_err(|error| error.to_string())?;
-            programs.extend(built.ok_or("cargo could not build the suites; its words are above")?);
+            programs.extend(built.ok_or("cargo could not build the suites; its messages are above")?);
         }
     }
     Ok(programs)

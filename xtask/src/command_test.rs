@@ -201,7 +201,7 @@ impl Run<'_> {
     fn programs(&self) -> Result<Vec<Program>, String> {
         let built = |programs: io::Result<Option<Vec<Program>>>| match programs {
             Ok(Some(programs)) => Ok(programs),
-            Ok(None) => Err("cargo could not build the tests; its words are above".to_owned()),
+            Ok(None) => Err("cargo could not build the tests; its messages are above".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         let suites: Vec<&Suite> = self.suites(Build::ForTests).into_iter().filter(|suite| suite.is_cargos()).collect();

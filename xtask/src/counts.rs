@@ -22,7 +22,7 @@ const EXAMPLE: &str = "instructions";
 const COUNTED: &str = "instructions::counted_operations";
 /// The empty path: the cost of counting itself.
 const NOTHING: &str = "nothing";
-/// A difference of this many instructions counts as none: for a path of thirty it would be too many percent.
+/// A difference of this many instructions is ignored: for a path of thirty instructions it would be too many percent.
 const SLACK: f64 = 2.0;
 
 /// Instructions of every hot path, beside the figures kept in docs/instructions.md; exits with 1 if a path has more, or
@@ -66,14 +66,11 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
         return Ok(ExitCode::SUCCESS);
     }
     if !gone.is_empty() {
-        println!("If they are to be no paths any more: cargo xtask bench counts --bless");
+        println!("If these paths were removed on purpose: cargo xtask bench counts --bless");
         return Ok(ExitCode::FAILURE);
     }
     if !is_alike {
-        println!(
-            "The figures were kept with {}; this is {with}: what differs is told, and judged by nobody.",
-            kept.with
-        );
+        println!("The figures were kept with {}; this is {with}: differences are printed, but not judged.", kept.with);
         return Ok(ExitCode::SUCCESS);
     }
     if worse > 0 {
@@ -82,7 +79,7 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
             now.len(),
             arguments.limit
         );
-        println!("If that is as it should be: cargo xtask bench counts --bless");
+        println!("If the increase is intended: cargo xtask bench counts --bless");
     }
     Ok(ExitCode::from(u8::from(worse > 0)))
 }
@@ -214,7 +211,7 @@ mod tests {
         let kept = Kept::parse(table).unwrap();
         let now = [Count { name: "put".into(), instructions: 6.0 }];
         assert_eq!(gone(&kept, &now, ""), ["get"]);
-        assert!(gone(&kept, &now, "pu").is_empty(), "it was not asked for");
+        assert!(gone(&kept, &now, "pu").is_empty(), "the path was not asked for");
     }
 
     #[test]
@@ -230,7 +227,7 @@ mod tests {
             |line, instructions| Part { instructions, ..Part::said(line).expect("a line as the program says it") };
         let parts = [part("nothing\t100\t100", 600.0), part("get\t10\t100", 10_060.0)];
         assert_eq!(without_counting(&parts), Ok(vec![Count { name: "get".into(), instructions: 100.0 }]));
-        assert!(without_counting(&parts[1..]).is_err(), "nobody knows what calling costs");
+        assert!(without_counting(&parts[1..]).is_err(), "the cost of a call is unknown");
         assert!(Part::said("loading").is_none());
     }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask install`: puts all files that programs in C need where they look for them; and the commands `tp` and `tp-bench`, with the
-//! manual page and the completions of the shells, where a Debian system looks for these.
+//! `cargo xtask install`: puts all files that programs in C need into their usual places; and the commands `tp` and
+//! `tp-bench`, their manual page and the completions of the shells into the places of a Debian system.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 

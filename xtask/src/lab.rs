@@ -105,7 +105,7 @@ fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, 
             scope.spawn(move || crash_again_and_again(built, &state, &name, seed + number * 1_000_003, cycles, limits))
         };
         let running: Vec<_> = (0..machines).map(one).collect();
-        let joined = running.into_iter().map(|one| one.join().expect("who watches a machine does not panic"));
+        let joined = running.into_iter().map(|one| one.join().expect("a thread that watches a machine does not panic"));
         joined.collect::<io::Result<Vec<_>>>()
     })?;
     let mut judges = judges.into_iter();

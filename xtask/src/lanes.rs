@@ -23,8 +23,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs the jobs in `count` lanes, in their order. One more lane runs `first`, and then takes jobs as the others do.
-/// The outcomes have no order.
+/// Runs the jobs in `count` lanes, in their order. One more lane runs `first`, and then takes jobs as the other lanes
+/// do. The outcomes have no order.
 pub fn run(jobs: Vec<Job<'_>>, count: usize, first: impl FnOnce() -> Vec<Outcome> + Send) -> Vec<Outcome> {
     let (waiting, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();

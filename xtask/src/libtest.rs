@@ -130,7 +130,7 @@ hung: target/full still runs after 10:00 and is ended
         let told =
             ["test b has been running for over 60 seconds", "hung: target/full still runs after 10:00 and is ended"];
         assert_eq!(failures(output), told);
-        assert!(failures("test a has been running for over 60 seconds\n").is_empty(), "it did not hang");
+        assert!(failures("test a has been running for over 60 seconds\n").is_empty(), "the test did not hang");
     }
 
     #[test]

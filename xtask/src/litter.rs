@@ -1,4 +1,4 @@
-//! Removes what tests leave behind at the end of a run: processes, temporary files and shared memory.
+//! Removes the remains of tests at the end of a run: processes, temporary files and shared memory.
 //!
 //! Many tests kill processes, and a planted bug ends a test before it has cleaned up. The library keeps shared memory
 //! that may hold commits. The run that started a test removes the test's shared memory. If the run was interrupted, a

@@ -1,7 +1,7 @@
 //! The manual pages in section 3: a page for each section of `libtp.h` and `vista.h`, made from the header's comments.
 //!
 //! A header is the only source of its pages ([`header`] has its form). The pages of `db.h` are written by hand, in
-//! `crates/capi/man`: what they say of files, modes and methods belongs to no declaration.
+//! `crates/capi/man`: their text about files, modes and methods belongs to no declaration.
 
 mod header;
 mod roff;

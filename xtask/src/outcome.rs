@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Tests (or checks) by how they ended.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Tests that ran and found what they expected.
+    /// Tests that ran and had the expected result.
     pub passed: u64,
-    /// Tests that ran and found something else, or could not run.
+    /// Tests that ran and had another result, or could not run.
     pub failed: u64,
     /// Tests that did not run.
     pub skipped: u64,

@@ -1,4 +1,4 @@
-//! Finds out what a fresh Debian machine with the Rust toolchain still lacks, and installs it.
+//! Finds the packages that a fresh Debian machine with the Rust toolchain still lacks, and installs them.
 
 use crate::child;
 use crate::outcome::Counts;
@@ -16,8 +16,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("pkg-config", "how programs in C find the library"),
     ("mandoc", "the manual pages of the calls for C"),
     ("valgrind", "the programs in C, watched"),
-    ("perl", "whose module DB_File is built against db.h"),
-    ("make", "what it is built with"),
+    ("perl", "the module DB_File, which is built against db.h"),
+    ("make", "builds the module DB_File"),
 ];
 
 /// Packages of the warm-reboot lab.

@@ -48,7 +48,7 @@ const RULES: &[(&str, Rule)] = &[
     ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
     ("imports go downwards", |tree| imports::upwards(tree.files)),
     ("cycles of imports only become fewer", |tree| imports::cycles(tree.files)),
-    ("who changes what is shared can be killed", |tree| failpoints::missing(tree.files)),
+    ("a process that changes shared memory can be killed", |tree| failpoints::missing(tree.files)),
     ("shared types count in the layout's hash", |tree| shared_types::uncounted(tree.files)),
     ("riddles only become fewer", |tree| english::riddles(tree.files)),
     ("formats match their tables", |tree| formats::check(tree.files)),

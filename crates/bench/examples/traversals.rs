@@ -3,7 +3,7 @@
 //! `cargo run --release -p libtp-bench --features peers --example traversals -- CONTENDER PARTS SECONDS [backward]`,
 //! where the contender is `libtp`, `libtp hash`, `libtp links` or a peer. The database lies in /dev/shm. Prints
 //! nanoseconds per part: the mean, and the best traversal's.
-#![allow(clippy::unwrap_used)] // a measurement: what fails ends it
+#![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
 use std::time::{Duration, Instant};
 

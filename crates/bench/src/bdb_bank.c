@@ -1,15 +1,17 @@
 /*
- * The bank on Berkeley DB 5.3, as flat functions: its own interface is tables of function
- * pointers whose layout only <db.h> knows.
+ * The bank on Berkeley DB 5.3, as flat functions: Berkeley DB's own interface is tables of
+ * function pointers whose layout only <db.h> knows.
  *
- * Answers are those of "bdb_open.h". Handles are opened with DB_THREAD: any
+ * The functions return the answers of "bdb_open.h". They open handles with DB_THREAD: any
  * thread may call any function on one bank at the same time.
  *
- * Its best settings, each tried in turns with the others, one and two clients: B-trees of
- * 4 KiB pages for all three files of balances (512 B for tellers and branches: 3 % less; a hash
- * file for accounts: up to a third less), a record read under a write lock (DB_RMW) and put
- * back through the same cursor (get and put apart: 5 % less), a queue for the history
- * (DB_RECNO: 12 % less).
+ * The settings are the best for Berkeley DB, each tried in turns with the others, with one and
+ * two clients:
+ * - B-trees of 4 KiB pages for all three files of balances (pages of 512 B for tellers and
+ *   branches: 3 % fewer transactions; a hash file for accounts: up to a third fewer);
+ * - a record is read under a write lock (DB_RMW) and put back through the same cursor (a get and
+ *   a put without a cursor: 5 % fewer);
+ * - a queue for the history (DB_RECNO: 12 % fewer).
  */
 #include "bdb_open.h"
 
@@ -33,7 +35,7 @@ struct bank {
 /* In the order of the Rust side: account, teller, branch, history. */
 static const char *const file_name[TABLES] = { "account", "teller", "branch", "history" };
 
-/* "Berkeley DB 5.3.28: (September  9, 2013)" */
+/* Returns, for example, "Berkeley DB 5.3.28: (September  9, 2013)". */
 const char *bank_version(void)
 {
 	return db_version(NULL, NULL, NULL);
@@ -164,7 +166,7 @@ static int change(DB *db, DB_TXN *txn, uint32_t id, int64_t amount, int64_t *bal
 	return ret == 0 ? closed : ret;
 }
 
-/* One transfer; `balance` is the account's new one. */
+/* Makes one transfer; stores the account's new balance in `balance`. */
 int bank_transfer(struct bank *bank, const uint32_t *ids, int64_t amount, uint8_t *history,
     int64_t *balance)
 {
@@ -193,7 +195,7 @@ failed:
 	return bdb_answer(ret);
 }
 
-/* Reads three records in one transaction; `sum` is that of their balances. */
+/* Reads three records in one transaction; stores the sum of their balances in `sum`. */
 int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
 {
 	DBT key, data;
@@ -223,7 +225,7 @@ int bank_walk_open(struct bank *bank, int which, DBC **cursor)
 	return bank->table[which]->cursor(bank->table[which], NULL, cursor, 0);
 }
 
-/* The next record, at most RECORD_BYTES of it; BDB_END after the last. */
+/* Reads the next record, at most its first RECORD_BYTES bytes; BDB_END after the last record. */
 int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32_t *size)
 {
 	DBT key, data;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What it would print is in the number that it returns; a library does not print. */
+/* Berkeley DB would print this message. A library does not print, and the call's answer has the same cause. */
 static void say_nothing(const DB_ENV *env, const char *prefix, const char *message)
 {
 }
@@ -33,7 +33,7 @@ static int set_up(DB_ENV *env, const struct bdb_settings *settings)
 	if ((ret = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
 		return ret;
 	/* "Zero all pages of a log file when that log file is created. This has shown to provide greater transaction throughput in
-	 * some environments": where each commit is synced, since the sync has no length of the file to write. */
+	 * some environments": here, where each commit is synced. The file does not grow, so the sync need not write its length. */
 	return settings->sync ? env->log_set_config(env, DB_LOG_ZERO, 1) : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
 }
 

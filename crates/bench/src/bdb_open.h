@@ -1,8 +1,8 @@
 /*
- * What everything here that calls Berkeley DB shares: how an environment is opened, and what an answer is.
+ * Opening an environment of Berkeley DB, and the answers of all functions that call Berkeley DB.
  *
- * Every function returns 0, BDB_ABORTED (a deadlock's victim: nothing happened), BDB_END (there is no such record, or no next one),
- * or an error of Berkeley DB or the system, which bdb_error() puts into words.
+ * Every function returns 0, BDB_ABORTED (the transaction was a deadlock's victim: nothing happened), BDB_END (the record does not
+ * exist, or no record follows), or an error of Berkeley DB or the system, which bdb_error() puts into words.
  */
 #ifndef BDB_OPEN_H
 #define BDB_OPEN_H
@@ -15,15 +15,15 @@
 
 struct bdb_settings {
 	uint64_t cache_bytes;
-	/* As many may be held at once, on as many objects. */
+	/* The number of locks that may be held at once, and of objects with locks. */
 	uint32_t lock_count;
-	/* The log is synced at each commit, and not only written. */
+	/* Syncs the log at each commit; else each commit only writes the log. */
 	int sync;
-	/* Makes the environment or recovers it; else joins others that have it open. */
+	/* Makes or recovers the environment; else joins the processes that have it open. */
 	int recover;
 };
 
-/* With transactions, for any number of threads and processes, deadlocks looked for at every conflict. */
+/* Opens an environment with transactions, for any number of threads and processes. Every conflict starts a search for deadlocks. */
 int bdb_open(const char *home, const struct bdb_settings *settings, DB_ENV **out);
 
 int bdb_answer(int ret);

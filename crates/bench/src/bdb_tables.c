@@ -1,9 +1,10 @@
 /*
- * Some B-trees of one Berkeley DB environment, as flat functions: what plain records and OO1 are made of. Answers are those of "bdb_open.h".
+ * The B-trees of a Berkeley DB environment for the benchmarks of plain records and OO1. Functions return the answers of "bdb_open.h".
  * One thread at a time.
  *
- * Its best documented way for each step: pairs are put by the buffer (DB_MULTIPLE_KEY), sorted ones in a transaction that logs
- * no contents of new pages and writes the pages when it commits (DB_TXN_BULK); what is read in order is read by the buffer, too.
+ * Each step is done in the best way that Berkeley DB documents. A put takes a buffer of pairs (DB_MULTIPLE_KEY). A load of sorted pairs
+ * runs in a transaction that logs no contents of new pages and writes the pages when it commits (DB_TXN_BULK). A read in order fills a
+ * buffer with pairs, too.
  */
 #include "bdb_open.h"
 #include "pairs.h"
@@ -13,11 +14,11 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096
-/* Of every key that is looked for or found. */
+/* Longest key of a search or of an answer. */
 #define KEY_MAX 64
-/* A multiple of four, as buffers of many pairs have to be, and of 1024, as those that are read into. */
+/* Berkeley DB demands a multiple of four of a buffer with many pairs, and a multiple of 1024 of a buffer that it reads pairs into. */
 #define BUFFER_BYTES (1u << 20)
-/* Of the next few pairs: those of a page, which is copied as a whole, as far as there is room for their places. */
+/* Size of the buffer for a few pairs: Berkeley DB copies a whole page into it, with the places of as many pairs as have room. */
 #define FEW_BYTES (PAGE_BYTES + 1024)
 
 struct bdb_tables {
@@ -26,12 +27,12 @@ struct bdb_tables {
 	void *buffer;
 };
 
-/* A transaction that reads, and a cursor over each table that it has walked on. */
+/* A transaction that reads, and a cursor over each table that it has read in order. */
 struct bdb_reader {
 	struct bdb_tables *tables;
 	DB_TXN *txn;
 	DBC *cursor[TABLES_MAX];
-	/* Where the next of the few pairs are, as Berkeley DB's macros keep it. */
+	/* The place of the next pair in `few_bytes`, in the form of Berkeley DB's macros. */
 	void *at;
 	DBT few;
 	uint32_t few_bytes[FEW_BYTES / sizeof(uint32_t)];
@@ -71,7 +72,7 @@ static int open_table(struct bdb_tables *tables, int which)
 	return db->open(db, NULL, file_name[which], NULL, DB_BTREE, DB_CREATE | DB_THREAD | DB_AUTO_COMMIT, 0644);
 }
 
-/* Makes or recovers an environment of `count` tables; `sync`: commits are on the disk. */
+/* Makes or recovers an environment of `count` tables; with `sync`, a commit returns when it is on the disk. */
 int bdb_tables_open(const char *home, int count, int sync, uint64_t cache_bytes, struct bdb_tables **out)
 {
 	/* One transaction may read, or fill, every page that the cache holds. */
@@ -121,7 +122,7 @@ static int put_all(struct bdb_tables *tables, DB_TXN *txn, const struct pairs *p
 	return 0;
 }
 
-/* Puts `count` tables' pairs in one transaction; new tables are filled in bulk. */
+/* Puts the pairs of `count` tables in one transaction; `bulk` is for new tables. */
 int bdb_tables_put(struct bdb_tables *tables, const struct pairs *pairs, size_t count, int bulk)
 {
 	DB_TXN *txn;
@@ -139,7 +140,7 @@ int bdb_tables_put(struct bdb_tables *tables, const struct pairs *pairs, size_t 
 	return bdb_answer(txn->commit(txn, 0));
 }
 
-/* Everything in memory goes into the files, which are synced. */
+/* Writes all changes in memory to the files, and syncs the files. */
 int bdb_tables_checkpoint(struct bdb_tables *tables)
 {
 	return tables->env->txn_checkpoint(tables->env, 0, 0, DB_FORCE);
@@ -173,7 +174,7 @@ int bdb_reader_end(struct bdb_reader *reader)
 	return bdb_answer(ret);
 }
 
-/* Reads a value, for which there is `room`; BDB_END if there is none. */
+/* Reads a value into the `room` bytes at `value_at`; BDB_END if the key does not exist. */
 int bdb_reader_get(struct bdb_reader *reader, int table, const void *key_at, size_t key_bytes, void *value_at,
     size_t room, size_t *size)
 {
@@ -181,7 +182,7 @@ int bdb_reader_get(struct bdb_reader *reader, int table, const void *key_at, siz
 	DBT key, value;
 	int ret;
 
-	/* Berkeley DB reads it only, but its type for keys is the one for answers. */
+	/* Berkeley DB does not write to the key, but its type for keys is also its type for answers, without `const`. */
 	bdb_use(&key, (void *)key_at, (uint32_t)key_bytes);
 	bdb_use(&value, value_at, (uint32_t)room);
 	ret = db->get(db, reader->txn, &key, &value, 0);
@@ -208,7 +209,7 @@ static int few_more(struct bdb_reader *reader, int table, DBT *key, uint32_t whi
 	return 0;
 }
 
-/* The next pair of the table whose first one was asked for last; BDB_END if there is none. */
+/* The next pair of the table of the last bdb_reader_first(); BDB_END if the table has no more pairs. */
 int bdb_reader_next(struct bdb_reader *reader, int table, struct pair *pair)
 {
 	uint32_t key_bytes, value_bytes;
@@ -229,7 +230,7 @@ int bdb_reader_next(struct bdb_reader *reader, int table, struct pair *pair)
 	return 0;
 }
 
-/* The first pair of a table whose key is not before this one; BDB_END if there is none. */
+/* The first pair of a table whose key is this key or a later key; BDB_END if the table has no such pair. */
 int bdb_reader_first(struct bdb_reader *reader, int table, const void *key_at, size_t key_bytes, struct pair *pair)
 {
 	uint8_t room[KEY_MAX];
@@ -261,7 +262,7 @@ int bdb_reader_scan(struct bdb_reader *reader, int table, uint64_t *bytes)
 	*bytes = 0;
 	if ((ret = db->cursor(db, reader->txn, &cursor, 0)) != 0)
 		return bdb_answer(ret);
-	/* Nothing of it is used: keys come in the buffer. */
+	/* Berkeley DB demands this key, and leaves it unused: the keys come in the buffer. */
 	memset(&key, 0, sizeof key);
 	bdb_use(&pairs, reader->tables->buffer, BUFFER_BYTES);
 	while ((ret = cursor->get(cursor, &key, &pairs, DB_NEXT | DB_MULTIPLE_KEY)) == 0) {
@@ -270,7 +271,7 @@ int bdb_reader_scan(struct bdb_reader *reader, int table, uint64_t *bytes)
 			DB_MULTIPLE_KEY_NEXT(at, &pairs, key_at, key_bytes, value_at, value_bytes);
 			if (at == NULL)
 				break;
-			/* The sizes are all that is wanted of them. */
+			/* Only the sizes are added up. */
 			(void)key_at, (void)value_at;
 			*bytes += (uint64_t)key_bytes + value_bytes;
 		}

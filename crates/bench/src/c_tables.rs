@@ -179,7 +179,7 @@ pub(crate) mod tests {
         found
     }
 
-    /// Checks that tables return what was put into them.
+    /// Checks that tables return the pairs that were put into them.
     pub(crate) fn tables_are_read_as_they_were_put<T: Tables>() {
         let dir = tempfile::tempdir().unwrap();
         let (loaded, more) = ([pair(*b"abc", 1), pair(*b"abd", 2), pair(*b"b..", 3)], [pair(*b"abb", 4)]);

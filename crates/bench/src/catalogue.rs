@@ -111,9 +111,10 @@ fn check_shared(kind: EngineKind) -> Result<()> {
 }
 
 /// The description of libtp, in the style of [`settings`].
-const OURS: &str = "locks on records, and what else it is by itself, a cache of at most a quarter of the memory too; relaxed: the log is in \
-                    memory that outlives the process, and is written and synced within 100 ms, so that a crash of the machine costs the last of \
-                    the commits and no more; or synced at each commit, those that wait together at once";
+const OURS: &str = "locks on records and the other default settings, with a cache of at most a quarter of the memory; \
+                    relaxed: the log is in memory that outlives the process, and is written and synced within 100 ms, \
+                    so a crash of the machine loses only the last commits; or synced at each commit, with one sync \
+                    for all commits that wait together";
 
 /// Returns text for reports: an engine's version, from the build or from the library, its settings, and the fate of
 /// commits that are not synced.
@@ -137,16 +138,17 @@ pub fn about(engine: &str) -> String {
 fn settings(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Sqlite => {
-            "WAL, BEGIN IMMEDIATE, a connection for each client, 256 MiB of page cache, mapped, its log brought home after 16,384 pages; relaxed: \
-             synchronous=OFF, after which a crash of the machine may leave a database that is damaged as a whole; or FULL"
+            "WAL, BEGIN IMMEDIATE, a connection for each client, 256 MiB of page cache, mapped, a checkpoint of its \
+             log after 16,384 pages; relaxed: synchronous=OFF, after which a crash of the machine may damage the \
+             whole database; or FULL"
         }
         EngineKind::Lmdb => {
-            "integer keys, records written in place; relaxed: WRITEMAP and NOSYNC, no log, after which a crash of the machine may leave a database \
-             that is damaged as a whole; or synced at each commit"
+            "integer keys, records written in place; relaxed: WRITEMAP and NOSYNC, no log, after which a crash of the \
+             machine may damage the whole database; or synced at each commit"
         }
         EngineKind::Redb => {
-            "integer keys, 256 MiB of cache; relaxed: Durability::None, whose commits do not survive the process (less than asked), or \
-             Immediate; by processes MultiWriter, which has Immediate alone (more than asked)"
+            "integer keys, 256 MiB of cache; relaxed: Durability::None, whose commits do not survive the process \
+             (less than asked), or Immediate; by processes MultiWriter, which has only Immediate (more than asked)"
         }
         EngineKind::Fjall => {
             "transactions with one writer at a time, 256 MiB of cache, LZ4; relaxed: PersistMode::Buffer, a log that survives the process, and \
@@ -158,13 +160,14 @@ fn settings(kind: EngineKind) -> &'static str {
              survives the process, and is not synced; or synced at each commit; one process"
         }
         EngineKind::Bdb => {
-            "transactions, B-trees of 4 KiB pages, DB_RMW; who only reads locks what it reads (its snapshots, DB_MULTIVERSION, make who writes \
-             copy pages); relaxed: a log that is written, survives the process, and is not synced; or synced at each commit"
+            "transactions, B-trees of 4 KiB pages, DB_RMW; a read-only transaction locks the data that it reads \
+             (Berkeley DB's snapshots, DB_MULTIVERSION, make writers copy pages); relaxed: a log that is written, \
+             survives the process, and is not synced; or synced at each commit"
         }
         EngineKind::Postgres => {
-            "a server of its own on a socket of the file system, a function that it carries out, 512 MB of shared buffers, 8 GB of log between \
-             checkpoints; relaxed: fsync=off and full_page_writes=off, after which a crash of the machine may leave a database that is damaged as a whole; or its \
-             default"
+            "a server of its own on a socket of the file system, a function in the server for the transaction, 512 MB \
+             of shared buffers, 8 GB of log between checkpoints; relaxed: fsync=off and full_page_writes=off, after \
+             which a crash of the machine may damage the whole database; or its default"
         }
         EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",
     }

@@ -27,9 +27,9 @@ const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-hi
 /// The replacement for protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Substitute {
-    /// None: NOTP.
+    /// No replacement: NOTP.
     Nothing,
-    /// None, and pages are written once and not synced: NOTP without any chance of recovery.
+    /// No replacement, and pages are written once and not synced: NOTP without any chance of recovery.
     NothingAtAll,
     /// flock(2) around each transaction: FLOCK.
     Flock,

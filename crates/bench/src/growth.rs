@@ -181,9 +181,10 @@ fn by_records(study: &mut Study<'_>) -> Result<Chapter> {
     let figure = figure(
         "growth-records",
         "By records",
-        "Values of 100 bytes, and the cache that the library takes by itself, a quarter of the memory. Beside it a bare load of a word from as \
-         many bytes as the file has (1 GiB at most), a bare read of a page of it, and a page written twice, 64 at a time, with a sync after each of the \
-         two writes, into a file as long (256 MiB at most).",
+        "Values have 100 bytes. The cache has its default size, a quarter of the memory. For comparison: a bare load \
+         of a word from as many bytes of memory as the file has (at most 1 GiB); a bare read of a page of the file; a \
+         bare write of a page, twice, 64 pages at a time with a sync after each of the two writes, into a file of the \
+         same length (at most 256 MiB).",
         "records",
     );
     by_size::measure(study, Plan { figure, places: places.collect(), bare: Bare::Memory })
@@ -198,10 +199,11 @@ fn by_cache(study: &mut Study<'_>) -> Result<Chapter> {
     });
     let figure = figure(
         "growth-cache",
-        "By what of the database the cache holds",
+        "By the part of the database that the cache holds",
         &format!(
-            "Values of 100 bytes, a cache of {}, databases of half of that to four times of it. What is not in the cache comes from the system's, \
-             as long as memory is free, and then from the disk; beside it the same bare loads, reads and writes as by records.",
+            "Values have 100 bytes. The cache has {}. The databases have from half of this size to four times this \
+             size. A page that is not in the cache comes from the system's file cache while memory is free, and \
+             otherwise from the disk. For comparison: the same bare loads, reads and writes as by records.",
             space::mib(cache)
         ),
         "database by cache",
@@ -218,8 +220,9 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
         "growth-values",
         "By the bytes of a value",
         &format!(
-            "Values of all records together have {} (at most {} records, at least 16). An update changes one byte of the value; values longer than \
-             a quarter of a page lie in pages of their own. Beside it a bare copy of as many bytes, which stay in the processor's cache.",
+            "The values of all records together have {} (at most {} records, at least 16). An update changes one byte \
+             of the value. A value longer than a quarter of a page is in pages of its own. For comparison: a bare \
+             copy of as many bytes, which stay in the processor's cache.",
             space::mib(study.pace.values_bytes),
             crate::paper::spelled(number(study.pace.values_max))
         ),

@@ -216,8 +216,8 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     Ok(spent.report(settings))
 }
 
-/// Environment variables that libpmemobj needs at the program's start to treat memory as this benchmark does. The last
-/// one is set only if its stores are not written back from the cache.
+/// Environment variables that libpmemobj needs at the program's start to treat memory as this benchmark does. The
+/// second variable is set only if libpmemobj's stores are not written back from the cache.
 pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), ("PMEM_NO_FLUSH", "1")];
 
 /// Measures half of the time in turns with the bare work, and half in turns with this library's Vista.

@@ -1,11 +1,11 @@
-/* Records as the Rust side has them: `count` keys and values of a table, each `stride` bytes after the one before. */
+/* Records in the form of the Rust side: `count` keys and values of a table, each `stride` bytes after the previous. */
 #ifndef PAIRS_H
 #define PAIRS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A database has one to so many tables. */
+/* Most tables of a database. */
 #define TABLES_MAX 3
 
 struct pairs {
@@ -15,11 +15,11 @@ struct pairs {
 	size_t value_bytes;
 	size_t stride;
 	size_t count;
-	/* Where they go, from zero on. */
+	/* The number of the table, counted from zero. */
 	int table;
 };
 
-/* What was found; it is there until its reader is asked again. */
+/* A pair that was found; valid until the next call of its reader. */
 struct pair {
 	const void *key;
 	const void *value;

@@ -54,7 +54,7 @@ enum Answer {
 /// Runs every client in a process that `command` makes, audits the bank, and reports.
 ///
 /// # Errors
-/// `Client` if a process could not be started, died, or reports an error; all others are then ended.
+/// `Client` if a process could not be started, died, or reports an error; all other processes are then ended.
 pub fn run_processes(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -192,7 +192,7 @@ fn tell_progress(
     }
 }
 
-/// The client processes of a run. Dropping it asks the living ones to end, and later kills them.
+/// The client processes of a run. Dropping it asks the living processes to end, and later kills them.
 struct Family {
     children: Vec<(u32, Child)>,
 }

@@ -1,11 +1,11 @@
 /*
- * The bank on RocksDB, as flat functions: one transfer is one call of these and many of <rocksdb/c.h>.
+ * The bank on RocksDB, as flat functions: a transfer is one call of a function here, and many calls of <rocksdb/c.h>.
  *
- * Answers and settings are those of "rocksdb_open.h". Any thread may call any function on one bank at the same time; a session,
- * a walk, belongs to one thread.
+ * The functions return the answers of "rocksdb_open.h" and use its settings. Any thread may call any function on one bank at the
+ * same time; a session and a walk belong to one thread.
  *
- * Its best settings, besides: pessimistic transactions (TransactionDB), the write-ahead log on, a block cache that holds the
- * bank, a session's transaction object used again.
+ * The other settings are the best for RocksDB: pessimistic transactions (TransactionDB), a write-ahead log, a block cache that
+ * holds the bank, and one transaction object for all transactions of a session.
  */
 #include "rocksdb_open.h"
 
@@ -37,7 +37,7 @@ struct rocks_walk {
 	uint8_t table;
 };
 
-/* The table, then eight bytes big-endian, so that the order of bytes is the order of numbers. */
+/* A key is the table's number and the id in eight bytes, big-endian, so that the order of bytes is the order of ids. */
 static void put_key(char *key, int table, uint64_t id)
 {
 	key[0] = (char)table;
@@ -70,7 +70,7 @@ int rocks_open(const char *path, int sync, uint64_t cache_bytes, int threads, st
 	return rocks_answer(why);
 }
 
-/* Also of a bank that could not be opened. */
+/* Closes a bank, also if rocks_open() failed. */
 void rocks_close(struct rocks_bank *bank)
 {
 	if (bank->db != NULL)
@@ -96,7 +96,7 @@ int rocks_load(struct rocks_bank *bank, int table, uint32_t first, uint32_t coun
 	return rocks_answer(why);
 }
 
-/* Everything in memory goes into sorted files. */
+/* Writes all changes in memory to sorted files. */
 int rocks_flush(struct rocks_bank *bank, char **why)
 {
 	rocksdb_flushoptions_t *options = rocks_waiting();
@@ -149,7 +149,7 @@ static int change(struct rocks_session *session, int table, uint32_t id, int64_t
 	return rocks_answer(why);
 }
 
-/* ids: account, teller, branch. balance: the account's, afterwards. */
+/* Makes one transfer. `ids` are an account, a teller and a branch. Stores the account's new balance in `balance`. */
 int rocks_transfer(struct rocks_session *session, const uint32_t *ids, int64_t amount, uint64_t id, const char *history,
 		   int64_t *balance, char **why)
 {
@@ -175,7 +175,7 @@ int rocks_transfer(struct rocks_session *session, const uint32_t *ids, int64_t a
 	return ret;
 }
 
-/* The three balances at one moment, added up. */
+/* Stores the sum of three balances of one moment in `sum`. */
 int rocks_read(struct rocks_session *session, const uint32_t *ids, int64_t *sum, char **why)
 {
 	struct rocks_bank *bank = session->bank;
@@ -224,7 +224,7 @@ struct rocks_walk *rocks_walk_open(struct rocks_bank *bank, int table)
 	return walk;
 }
 
-/* The next record: its id, its first RECORD_BYTES at the most, and its whole size. */
+/* Reads the next record: its id, at most its first RECORD_BYTES bytes, and its whole size. */
 int rocks_walk_next(struct rocks_walk *walk, uint64_t *id, char *record, size_t *size, char **why)
 {
 	size_t key_bytes;

@@ -1,9 +1,9 @@
 /*
- * Some column families of one RocksDB database, as flat functions: what plain records and OO1 are made of. Answers and settings are those of
- * "rocksdb_open.h". One thread at a time.
+ * The column families of a RocksDB database for the benchmarks of plain records and OO1. Functions return the answers of
+ * "rocksdb_open.h" and use its settings. One thread at a time.
  *
- * Its best way for each step: sorted records are written as a table file, which becomes one of the database's; others go in by
- * write batches, in the log and in the memtables. What is read is read at a snapshot; an iterator is used again as long as that is.
+ * Each step is done in the best way that RocksDB has. A load of sorted records writes a table file, which the database takes over.
+ * Other puts go by write batches into the log and the memtables. A reader reads at one snapshot, with one iterator for each table.
  */
 #include "rocksdb_open.h"
 #include "pairs.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of 4 MiB, the default, nearly all would be set aside and counted, and never written. */
+/* Room that RocksDB allocates for the manifest. The default is 4 MiB: the benchmark would count it as space, and nearly all of it would
+ * stay unwritten. */
 #define MANIFEST_BYTES ((size_t)64 << 10)
 
 struct rocks_tables {
@@ -22,7 +23,7 @@ struct rocks_tables {
 	int count;
 };
 
-/* Sees records as they were when it began. */
+/* Reads the records as they were when the reader began. */
 struct rocks_reader {
 	struct rocks_tables *tables;
 	rocksdb_readoptions_t *at_snapshot;
@@ -30,10 +31,10 @@ struct rocks_reader {
 	rocksdb_iterator_t *at[TABLES_MAX];
 };
 
-/* The first is there in every database. */
+/* Every database of RocksDB has the first family. */
 static const char *const family_name[TABLES_MAX] = { "default", "records-1", "records-2" };
 
-/* Opens or makes a database of `count` tables; `sync`: commits are on the disk. */
+/* Opens or makes a database of `count` tables; with `sync`, a put returns when it is on the disk. */
 int rocks_tables_open(const char *path, int count, int sync, uint64_t cache_bytes, int threads, struct rocks_tables **out,
 		      char **why)
 {
@@ -52,7 +53,7 @@ int rocks_tables_open(const char *path, int count, int sync, uint64_t cache_byte
 	return rocks_answer(why);
 }
 
-/* Also of a database that could not be opened. */
+/* Closes a database, also if rocks_tables_open() failed. */
 void rocks_tables_close(struct rocks_tables *tables)
 {
 	if (tables->db != NULL) {
@@ -75,7 +76,7 @@ static void write_file(rocksdb_sstfilewriter_t *writer, const char *file, const 
 		rocksdb_sstfilewriter_finish(writer, why);
 }
 
-/* Writes sorted pairs as a file, on the database's file system, which the database takes over. */
+/* Writes sorted pairs to `file`, on the database's file system; the database then takes the file over. */
 int rocks_tables_load(struct rocks_tables *tables, const char *file, const struct pairs *pairs, char **why)
 {
 	rocksdb_envoptions_t *env = rocksdb_envoptions_create();
@@ -92,7 +93,7 @@ int rocks_tables_load(struct rocks_tables *tables, const char *file, const struc
 	return rocks_answer(why);
 }
 
-/* Puts `count` tables' pairs at once: all of them or none. */
+/* Puts the pairs of `count` tables at once: all pairs or no pair. */
 int rocks_tables_put(struct rocks_tables *tables, const struct pairs *all, size_t count, char **why)
 {
 	rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
@@ -105,7 +106,7 @@ int rocks_tables_put(struct rocks_tables *tables, const struct pairs *all, size_
 	return rocks_answer(why);
 }
 
-/* Everything in memory goes into sorted files, which are synced. */
+/* Writes all changes in memory to sorted files, and syncs the files. */
 int rocks_tables_flush(struct rocks_tables *tables, char **why)
 {
 	rocksdb_flushoptions_t *options = rocks_waiting();
@@ -137,7 +138,7 @@ void rocks_reader_end(struct rocks_reader *reader)
 	free(reader);
 }
 
-/* Reads a value, as much of it as there is `room` for; ROCKS_MISSING if there is none. */
+/* Reads at most `room` bytes of a value; ROCKS_MISSING if the key does not exist. */
 int rocks_reader_get(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, void *value, size_t room,
 		     size_t *size, char **why)
 {
@@ -163,7 +164,7 @@ static int pair_at(rocksdb_iterator_t *at, struct pair *pair, char **why)
 	return 0;
 }
 
-/* The first pair of a table whose key is not before this one; ROCKS_END if there is none. */
+/* The first pair of a table whose key is this key or a later key; ROCKS_END if the table has no such pair. */
 int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, struct pair *pair, char **why)
 {
 	struct rocks_tables *tables = reader->tables;
@@ -173,7 +174,7 @@ int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, 
 	return pair_at(reader->at[table], pair, why);
 }
 
-/* The next pair of a table whose first one was asked for; ROCKS_END if there is none. */
+/* The next pair of a table after rocks_reader_first(); ROCKS_END if the table has no more pairs. */
 int rocks_reader_next(struct rocks_reader *reader, int table, struct pair *pair, char **why)
 {
 	rocksdb_iter_next(reader->at[table]);

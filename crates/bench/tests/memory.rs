@@ -39,7 +39,7 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
             let message = bench(&words, memory.path(), disk.path());
             let result = message.result();
-            assert_eq!(message.json().len(), 1, "one object");
+            assert_eq!(message.json().len(), 1, "the output is one object");
             let fixed = ["workload", "engine", "audit", "threads", "write_back"].map(|name| result[name].clone());
             assert_eq!(fixed, [json!(workload), json!(engine), json!("ok"), json!(1), json!(false)]);
             let bytes = if workload == "synthetic" { json!(8) } else { Value::Null };

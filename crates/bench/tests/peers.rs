@@ -12,7 +12,7 @@ use libtp_bench::{
     Table, Transfers,
 };
 
-/// Those of this build.
+/// The peers of this build.
 fn peers() -> impl Iterator<Item = EngineKind> {
     EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).filter(|kind| kind.is_built_in())
 }
@@ -93,7 +93,7 @@ fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
     }
 }
 
-/// By itself, since it need not be installed, and its log grows by reading, too.
+/// PostgreSQL has its own test, because it may be missing, and because reads, too, make its log grow.
 #[cfg(feature = "peers-all")]
 #[test]
 fn a_bank_in_postgresql_adds_up_and_outlives_its_server() {
@@ -153,7 +153,7 @@ fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
 #[test]
 fn a_directory_that_is_not_there_is_an_error_and_not_a_crash() {
     for kind in peers() {
-        // Where nobody can make it, either.
+        // Also where no user can make the directory.
         let directory = Path::new("/proc/nowhere/at/all");
         let settings = OpenSettings { directory, durability: Durability::Sync, sharing: Sharing::Alone };
         let error = open_engine(kind, &settings).err().unwrap().to_string();

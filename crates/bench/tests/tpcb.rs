@@ -91,7 +91,7 @@ fn clients_that_are_processes_meet_and_say_how_often_one_gave_way() {
         let fixed = ["as", "granularity", "audit", "reads_first", "branches"].map(|name| result[name].clone());
         assert_eq!(fixed, [json!("processes"), json!(granularity), json!("ok"), json!(true), json!(1)]);
         let count = |name: &str| result[name].as_u64().unwrap();
-        assert!(count("aborts") > 0, "everybody reads the one branch and then wants it: {result}");
+        assert!(count("aborts") > 0, "each client reads the one branch and then locks it for the change: {result}");
         let rate = count("aborts") as f64 * 1_000.0 / count("committed") as f64;
         assert!((result["aborts_per_1000"].as_f64().unwrap() - rate).abs() < 0.001, "{result}");
         let text = tpcb(&env, &words).text();

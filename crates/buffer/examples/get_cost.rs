@@ -50,7 +50,7 @@ fn main() {
     });
     let latch = std::sync::RwLock::new(0_u64);
     measure("bare: one std RwLock, read", |_| {
-        black_box(*latch.read().expect("nobody panics"));
+        black_box(*latch.read().expect("no thread panics"));
     });
 }
 

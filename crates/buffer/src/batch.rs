@@ -89,7 +89,7 @@ mod tests {
         }
         let runs: Vec<(u32, usize)> =
             batch.home_runs().iter().map(|run| (run.id.page().raw(), batch.page(run).len() / 4096)).collect();
-        // Page 4 follows page 3, but its image does not lie behind that of page 3.
+        // Page 4 follows page 3, but its image does not lie behind the image of page 3.
         assert_eq!(runs, [(1, 1), (2, 2), (4, 1), (9, 1), (1, 1)]);
     }
 }

@@ -19,9 +19,9 @@ pub enum Error {
     /// There is no room: on the disk, in memory, or in a pool all of whose frames are in use.
     #[error("there is no room for {what}, and nothing was lost: {why}")]
     Full {
-        /// What there was no room for.
+        /// The structure or data for which there was no room.
         what: &'static str,
-        /// The refusal, and what may be done.
+        /// The refusal, and the remedy.
         why: String,
     },
     /// A sync of a data file failed earlier. Reading goes on.

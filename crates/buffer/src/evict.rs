@@ -1,4 +1,4 @@
-//! A frame for one more page: a free one, a new one, or one whose page makes room.
+//! A frame for one more page: a free frame, a new frame, or a frame whose page makes room.
 //!
 //! Paper: LIBTP 3.2.2. Departure: a session that finds only dirty frames writes a batch of them.
 //!

@@ -85,7 +85,8 @@ impl BufferManager {
                     self.rename_file(session, &left.remove(0))?;
                 }
                 None => {
-                    let holder = has_it(&left[0]).expect("no new name is free, so another has the first one's");
+                    let holder = has_it(&left[0])
+                        .expect("no new name is free, so another database has the first database's new name");
                     let between = left[holder].name_between();
                     let aside = Fate { new_name: Some(between.clone()), ..left[holder].clone() };
                     self.rename_file(session, &aside)?;
@@ -187,7 +188,7 @@ impl BufferManager {
             match self.files.registry().entry(fate.id)? {
                 // A dropped number never comes back.
                 Some(entry) if entry.is_dropped && fate.new_name.is_some() => continue,
-                // The file has the name that the register says, or the one before.
+                // The file has the name that the register states, or the database's previous name.
                 Some(entry) if !entry.is_dropped => {
                     let is_last = Some(&entry.name) == fate.new_name.as_ref();
                     fate.name = match entry.was {

@@ -41,19 +41,20 @@ rio::shared! {
     pub(crate) struct FrameSlot {
         /// 00 Guards the page's bytes and everything here but `page`, `next` and `pins`.
         pub(crate) latch: Latch,
-        /// 08 The page it holds. Read by anyone, believed only under the latch or the bucket's.
+        /// 08 The page in the frame. Any session may read the word, and believes it only under the latch or the
+        /// bucket's latch.
         pub(crate) page: Word<PageId>,
         /// 16 The next slot of the bucket's chain, or of the free list.
         pub(crate) next: Link<FrameSlot>,
         /// 24 The page's bytes. Written once.
         pub(crate) data: Link<Bytes>,
-        /// 32 First LSN that may have changed the page since it was last written; none if it is clean.
+        /// 32 First LSN that may have changed the page since it was last written; [`Lsn::NONE`] if it is clean.
         pub(crate) recovery: Word<Lsn>,
         /// 40 The recovery LSN of the image that is on its way to the disk and not yet synced there.
         pub(crate) unsynced: Word<Lsn>,
-        /// 48 How many must be able to latch the page without waiting for the disk.
+        /// 48 Number of uses that must be able to latch the page without waiting for the disk.
         pub(crate) pins: Word<u32>,
-        /// 52 What the replacement policy remembers. Stored only when it changes: the line is shared.
+        /// 52 The replacement policy's note. Stored only when it changes: the line is shared.
         pub(crate) used: Word<u32>,
         /// 56 See [`State`].
         pub(crate) state: Word<u32>,
@@ -216,7 +217,7 @@ mod tests {
             slot.mark_dirty(Lsn::new(160));
             assert_eq!(slot.oldest_needed(), Some(Lsn::new(80)));
             assert!(slot.begin_write());
-            assert!(!slot.begin_write(), "one writes it at a time");
+            assert!(!slot.begin_write(), "one session writes a page at a time");
             assert!(!slot.is_clean(), "written is not synced");
             assert_eq!(slot.oldest_needed(), Some(Lsn::new(80)));
             slot.end_write();

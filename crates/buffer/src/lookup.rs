@@ -455,7 +455,7 @@ mod tests {
                         is_over.store(true, Ordering::Relaxed);
                     }
                     sound.unwrap();
-                    assert!(!is_late, "nobody makes bucket {frames}");
+                    assert!(!is_late, "no thread makes bucket {frames}");
                     if is_there {
                         break;
                     }

@@ -47,7 +47,7 @@ pub struct PageHeader {
     pub page_lsn: U64,
     /// 16-19 The file the page belongs to.
     pub file_id: U32,
-    /// 20 What the page is; zero on a page never made.
+    /// 20 The kind of the page; zero on a page that was never made.
     pub kind: u8,
     /// 21 Zero for a leaf, one more for each floor above.
     pub level: u8,

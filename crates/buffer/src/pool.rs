@@ -3,12 +3,11 @@
 //! Paper: LIBTP 3.2.2, "multiple buffer pools with different policies". A pool has a budget in bytes and a policy. Its
 //! frames of one page size are a *shelf*, because a data area keeps its size for ever.
 //!
-//! A shelf begins empty and grows while there is budget: by half of its frames, at least 16 frames, at most 4 MiB at a
-//! time, so a new environment is small and a large one grows in few steps. Where the region cannot grow (its filesystem
-//! is full), the shelf makes do with replacement.
+//! A shelf begins empty and grows while there is budget (`growth.rs`). Where the region cannot grow (its filesystem is
+//! full), the shelf makes do with replacement.
 //!
 //! Invariants
-//! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the others are zero.
+//! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the other slots are zero.
 //! 2. A frame on the free list holds no page. Taking one from the list and latching it are one step.
 //!
 //! Latches: the shelf's (rank 52) guards its free list; the pool table's, of the same rank, guards the making of pools
@@ -57,7 +56,7 @@ rio::shared! {
     } size 24
 }
 
-/// One process's handle to a pool, and to the one after it.
+/// One process's handle to a pool, and to the next pool.
 pub(crate) struct Pool {
     slot: Held<PoolSlot>,
     shelves: [OnceLock<PoolPart>; SHELVES],

@@ -4,10 +4,11 @@
 //! then put into frames one by one. No latch is held while the disk reads.
 //!
 //! *Why the bytes may be believed.* A page read from the disk is stale if the page was in memory, changed, and came
-//! home since. If the page is in memory when the bytes are to be put into a frame, it is left as it is. If it is not in
-//! memory then, and was when the disk was read, it came home in between if it was dirty. `home_writes` counts before
-//! the first page of a batch goes home and after the last. So if that count is even and the same before the read and
-//! after the page has entered the table, where no other session can load or change it any more, the bytes are the page.
+//! home since. If the page is in memory when the bytes are to be put into a frame, it is left as it is. If the page is
+//! not in memory then, but was in memory when the disk was read, it left the memory in between, and came home if it was
+//! dirty. `home_writes` counts before the first page of a batch goes home and after the last. So if that count is even
+//! and the same before the read and after the page has entered the table, where no other session can load or change it
+//! any more, the bytes are the page.
 
 use libtp_process::Session;
 
@@ -21,7 +22,7 @@ use crate::{BufferManager, FileId, PageId, PageNo, Result};
 const RUN_BYTES_MAX: u32 = 256 << 10;
 
 impl BufferManager {
-    /// Reads those of the `count` pages from `first` on that are not in memory, as far as frames can be had without
+    /// Of the `count` pages from `first` on, reads the pages that are not in memory, as far as there are frames without
     /// writing. Skips a damaged page: a session that asks for it gets the error. Returns how many were read. The caller
     /// holds no latch.
     ///
@@ -48,7 +49,7 @@ impl BufferManager {
         Ok(read)
     }
 
-    /// Reads `length` pages from `start` on and puts into frames those that it can.
+    /// Reads `length` pages from `start` on, and puts as many of them into frames as possible.
     fn read_run(&self, session: &Session, file: &OpenFile, part: &PoolPart, start: u32, length: u32) -> Result<usize> {
         let before = self.header.home_writes.load();
         if before % 2 != 0 {

@@ -1,9 +1,9 @@
 //! Repair of the frames that one dead session left, while other sessions live (PROTOCOLS D4, D5, D7).
 //!
-//! Before the dead session's latches are given back, its section was rolled back, a page that it had read to its end is
-//! taken out of its hand ([`BufferManager::settle_hand`]), and a record is redone on the pages that it holds, which are
-//! reached through its own latches ([`BufferManager::held_by`]). Any other frame in its hand, and its pins, are
-//! repaired later, by a session that holds no latch and takes the latches it needs.
+//! Three steps come before the dead session's latches are given back. Its section is rolled back. A page that it had
+//! read to the end is taken out of its hand ([`BufferManager::settle_hand`]). A record is redone on the pages that it
+//! holds, which are reached through its own latches ([`BufferManager::held_by`]). Any other frame in its hand, and its
+//! pins, are repaired later, by a session that holds no latch and takes the latches it needs.
 //!
 //! If the repairing session dies here: a frame leaves the dead session's hand in the section that puts it on the free
 //! list; a count of pins is stored before the dead session's notes are forgotten. The next session to repair goes on.
@@ -24,7 +24,7 @@ const TRIES: u32 = 40;
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl BufferManager {
-    /// Returns the page if `session` has it latched exclusively. The guard is a second one of the same latch. For the
+    /// Returns the page if `session` has it latched exclusively. The guard is a second guard of the same latch, for the
     /// repair of a dead session, whose latches are given back elsewhere: the caller forgets the page instead of
     /// dropping it.
     pub fn held_by<'s>(&'s self, session: &'s Session, id: PageId) -> Option<ExclusivePage<'s>> {
@@ -129,7 +129,7 @@ impl BufferManager {
     fn recount_pins(&self, session: &Session, slot: &FrameSlot) -> bool {
         let place = self.region.offset_of(slot).raw();
         let counted = try_long(session, || {
-            // Both latches, so that no session takes a pin meanwhile. Pins are given back without a latch.
+            // Takes both latches, so that no session takes a pin meanwhile. Pins are given back without a latch.
             let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
             let _bucket = self.table.latch_of(session, slot);
             let before = slot.pins.load();

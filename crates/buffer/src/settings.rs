@@ -47,7 +47,7 @@ impl Default for PoolSettings {
 /// The buffer manager's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The pool of every database that has none of its own.
+    /// The pool of every database that has no pool of its own.
     pub pool: PoolSettings,
     /// The most pages in one batch through the double-write file: 1 to 240, which is the default. A batch costs two
     /// syncs, and one more for each further file in it, so large batches are cheap. The double-write file is as large

@@ -180,7 +180,7 @@ impl BufferManager {
         }
     }
 
-    /// Writes those of the frames that can be claimed without waiting, up to a batch. Returns how many. Zero if another
+    /// Writes the frames that it can claim without waiting, up to a batch. Returns their number. Zero if another
     /// session is writing: then some frames will be clean in a moment.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
@@ -400,7 +400,8 @@ impl BufferManager {
             return Ok(double.clone());
         }
         let double = Arc::new(DoubleWrite::open(self.files.directory(), environment_of(&self.region))?);
-        // Also if the file was there: the process that made it may not have synced the directory yet, or may be dead.
+        // This sync is needed also for an existing file: the process that made it may not have synced the directory
+        // yet, or may be dead.
         self.files.directory().sync().map_err(|error| self.fail(&error))?;
         *opened = Some(double.clone());
         Ok(double)

@@ -92,7 +92,7 @@ fn a_page_whose_last_record_is_of_another_life_of_the_log_is_noticed() {
     damage(&directory, |bytes| {
         let page = &mut bytes[place_of(5)];
         let life = u16::from_le_bytes([page[22], page[23]]);
-        assert_ne!(life, 0, "it went to the disk with a mark");
+        assert_ne!(life, 0, "the page has the mark of a life on the disk");
         page[22..24].copy_from_slice(&(life + 1).to_le_bytes());
         libtp_buffer::seal(page);
     });
@@ -110,7 +110,7 @@ fn a_page_never_written_is_zeros_and_so_is_one_beyond_the_end() {
     for number in [6, 1_000_000] {
         let page = world.buffers.shared(&session, page_id(number), world::LEAF).unwrap();
         assert!(page.lsn().is_none() && page.iter().all(|&byte| byte == 0));
-        assert_eq!(page.header().kind, 0, "who expected a page sees that it never was one");
+        assert_eq!(page.header().kind, 0, "the kind shows that the page was never made");
     }
 }
 
@@ -145,5 +145,5 @@ fn a_prefetch_leaves_damage_to_who_asks() {
     for number in [1, 2, 3, 5, 6, 7, 8, 9] {
         assert_eq!(world.get(&session, page_id(number)).unwrap(), u64::from(number));
     }
-    assert_eq!(world.buffers.stats()[0].reads, reads, "they were in memory");
+    assert_eq!(world.buffers.stats()[0].reads, reads, "the pages were in memory");
 }

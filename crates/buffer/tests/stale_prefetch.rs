@@ -178,15 +178,15 @@ fn a_page_whose_reader_died_is_not_taken_for_read() {
     let reader: Hook = Box::new(|| std::panic::resume_unwind(Box::new("dies")));
     *hook.lock().unwrap() = Some(reader);
     let read = catch_unwind(AssertUnwindSafe(|| world.get(&dead, page_id(3))));
-    assert!(read.is_err(), "it dies reading");
+    assert!(read.is_err(), "the reader dies in the read");
     dead.mark_dead();
     let dead_session = world.processes.take_dead(&living, dead.id()).unwrap();
     dead_session.roll_back();
     dead_session.release_latches();
     // The dead session's latch is free, and the frame has the page's name.
     assert!(world.buffers.is_resident(page_id(3)));
-    assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
-    assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
+    assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "the bytes of an unfinished read");
+    assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "the bytes of an unfinished read");
     assert!(world.buffers.repair_frames(&living, &dead_session));
     dead_session.bury(std::time::Instant::now());
     assert_eq!(world.get(&living, page_id(3)).unwrap(), 1);
@@ -207,6 +207,6 @@ fn a_page_that_another_has_made_meanwhile_is_not_made_new_again() {
         other.drop_pages(&session);
     }));
     drop(world.buffers.pin_new(&session, page_id(5)).unwrap());
-    assert!(hook.lock().unwrap().is_none(), "it was interrupted");
-    assert_eq!(world.get(&session, page_id(5)).unwrap(), 2, "zeros over what was written");
+    assert!(hook.lock().unwrap().is_none(), "the hook ran");
+    assert_eq!(world.get(&session, page_id(5)).unwrap(), 2, "the page has zeros in place of the written bytes");
 }

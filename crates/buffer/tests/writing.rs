@@ -130,7 +130,7 @@ fn a_page_stays_in_the_dirty_minimum_until_its_file_is_synced() {
     let disk = SimDisk::new(4);
     let (world, session) = dirty_world(&disk);
     let minimum = world.buffers.dirty_minimum().expect("pages are dirty");
-    // The pages are written home, then the sync fails: for good.
+    // The pages are written home, then the sync fails: from now on every write is refused.
     disk.fail_call(Calls::On(Operation::Sync, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
     assert!(matches!(world.buffers.write_all(&session), Err(Error::Failed)));
     assert!(world.buffers.is_failed() && world.again().buffers.is_failed());
@@ -184,7 +184,7 @@ fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_i
         world.set(&session, page_id(number), u64::from(number)).unwrap();
     }
     // Some pages had to leave the memory again before they were set.
-    assert!(reads() - before < 20, "what was never written is not read: {}", reads() - before);
+    assert!(reads() - before < 20, "pages that were never written are read: {} reads", reads() - before);
     // A session that missed a page long ago and makes it only now: other sessions have made it and written it, and it
     // had to leave the memory.
     let gone: Vec<u32> = (1..=200).filter(|number| !world.buffers.is_resident(page_id(*number))).collect();

@@ -65,7 +65,7 @@ int main(int count, char **arguments)
         if (dbopen(path, O_RDWR | O_CREAT | (int)DB_TXN, 0666, DB_BTREE, &info) != NULL)
             return failed("a comparison without a name was taken");
         if (db_order(by_number, "decimal") == 0)
-            return failed("an order was taken that nobody has registered");
+            return failed("the library accepted an order that the program has not registered");
         if (tp_order("decimal", with_length, without_length, NULL) != TP_OK || db_order(by_number, "decimal") != 0)
             return failed("order");
     }

@@ -726,7 +726,7 @@ int tp_index_drop(tp_db *db, const char *name);
 int tp_index_count(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, uint64_t *count);
 
 /*
- * Copies the first record with an index key; tp_index_cursor_open visits all. Returns TP_NOTFOUND if there is none. key or
+ * Copies the first record with an index key; tp_index_cursor_open visits all. Returns TP_NOTFOUND if there is no such record. key or
  * value may be NULL.
  */
 int tp_index_get(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, tp_buffer *key, tp_buffer *value);
@@ -896,20 +896,20 @@ int tp_multi_cursor_next(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *val
 int tp_multi_cursor_prev(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the next value of the same key and copies the pair. If there is none, returns TP_NOTFOUND and the cursor
- * stays, even if the pair under it was removed.
+ * Moves to the next value of the same key and copies the pair. If there is no such value, returns TP_NOTFOUND and the
+ * cursor stays, even if the pair under it was removed.
  */
 int tp_multi_cursor_next_value(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the first value of the next key and copies the pair. If there is none, returns TP_NOTFOUND and the cursor
- * stays.
+ * Moves to the first value of the next key and copies the pair. If there is no next key, returns TP_NOTFOUND and the
+ * cursor stays.
  */
 int tp_multi_cursor_next_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the last value of the previous key and copies the pair. If there is none, returns TP_NOTFOUND and the cursor
- * stays.
+ * Moves to the last value of the previous key and copies the pair. If there is no previous key, returns TP_NOTFOUND and
+ * the cursor stays.
  */
 int tp_multi_cursor_prev_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
@@ -1503,7 +1503,7 @@ int log_roll(tp_env *env, uint64_t from, tp_log_visit *visit, void *argument);
 int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
 
 /*
- * Stores the LSN of the last record that a running transaction has logged, for log_unroll, in *lsn; 0 if there is none.
+ * Stores the LSN of the last record that a running transaction has logged, for log_unroll, in *lsn; 0 if there is no such record.
  */
 int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
 

@@ -142,7 +142,7 @@ const GENERATION_SHIFT: u32 = 32;
 const IS_THERE: u64 = 1 << 31;
 const IS_ALONE: u64 = 1 << 30;
 const USERS: u64 = IS_ALONE - 1;
-/// Slots of the first chunk. Each further chunk is twice the size of the one before.
+/// Slots of the first chunk. Each further chunk is twice the size of the chunk before it.
 const FIRST_CHUNK: u32 = 32;
 const CHUNKS: usize = 20;
 

@@ -1,4 +1,4 @@
-//! `tp_order`: orders of keys that the program registers by name, beside those of the library.
+//! `tp_order`: orders of keys that the program registers by name, beside the library's own orders.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

@@ -1,5 +1,5 @@
-//! The primitive calls, by the paper's names where it has them (LIBTP 3.2 and 4.4): the program's own pages, locks on
-//! pages and on objects that the program names, and log records of its own types.
+//! The primitive calls, with the names of LIBTP 3.2 and 4.4 for those that the paper has: the program's own pages,
+//! locks on pages and on objects that the program names, and log records of its own types.
 //!
 //! The paper's `buf_get` hands out the frame in shared memory. Here `buf_get` hands out a copy, which belongs to the
 //! transaction until `buf_unpin` stores it (docs/design/0019).

@@ -91,7 +91,7 @@ pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
 #[no_mangle]
 pub extern "C" fn tp_segment_survives(segment: Handle<MemorySegment>, what: Out<c_uint>) -> c_int {
     c_call("tp_segment_survives", || {
-        what.answer("what it survives", 0, || {
+        what.answer("the events that it survives", 0, || {
             Ok(match segment.pin()?.segment.survives() {
                 Survives::Process => 0,
                 Survives::System => TP_SURVIVES_SYSTEM,

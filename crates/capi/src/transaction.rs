@@ -331,7 +331,7 @@ impl Transaction {
         let durability = self.durability;
         let mut ending = self.finish();
         if let (Either::Txn(txn), Some(durability)) = (&mut ending.reader, durability) {
-            Rc::get_mut(txn).expect("what borrowed from it has gone").set_durability(durability);
+            Rc::get_mut(txn).expect("every borrower of the transaction is dropped").set_durability(durability);
         }
         ending
     }
@@ -373,7 +373,7 @@ impl Transaction {
 }
 
 fn alone(txn: Rc<Txn<'static>>) -> Txn<'static> {
-    Rc::into_inner(txn).expect("what borrows from a transaction does so by reference")
+    Rc::into_inner(txn).expect("every borrower has the transaction by reference")
 }
 
 pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {

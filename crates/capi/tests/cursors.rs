@@ -1,6 +1,6 @@
-//! Cursors of every kind against a model, in Rust and in C: random steps of two cursors of one transaction, with
-//! removals by the cursor itself, by key, by the other cursor and by the end of a savepoint, and with calls that fail
-//! because another transaction has a lock.
+//! Cursors of every kind against a model, in Rust and in C: random steps of two cursors of one transaction. A record is
+//! removed by the cursor itself, by its key, by the other cursor, or by the end of a savepoint. Some calls fail because
+//! another transaction has a lock.
 //!
 //! The model's rule: a call that fails or finds nothing leaves the cursor where it stood; but a `next` that finds
 //! nothing puts the cursor behind all entries, and such a `prev` before all.
@@ -342,7 +342,7 @@ impl Model {
     }
 }
 
-/// Plays the runs of a kind: the first fills the database and commits, the others are snapshots and aborted
+/// Plays the runs of a kind: the first run fills the database and commits, the other runs are snapshots and aborted
 /// transactions.
 fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str, Talk<'_>)) -> (u64, u64) {
     let (seed, runs) = seed_and_runs();

@@ -269,7 +269,7 @@ fn a_program_without_standard_descriptors_has_no_file_of_the_library_there() {
     let program = compiled("tests/c/standard.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
     let ended = Command::new(&program).arg(home.path()).status().unwrap();
-    assert_eq!(ended.code(), Some(0), "the door that crates/capi/tests/c/standard.c names");
+    assert_eq!(ended.code(), Some(0), "the exit status is a step's number in crates/capi/tests/c/standard.c");
 }
 
 #[test]

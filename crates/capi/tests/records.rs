@@ -251,7 +251,7 @@ const PROGRAMS: &[Program] = &[
             "3 in 16 bytes: 3 kurt 2 alan 1 ada",
             "3 in 16 bytes: 3 kurt 2 alan 1 ada",
             "2 in 16 bytes: 2 alan 1 ada",
-            "elsewhere: outlives a crash of the system, it is said",
+            "elsewhere: outlives a crash of the system, as declared",
         ],
     ),
     (
@@ -343,7 +343,7 @@ fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_gua
     let stopped = plainly(&program, &[directory, "wild"]).output().unwrap();
     assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
     assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
-    assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "of what was stopped nothing is there");
+    assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "no change of the stopped call is there");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     let stopped = run(&program, &file, &["wild"]);
     let told = String::from_utf8(stopped.stderr).unwrap();
     assert_eq!(stopped.status.signal(), Some(11), "a fault: {told}");
-    assert_eq!(String::from_utf8(stopped.stdout).unwrap(), "4 of 4, sum 10\n", "what is declared can be stored to");
+    assert_eq!(String::from_utf8(stopped.stdout).unwrap(), "4 of 4, sum 10\n", "a store to a declared range succeeds");
     assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
     let shown = run(&program, &file, &["show"]);
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 const BYTES: usize = 40;
 /// Most bytes of one write that the system keeps whole: Linux's `PIPE_BUF`.
 const WRITE_BYTES_MAX: usize = 4096;
-/// How long acknowledgements of relaxed commits may be gathered. Those of `sync` commits are sent at once.
+/// How long acknowledgements of relaxed commits may be gathered. Acknowledgements of `sync` commits are sent at once.
 const PATIENCE_NANOS: u64 = 1_000_000;
 
 /// The report of a commit that has returned.

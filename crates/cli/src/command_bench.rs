@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments, output: &Output) -> Result<Ending> {
     )))
 }
 
-/// Returns the program in the directory of this one, if it is there.
+/// Returns the path of `tp-bench` in the directory of this program, if the file exists.
 fn beside_this_program() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok()?.with_file_name(PROGRAM);
     beside.exists().then_some(beside)

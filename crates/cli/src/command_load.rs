@@ -84,7 +84,7 @@ fn load_records(
     };
     if loaded.is_err() && is_new {
         drop(target);
-        // Another process may have put records into it. The error of the load is the one to report.
+        // Another process may have put records into the database. The error of the load is reported, not this error.
         let _ = env.drop_if_empty(name);
     }
     loaded

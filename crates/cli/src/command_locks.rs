@@ -122,7 +122,7 @@ fn write_waits(output: &mut Output, graph: &WaitGraph, names: &LockNames) -> Res
     }
     output.object(&json!({ "waits": graph.edges().len() }))?;
     if graph.edges().is_empty() {
-        output.line("nobody waits")?;
+        output.line("no transaction waits")?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `tp sessions`: lists the sessions of an environment: whether each lives, the latches it holds, the object of its
-//! wait.
+//! `tp sessions`: lists the sessions of an environment: for each its process's state, the latches it holds, and the
+//! object of its wait.
 //!
 //! The command takes no latch, does not use the door at which processes open and leave, and changes nothing. So it also
 //! answers while a stopped process holds latches or is at the door.
@@ -33,7 +33,7 @@ pub struct Session {
     pub txn: Option<u64>,
     pub txn_state: Option<String>,
     pub latches: usize,
-    /// The latches that it holds, and how long others have waited for each.
+    /// The latches that it holds, and how long other sessions have waited for each.
     pub held: Vec<Held>,
     /// The log record whose change is not complete.
     pub append_lsn: Option<u64>,
@@ -187,7 +187,7 @@ fn door(process: OpeningProcess) -> String {
     format!("process {} is opening the environment, closing it or making its shared memory anew{state}", process.pid)
 }
 
-/// Returns the stopped processes that make others wait: with a latch, a task or a transaction, or at the door.
+/// Returns the stopped processes that make other processes wait: with a latch, a task or a transaction, or at the door.
 pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.process_state == ProcessState::Stopped

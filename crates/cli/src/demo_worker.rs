@@ -54,7 +54,7 @@ impl Arguments {
     }
 }
 
-/// Returns a process's durability: every other one, beginning with the first, waits for the disk at each commit.
+/// Returns a process's durability: every other process, beginning with the first, waits for the disk at each commit.
 pub fn durability_of(place: usize) -> Durability {
     if place % 2 == 0 {
         Durability::Sync

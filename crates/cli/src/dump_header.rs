@@ -77,7 +77,7 @@ pub struct Header {
     pub pad: Option<u8>,
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
-    /// The order of the keys, if it is not that of their bytes.
+    /// The order of the keys, if it is not the order of their bytes.
     pub order: Option<String>,
     /// Whether keys are written as that order encodes and stores them.
     pub keys_as_stored: bool,

@@ -66,8 +66,9 @@ pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
 /// Loads all pages into a file without pages, which is made if it is missing. Returns the number of pages.
 pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u64> {
     let file = env.pages(name)?;
-    let refused =
-        |what: String| Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load into a new one"));
+    let refused = |what: String| {
+        Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load it into a new database"))
+    };
     let (ours, theirs) = (file.page_bytes(), source.reader.header().bytes_of_a_page());
     if ours != theirs {
         return Err(refused(format!(

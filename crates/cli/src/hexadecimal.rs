@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Returns two hexadecimal digits for each byte.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes what is written to it");
+        write!(text, "{byte:02x}").expect("a write to a string does not fail");
         text
     })
 }

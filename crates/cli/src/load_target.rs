@@ -1,4 +1,4 @@
-//! The database that a dump's records go into: an existing one that fits the dump, or a new one.
+//! The database that a dump's records go into: an existing database that fits the dump, or a new database.
 
 use std::sync::Arc;
 

@@ -34,13 +34,13 @@ pub struct Sample {
     pub sessions: Vec<Session>,
     /// The waits of transactions; `None` if the lock table could not be read in time.
     pub waits: Option<Vec<Wait>>,
-    /// The stopped processes that make others wait.
+    /// The stopped processes that make other processes wait.
     pub stopped_at_work: BTreeSet<u32>,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// The work between two moments, and the state at the later one.
+/// The work between two moments, and the state at the later moment.
 #[derive(Serialize)]
 pub struct Activity<'s> {
     /// Whether a process has the environment open.

@@ -139,7 +139,7 @@ impl WaitGraph {
     }
 }
 
-/// Returns a string of that language. Quotes inside are escaped, and backslashes too: they would begin an escape.
+/// Returns a string of Graphviz' language. Quotes inside are escaped, and backslashes too: they would begin an escape.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

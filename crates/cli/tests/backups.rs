@@ -93,7 +93,7 @@ fn log_that_nobody_needs_is_listed_copied_and_removed() {
     let old = count(&["--json"]);
     assert!(old > 2 && count(&["--all", "--json"]) > old, "{old}");
     assert_eq!(count(&["--to", text(&archive), "--json"]), old);
-    assert_eq!(count(&["--to", text(&archive), "--json"]), 0, "they are there");
+    assert_eq!(count(&["--to", text(&archive), "--json"]), 0, "the files are in the archive already");
     assert_eq!(std::fs::read_dir(&archive).unwrap().count() as u64, old);
     tp("archive", &env, &["--remove"]).text();
     assert_eq!(count(&["--json"]), 0);

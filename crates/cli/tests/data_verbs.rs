@@ -173,7 +173,9 @@ fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_b
             scope.spawn(move || done.send(put_all("changed")));
             let written = is_done.recv_timeout(Duration::from_secs(60));
             out.read_to_end(&mut message).unwrap();
-            written.unwrap_or_else(|_| panic!("nobody can write while `tp {verb}` is not read")).unwrap();
+            written
+                .unwrap_or_else(|_| panic!("no process can write while the output of `tp {verb}` is not read"))
+                .unwrap();
         });
         assert!(child.wait().unwrap().success());
         let text = String::from_utf8_lossy(&message).into_owned();

@@ -555,7 +555,7 @@ fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
     assert!(["repaired", "restarted"].contains(&opened["how"].as_str().unwrap()), "{opened}");
     assert_eq!(tp("verify", &env, &["--json"]).result()["findings"], 0);
     let dump = tp("dump", &env, &["story"]).text();
-    assert!(data_of(&dump) == data_of(&dump_of(&model)), "what was dumped is not what was committed");
+    assert!(data_of(&dump) == data_of(&dump_of(&model)), "the dump has other records than were committed");
     let back = through_berkeley_db(directory.path(), "out.db", &dump, &[]);
     assert!(data_of(&back) == data_of(&dump), "Berkeley DB has other records than we wrote");
 }

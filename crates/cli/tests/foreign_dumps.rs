@@ -159,7 +159,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         assert!(sentence.contains(what) && sentence.contains("nothing was loaded"), "{what}: {sentence}");
     }
     assert_eq!(["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text()), before);
-    // As the messages advise: without the numbers, or with a length.
+    // The messages advise a load without the numbers, or with a length: both loads succeed.
     tp_reading("load", &there, &["x"], gap.replace("keys=1\n", "").replace(" 1\n", "").replace(" 3\n", "").as_bytes())
         .text();
     let even = gap.replace("three", "two");
@@ -180,7 +180,7 @@ fn a_load_that_was_cut_off_leaves_no_environment() {
     load.args(["load", "--env"]).arg(&env).arg("lines").arg(&file).stdout(Stdio::null());
     let mut child = load.spawn().unwrap();
     while !env.join("lines.tp").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the load has ended, and nobody saw its database");
+        assert!(child.try_wait().unwrap().is_none(), "the load ended before the test saw its database");
         std::thread::yield_now();
     }
     child.kill().unwrap();

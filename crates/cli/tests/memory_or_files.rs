@@ -133,7 +133,7 @@ fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is
     tp("recover", env, &["--keep-files"]).text();
     assert_eq!(tp("get", env, &["names", "key"]).text().trim(), "value");
     assert_eq!(tp("recover", env, &["--json"]).result()["how"], json!("clean"));
-    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "nothing stays of what was decided");
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "no trace of the decision stays");
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
             assert!(kept["why"].as_str().unwrap().contains("not on disk"), "{kept}");
             std::fs::remove_file(kept["file"].as_str().unwrap()).unwrap();
         }
-        assert_eq!(regions(), 2, "what the deleted one left is there for ever");
+        assert_eq!(regions(), 2, "the memory of the deleted environment stays for ever");
         left.is_empty()
     });
-    assert!(is_swept, "what is on disk was kept");
+    assert!(is_swept, "memory whose commits are on disk was kept");
     assert_eq!(tp("recover", &there, &["--json"]).result()["how"], json!("repaired"));
     drop(at_work);
 }

@@ -34,7 +34,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
         if is_awaited(&answer) {
             return answer;
         }
-        assert!(Instant::now() < deadline, "it should have been so long ago");
+        assert!(Instant::now() < deadline, "the awaited answer does not come");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -5,9 +5,9 @@
 //! group from the directory, and its owner, too, if root makes the file. The umask has no effect: exactly the users
 //! who may make files in an environment may use the files that other users made there.
 //!
-//! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
-//! they are not lost when some other descriptor of the file is closed, and two handles of one process
-//! exclude each other (PROTOCOLS D9).  A child of a fork does not keep them: see `fork`.
+//! Byte locks are locks of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks they are not lost
+//! when some other descriptor of the file is closed, and two handles of one process exclude each other (PROTOCOLS D9).
+//! A child of a fork does not keep them: see `fork`.
 //!
 //! The only `unsafe` is the call for these locks, which rustix does not have.
 //!

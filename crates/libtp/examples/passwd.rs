@@ -83,7 +83,7 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     write!(out, "passwd: {}", fs::read_to_string(&users.passwd)?.replace('\n', " "))?;
     writeln!(out, "group: {}", fs::read_to_string(&users.group)?.trim_end().replace('\n', " "))?;
 
-    // A user who is there already: none of the transaction's changes happens.
+    // A user who exists already: no change of the transaction happens.
     let twice = env.run(|txn| {
         users.add(txn, "mao", 1002)?;
         users.add(txn, "margo", 1003)

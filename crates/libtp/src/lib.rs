@@ -78,9 +78,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **When a commit returns.** [`Durability`] says it: when the commit is on disk ([`Durability::Sync`], the default); at
-//! once, surviving the death of any process and on disk a tenth of a second later ([`Durability::Relaxed`]); or at once,
-//! surviving a crash of the system too ([`Durability::Rio`], where the memory outlives such a crash).
+//! **When a commit returns.** [`Durability`] decides. [`Durability::Sync`], the default: when the commit is on disk.
+//! [`Durability::Relaxed`]: at once; the commit survives the death of any process, and is on disk a tenth of a second
+//! later. [`Durability::Rio`]: at once; the commit survives a crash of the system, too, where the memory outlives such
+//! a crash.
 //!
 //! **What goes wrong.** [`Error`] has a variant for each case in which a program acts differently.
 //! [`Error::is_retryable`] says whether running the transaction again may help, which [`Env::run`] does by itself. A lock
@@ -188,7 +189,8 @@ pub use typed::serialized::Serde;
 pub use typed::table::{Rows, Table};
 pub use typed::value::{Value, ValueLike};
 
-// Of the crates below. Each is part of this crate's interface and changes with this crate's version only.
+// These items come from the crates below. Each is part of this crate's interface and changes with this crate's version
+// only.
 //
 // Plain values that programs pass on or look at:
 pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};

@@ -1,5 +1,5 @@
-//! What this repository's tests and measurements need and no program does: the feature `testing`. These calls promise
-//! nothing; they change with the tests.
+//! Calls that this repository's tests and measurements need, and no program needs: the feature `testing`. These calls
+//! promise nothing; they change with the tests.
 //!
 //! They open environments, backups and restores on a simulated disk and in memory that simulated processes share, leave
 //! a handle as a kill leaves it, and hand out the managers.

@@ -1,5 +1,5 @@
-//! A segment survives what its memory survives, whatever the durability of a commit promises: opening it warns, and
-//! warns again after a loss.
+//! A segment survives only the events that its memory survives, also if the durability of a commit promises more.
+//! Opening such a segment warns. After such an event, opening the segment is refused.
 //!
 //! One test only: another test could cause the same events.
 // Test code outside of test functions: a panic is the report.
@@ -59,8 +59,16 @@ fn what_a_segment_does_not_keep_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     assert_eq!(warnings(&at("sync"), Durability::Sync, None), 1);
-    assert_eq!(warnings(&at("power"), Durability::Sync, Some(Survives::Power)), 0, "it keeps as much");
-    assert_eq!(warnings(&at("relaxed"), Durability::Relaxed, None), 0, "no more was promised");
+    assert_eq!(
+        warnings(&at("power"), Durability::Sync, Some(Survives::Power)),
+        0,
+        "the memory survives as much as a commit promises"
+    );
+    assert_eq!(
+        warnings(&at("relaxed"), Durability::Relaxed, None),
+        0,
+        "a relaxed commit promises no more than the memory survives"
+    );
 
     let env = Env::open_or_create(at("sync")).unwrap();
     let options = vista::Options::new(0).anywhere();

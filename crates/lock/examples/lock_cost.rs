@@ -77,10 +77,10 @@ fn bare(shards: &[Shard], random: &mut u64) {
         &shards[usize::try_from(place % 64).unwrap_or(0)]
     };
     for (name, _) in &names {
-        *shard(name).lock().expect("nobody panics").entry(black_box(*name)).or_default() += 1;
+        *shard(name).lock().expect("no thread panics").entry(black_box(*name)).or_default() += 1;
     }
     for (name, _) in &names {
-        let mut map = shard(name).lock().expect("nobody panics");
+        let mut map = shard(name).lock().expect("no thread panics");
         if let Some(count) = map.get_mut(name) {
             *count -= 1;
             if *count == 0 {

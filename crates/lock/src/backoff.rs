@@ -34,7 +34,7 @@ impl LockerSlot {
     /// Returns how long the locker stands aside before a transaction that begins now.
     fn pause(&self, now: u64) -> Duration {
         self.aside_due.init(0);
-        // Even after a change of the clock no pause is longer than the longest.
+        // Even after a change of the clock, a pause is not longer than the longest pause.
         Duration::from_micros(self.aside_until.get().saturating_sub(now).min(PAUSE << DOUBLINGS))
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         slot.note_gave_way(boot_micros());
         assert_eq!(slot.aside_due.get(), 1);
         locks.pause_before_begin(session, locker);
-        assert_eq!(slot.aside_due.get(), 0, "once is enough");
+        assert_eq!(slot.aside_due.get(), 0, "the locker pauses once");
 
         let mut now = 1 << 52;
         for round in 0..2 * DOUBLINGS {
@@ -118,6 +118,6 @@ mod tests {
         slot.note_gave_way(now + 1);
         assert_eq!(slot.pause(now + 1), Duration::from_micros(PAUSE));
         assert_eq!(slot.pause(0), Duration::from_micros(PAUSE << DOUBLINGS), "the clock was set");
-        assert_eq!(slot.pause(1 << 53), Duration::ZERO, "it did something else meanwhile");
+        assert_eq!(slot.pause(1 << 53), Duration::ZERO, "the pause is over");
     }
 }

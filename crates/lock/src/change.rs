@@ -1,7 +1,7 @@
-//! A change of the lock table: a section, and the one place where tests can stop it.
+//! A change of the lock table: a section, and the only place where tests can stop it.
 //!
 //! Every store that must be rolled back goes through [`Change::set`]. A test chooses how many stores happen before the
-//! thread stops as a killed one would: with its section open and its latches held.
+//! thread stops as a killed thread would: with its section open and its latches held.
 
 use libtp_process::Session;
 use rio::{failpoint, Bits, Section, Word};
@@ -26,7 +26,8 @@ impl<'s> Change<'s> {
         word.set(&mut self.section, value);
     }
 
-    /// Makes the change final. If we die before this store, nothing is changed; after it, everything is.
+    /// Makes the change final. If we die before this store, the whole change is rolled back. If we die after it, the
+    /// change is complete.
     #[inline]
     pub(crate) fn close(self) {
         #[cfg(test)]

@@ -3,8 +3,8 @@
 //! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected,
 //! one of the transactions in the cycle is nominated and aborted." Departures: no process is distinguished. The search
 //! is a role (PROTOCOLS D5), taken by a session that has waited long enough, or at once by a session that trades a lock
-//! which another one trades too. By default the search follows the session's own wait only; as in the paper the whole
-//! table is searched now and then.
+//! which another session trades, too. By default the search follows the session's own wait only; as in the paper the
+//! whole table is searched now and then.
 //!
 //! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are seen one after the other,
 //! and then all are seen again with the same numbers, there was a moment between when all of them lasted. During one
@@ -34,7 +34,7 @@ use crate::{Detect, Edge, LockManager, LockerId, Result, Victim};
 /// A circle of lockers that wait for each other, and its victim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// Each waits for the next one's lock, the last for the first one's.
+    /// Each member waits for the next member's lock, and the last member for the first member's lock.
     pub members: Vec<Edge>,
     /// The locker that gives way.
     pub victim: LockerId,
@@ -251,8 +251,8 @@ mod tests {
         let [one, victim] = [scene.lockers[0].0, scene.lockers[1].0];
         assert_eq!(locks.detect(session).unwrap(), 1);
         let mut search = Search::default();
-        let circle = locks.find_circle(session, &mut search, one).expect("nobody has given way yet");
-        let chosen = locks.look_again(session, &mut search, &circle).expect("still nobody");
+        let circle = locks.find_circle(session, &mut search, one).expect("no locker has given way yet");
+        let chosen = locks.look_again(session, &mut search, &circle).expect("still no locker has given way");
         assert!(locks.table.locker(victim).has_given_way(), "the word is taken back");
         locks.nominate(session, &mut search, &circle, &chosen);
         assert_eq!(locks.stats().deadlocks, 1);

@@ -150,7 +150,7 @@ mod tests {
         let taken = LaneTurn::new(7, NOW);
         assert_eq!(taken.locker(), 7);
         assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
-        assert!(!taken.is_over(NOW - 1), "it began a moment after the clock was read");
+        assert!(!taken.is_over(NOW - 1), "the turn began a moment after the clock was read");
         assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - CLOCK_SET) && taken.is_over(NOW - (1 << 30)));
     }
 }

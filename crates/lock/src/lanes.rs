@@ -222,8 +222,8 @@ mod tests {
         scene.hold(0);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
-        assert_eq!(scene.wants(1, NOW, NOW), None, "it is taken");
-        assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), None, "its turn is not over");
+        assert_eq!(scene.wants(1, NOW, NOW), None, "the lane is taken");
+        assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), None, "the holder's turn is not over");
         assert_eq!(scene.wants(1, NOW, NOW + TURN), Some(0));
     }
 
@@ -232,11 +232,11 @@ mod tests {
         let scene = with_lanes(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         let later = NOW + 2 * AWAY_AFTER;
-        assert_eq!(scene.wants(1, NOW, later), None, "it was given the lane and is not yet awake");
+        assert_eq!(scene.wants(1, NOW, later), None, "the holder was given the lane and is not yet awake");
         scene.begins(0, NOW);
-        assert_eq!(scene.wants(1, NOW, NOW + AWAY_AFTER / 2), None, "it began a moment ago");
+        assert_eq!(scene.wants(1, NOW, NOW + AWAY_AFTER / 2), None, "the holder began a moment ago");
         scene.hold(0);
-        assert_eq!(scene.wants(1, NOW, later), None, "it is at work");
+        assert_eq!(scene.wants(1, NOW, later), None, "the holder is at work");
         scene.locks.unlock_all(&scene.session, scene.lockers[0]);
         assert_eq!(scene.wants(1, NOW, later), Some(0));
     }
@@ -248,20 +248,23 @@ mod tests {
         assert_eq!(scene.wants(1, NOW, NOW), Some(0));
         scene.begins(1, NOW);
         scene.locks.hand_on(scene.lockers[1], NOW + TURN);
-        assert_eq!(scene.holder(0), number(1), "nobody waits");
+        assert_eq!(scene.holder(0), number(1), "no locker waits");
         let now = NOW + TURN;
-        assert_eq!(scene.wants(0, now - 2 * MS, now), Some(0), "nobody else waits");
+        assert_eq!(scene.wants(0, now - 2 * MS, now), Some(0), "no other locker waits");
         scene.slot(1).wants_lane.publish(LaneWait::new(now - 3 * MS, now));
         scene.locks.hand_on(scene.lockers[2], now);
-        assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(1)), "the other lane was nobody's");
+        assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(1)), "the other lane had no holder");
         scene.slot(2).wants_lane.publish(LaneWait::new(now, now));
         let now = now + TURN + 1;
         scene.locks.hand_on(scene.lockers[2], now);
-        assert_eq!(scene.holder(0), number(2), "those who have not come yet have a lane each");
-        assert_eq!(scene.holder(1), number(0), "and who had the first waits longest of the rest");
+        assert_eq!(scene.holder(0), number(2), "only locker 2 had no lane");
+        assert_eq!(scene.holder(1), number(0), "locker 0 has lost its lane, and gets the lane of locker 1");
         scene.locks.free_locker(&scene.session, scene.lockers[1]);
         scene.locks.hand_on(scene.lockers[0], now + 2 * TURN);
-        assert!(scene.holder(0) != number(1) && scene.holder(1) != number(1), "who has ended waits for nothing");
+        assert!(
+            scene.holder(0) != number(1) && scene.holder(1) != number(1),
+            "a locker that has ended waits for no lane"
+        );
     }
 
     #[test]
@@ -271,7 +274,7 @@ mod tests {
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
         assert_eq!(scene.wants(1, NOW, NOW), None);
-        assert_eq!(scene.wants(2, NOW + 2 * MS, NOW + 3 * MS), None, "another has waited longer");
+        assert_eq!(scene.wants(2, NOW + 2 * MS, NOW + 3 * MS), None, "another locker has waited longer");
         assert_eq!(scene.holder(0), scene.lockers[1].0);
     }
 
@@ -291,12 +294,12 @@ mod tests {
         scene.begins(0, NOW);
         scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW + TURN);
-        assert_eq!(scene.holder(0), scene.lockers[1].0, "it has looked lately");
+        assert_eq!(scene.holder(0), scene.lockers[1].0, "locker 1 looked a moment ago");
         let later = NOW + STOPPED_AFTER + 2 * MS;
         scene.slot(2).wants_lane.publish(LaneWait::new(later, later));
         scene.slot(0).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[1], later);
-        assert_eq!(scene.holder(0), scene.lockers[2].0, "the first has not for long");
+        assert_eq!(scene.holder(0), scene.lockers[2].0, "locker 0 has not looked for long");
     }
 
     #[test]
@@ -314,7 +317,7 @@ mod tests {
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         let slot = locks.table.locker(waiter.0);
         locks.pause_before_begin(&scene.session, waiter);
-        assert_eq!(scene.holder(0), 0, "who has not slept needs none");
+        assert_eq!(scene.holder(0), 0, "a locker that has not slept needs no lane");
         locks.try_lock(&scene.session, holder, NAME, Mode::X).unwrap();
         let wait = Wait::For(std::time::Duration::from_millis(1));
         locks.lock(&scene.session, waiter, NAME, Mode::X, wait).unwrap_err();
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(slot.crowded_until.get(), 0);
         slot.note_crowded(boot_micros() - FORGOTTEN_AFTER);
         locks.pause_before_begin(&scene.session, waiter);
-        assert_eq!(slot.crowded_until.get(), 0, "long ago");
+        assert_eq!(slot.crowded_until.get(), 0, "the sleep was long ago");
     }
 
     #[test]
@@ -339,7 +342,7 @@ mod tests {
         let started = Instant::now();
         locks.pause_before_begin(&scene.session, waiter);
         let waited = started.elapsed();
-        assert!(waited >= Duration::from_micros(PATIENCE), "it began after {waited:?}: it did not wait");
+        assert!(waited >= Duration::from_micros(PATIENCE), "the locker began after {waited:?}: it did not wait");
         assert_eq!(slot.wants_lane.load(), LaneWait::NONE);
     }
 }

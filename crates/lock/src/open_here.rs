@@ -32,8 +32,8 @@ impl Named {
         Named { handle: locks.number, locker: locker.0, txn }
     }
 
-    /// Returns whether the locker has another transaction by now. Unknown, and so false, for a locker of another
-    /// handle.
+    /// Returns whether the locker has another transaction by now. Returns false for a locker of another handle, because
+    /// this handle cannot know.
     fn has_ended(self, locks: &LockManager) -> bool {
         let is_ours = self.handle == locks.number;
         self == NONE || is_ours && locks.table.locker(self.locker).birth.load() != self.txn
@@ -69,7 +69,7 @@ pub struct OpenHere(());
 impl OpenHere {
     /// Counts a transaction that this thread begins.
     #[inline]
-    #[expect(clippy::new_without_default, reason = "it is no value: a thread counts one more")]
+    #[expect(clippy::new_without_default, reason = "a call counts a transaction, and makes no plain value")]
     pub fn new() -> OpenHere {
         HERE.with(|here| here.count.set(here.count.get() + 1));
         OpenHere(())
@@ -195,7 +195,7 @@ mod tests {
         drop(first);
         assert!(second.is_only_one());
         std::thread::scope(|scope| scope.spawn(move || drop(second)).join().unwrap());
-        assert!(!OpenHere::new().is_only_one(), "one that ended elsewhere counts on");
+        assert!(!OpenHere::new().is_only_one(), "a transaction that another thread ended still counts");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed yet.
 //!
 //! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. If more processes run than there are
-//! processors, that makes a convoy: each lock that is given back belongs at once to a process that must first be woken
-//! and get a processor, and until then every running process comes to wait for the lock. With ten hot records and
-//! sixteen processes a transaction then costs a switch of processes, which takes longer than the transaction.
+//! processors, that makes a convoy. Each lock that is given back belongs at once to a process that must first be woken
+//! and get a processor. Until then every running process comes to wait for the lock. With ten hot records and sixteen
+//! processes a transaction then costs a switch of processes, which takes longer than the transaction.
 //!
 //! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks meanwhile takes the lock, and the
 //! waiter waits on, as the first of all. A waiter that is woken for nothing becomes *firm*: its next grant is its own,
@@ -118,14 +118,14 @@ mod tests {
         let place = scene.wait(1, X);
         for _ in 0..3 {
             scene.unlock(0);
-            assert!(scene.state(place).is_fresh(), "it is granted and sleeps");
+            assert!(scene.state(place).is_fresh(), "the waiter is granted the lock and sleeps");
             scene.lock(0, X).unwrap();
-            assert!(scene.state(place).waits(), "it was overtaken");
+            assert!(scene.state(place).waits(), "the waiter was overtaken");
             assert!(scene.lock(2, X).is_err(), "an overtaker has the lock");
         }
         assert!(!scene.look(1, X, place, Look::AfterWake));
         scene.unlock(0);
-        assert!(scene.lock(0, X).is_err(), "it is not overtaken again");
+        assert!(scene.lock(0, X).is_err(), "the waiter is not overtaken again");
         assert!(scene.look(1, X, place, Look::AfterWake));
         scene.unlock(1);
         scene.lock(0, X).unwrap();
@@ -146,9 +146,10 @@ mod tests {
         scene.unlock(0);
         scene.lock(2, X).unwrap();
         scene.wait_for(0, other, X);
-        let circle = scene.locks.find_circle(&scene.session, &mut search, one).expect("it seems to be one");
+        let circle =
+            scene.locks.find_circle(&scene.session, &mut search, one).expect("the waits seem to form a circle");
         scene.locks.resolve(&scene.session, &mut search, &circle);
-        assert_eq!(scene.locks.stats().deadlocks, 0, "nobody waits in a circle");
+        assert_eq!(scene.locks.stats().deadlocks, 0, "no waits form a circle");
         // When the third wants the lock that the first waits for, all three wait in a circle.
         scene.wait_for(2, other, X);
         assert_eq!(scene.locks.detect(&scene.session).unwrap(), 1);
@@ -185,7 +186,7 @@ mod tests {
         for _ in 0..2 {
             assert!(
                 scene.locks.lock(&scene.session, scene.lockers[3], NAME, S, wait).is_err(),
-                "it would not conflict"
+                "a waiter with a mode that does not conflict overtakes"
             );
             wait = Wait::No;
         }

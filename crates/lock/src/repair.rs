@@ -2,8 +2,8 @@
 //! order (PROTOCOLS D4, L6).
 //!
 //! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The queues are
-//! made anew from the stacks of the lockers that keep their locks (those of prepared transactions); all else is freed.
-//! The repair needs no undo log, because repeating it gives the same result.
+//! made anew from the stacks of the lockers that keep their locks (the lockers of prepared transactions); all else is
+//! freed. The repair needs no undo log, because repeating it gives the same result.
 //!
 //! If we die here: a locker that keeps its locks still has them on its stack, and its requests still name their
 //! objects; the next repair begins again.
@@ -211,7 +211,7 @@ mod tests {
         let session = processes.join().unwrap();
         let newcomer = locks.new_locker(&session).unwrap();
         assert_eq!(locks.holds(&session, prepared, name(7000)), Some(IX));
-        assert!(locks.try_lock(&session, newcomer, name(0), X).is_err(), "the prepared one holds it");
+        assert!(locks.try_lock(&session, newcomer, name(0), X).is_err(), "the prepared transaction holds the lock");
         locks.try_lock(&session, newcomer, name(1), X).unwrap();
         locks.unlock_all(&session, prepared);
         locks.try_lock(&session, newcomer, name(0), X).unwrap();

@@ -1,9 +1,9 @@
-//! Repairing the lockers of one dead session among living ones (PROTOCOLS D5).
+//! Repairing the lockers of one dead session among living sessions (PROTOCOLS D5).
 //!
 //! The dead session's sections were rolled back and its latches given back before, so the table is whole: only the
 //! owner of the lockers is wrong. The repairer adopts each locker with one store, and ends it like one of its own.
 //!
-//! If we die here: the adopted lockers are those of the next dead session.
+//! If we die here: the adopted lockers belong to the next dead session.
 
 use libtp_process::{Session, SessionId};
 use rio::{failpoint, planted};

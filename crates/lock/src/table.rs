@@ -4,9 +4,9 @@
 //! advance. Linear hashing splits one bucket after the other (PROTOCOLS D14), whenever an insertion finds a long chain.
 //!
 //! A bucket is one cache line: a latch, its *level* and eight chains. A bucket of level `l` and number `b` holds the
-//! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint where to look:
-//! the level, read under the bucket's latch, decides whether this is the bucket of the name, and if not, where to go
-//! on.
+//! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint where to look.
+//! The level, read under the bucket's latch, decides whether this is the bucket of the name. If this is another bucket,
+//! the level decides where to go on.
 //!
 //! Invariants
 //! 1. Every number of `l` low bits belongs to exactly one bucket with a level, so every name has one bucket.
@@ -167,7 +167,8 @@ impl Table {
     }
 
     /// Latches the bucket of a name.
-    // Always: if the guard were returned through memory, its halves would be read back before the stores complete.
+    // Always inlined: if the guard were returned through memory, its halves would be read back before the stores
+    // complete.
     #[inline(always)]
     pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
         let mut number = likely_bucket(mixed, self.header.bucket_count.get());

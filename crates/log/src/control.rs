@@ -12,8 +12,8 @@
 //!    empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!
-//! If we die here: in `write`, the new slot counts if it is complete. Otherwise its checksum or that of its further
-//! blocks is wrong, and the old slot still counts.
+//! If we die here: in `write`, the new slot counts if it is complete. Otherwise its checksum or the checksum of its
+//! further blocks is wrong, and the old slot still counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

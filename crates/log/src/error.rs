@@ -1,4 +1,4 @@
-//! The errors of the log. Each text states what was kept and how to go on.
+//! The errors of the log. Each text states which data were kept and how to go on.
 
 use crate::Lsn;
 
@@ -9,7 +9,7 @@ pub enum Error {
     /// There is no room for more log. Nothing was changed; everything committed is safe.
     #[error("the log has no room for {what}: {source_text}; nothing was changed, and every commit is safe; free some space and try again")]
     Full {
-        /// What the room was for.
+        /// The data for which there was no room.
         what: &'static str,
         /// Why, from the disk or the region that refused.
         source_text: String,
@@ -17,14 +17,14 @@ pub enum Error {
     /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
     #[error("nothing more can be made durable: {cause}; commits answered before are safe and can be read; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed {
-        /// What failed, and when.
+        /// The failure, and its time.
         cause: String,
     },
     /// This process could not write the log, for a limit of its own or a full disk, and no other process has written it meanwhile. Nothing
     /// is lost: the records are in shared memory.
     #[error("this process could not write the log: {cause}; its changes are in shared memory, and reach the disk as soon as any process writes the log. Raise the limit of this process, free space if the disk is full, or let another process open the environment")]
     SteppedBack {
-        /// What failed.
+        /// The failure.
         cause: String,
     },
     /// The processes that use the environment have the log's files in another directory than this process.

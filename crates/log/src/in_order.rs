@@ -35,8 +35,8 @@ pub(crate) fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Re
             .ok_or_else(|| format!("the log's word for {what} has a value that the library does not store there"))
     };
     let (oldest, start) = (look("its oldest record", &header.oldest)?, look("the ring's begin", &header.ring_start)?);
-    let durable = look("what is durable", &header.durable)?;
-    let kept = look("what is kept", &header.written_back)?;
+    let durable = look("the durable end", &header.durable)?;
+    let kept = look("the kept end", &header.written_back)?;
     let tail = look("its tail", &header.tail)?;
     let (end, files) = (look("the ring's end", &header.ring_end)?, look("the files' end", &header.file_end)?);
     look("its begin", &header.start)?;

@@ -148,7 +148,11 @@ mod tests {
         assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
         assert_eq!(lives.end_of(4), None);
         lives.begin(Lsn::new(2400)).unwrap();
-        assert_eq!(lives.end_of(3), Some(LifeEnd::At(Lsn::new(2400))), "one without records is in nobody's way");
+        assert_eq!(
+            lives.end_of(3),
+            Some(LifeEnd::At(Lsn::new(2400))),
+            "a life without records does not change the end of an earlier life"
+        );
     }
 
     #[test]
@@ -164,7 +168,7 @@ mod tests {
             }
         }
         let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
-        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "which may have begun long before");
+        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "the first life may have begun long before");
     }
 
     #[test]

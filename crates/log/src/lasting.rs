@@ -2,8 +2,8 @@
 //!
 //! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. The process that makes the region notes in
 //! the log's header which failures the memory survives, and every process obeys the note. If the processor's cache
-//! survives less than memory does, cache lines are written back: only those of the log, since a rescue takes nothing
-//! else from such a region ([`crate::rescue_survivor`]).
+//! survives less than memory does, the cache lines of the log are written back, and no others, since a rescue takes
+//! nothing else from such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, where lines are written back
 //! 1. Every byte of the ring below `written_back` is in memory, and so is a tail at or beyond it.

@@ -288,8 +288,8 @@ impl LogManager {
     /// Returns how many bytes of recycled segments may lie ahead of the tail: as many as were needed at once of late,
     /// within the settings.
     ///
-    /// A session that held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a
-    /// recycled file whose pages are in memory is written at once, a new file is filled with zeros first, or its pages
+    /// A session that held a snapshot for a while soon holds another, and a new segment costs its bytes twice. A
+    /// recycled file whose pages are in memory is written at once. A new file is first filled with zeros, or its pages
     /// are cleared. The estimate falls at each checkpoint, so that one long copy does not take the disk's room for
     /// ever. The log itself uses up the excess, so without writes no room is given back. (PostgreSQL keeps its log's
     /// files by a similar estimate.)

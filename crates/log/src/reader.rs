@@ -124,12 +124,12 @@ impl LogManager {
         })
     }
 
-    /// Reads the records from the one at `from` to the present tail, forwards: the paper's `log_roll`.
+    /// Reads the records from `from`, where a record begins, to the present tail, forwards: the paper's `log_roll`.
     pub fn roll(&self, from: Lsn) -> Roll<'_> {
         Roll::new(self, from.max(Lsn::FIRST), self.tail())
     }
 
-    /// Reads the transaction's records from the one at `last` backwards: the paper's `log_unroll`.
+    /// Reads the transaction's records from the record at `last` backwards: the paper's `log_unroll`.
     pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
         Unroll::new(self, last)
     }
@@ -169,12 +169,12 @@ impl ReadRecord for LogManager {
 }
 
 impl LogFiles {
-    /// Reads the records from the one at `from` to `end`, forwards, from the files alone.
+    /// Reads the records from `from`, where a record begins, to `end`, forwards, from the files alone.
     pub fn roll(&self, from: Lsn, end: Lsn) -> Roll<'_> {
         Roll::new(self, from, end)
     }
 
-    /// Reads a transaction's records from the one at `last` backwards, from the files alone.
+    /// Reads a transaction's records from the record at `last` backwards, from the files alone.
     pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
         Unroll::new(self, last)
     }

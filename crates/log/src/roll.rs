@@ -18,7 +18,8 @@ const READ_BYTES: usize = 256 << 10;
 
 /// A source of a log's bytes.
 pub(crate) trait Source {
-    /// Copies the log's bytes from `from` on; returns their number, which is less than asked where they end.
+    /// Copies the log's bytes from `from` on; returns their number, which is less than the buffer's length at the log's
+    /// end.
     fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize>;
     /// Returns which incarnation sealed which part.
     fn lives(&self) -> &Incarnations;

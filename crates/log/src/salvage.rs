@@ -2,9 +2,9 @@
 //!
 //! Nothing in the header is trusted. The files state up to where they have the log. The search finds the next record in
 //! the ring, then the record behind it, and so on; each is recognised by its checksum, which covers its LSN and the
-//! log's life. If the directory does not state where a chunk lies, the search goes through all of the memory, from
-//! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so that all
-//! searches together cost about one pass.
+//! log's life. If the directory does not state where a chunk lies, the search goes through all of the memory. It begins
+//! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so all searches
+//! together cost about one pass.
 //!
 //! The log's end is not known: nothing is found behind a damaged record. Nor is a chunk found that the directory does
 //! not name if one record fills it and reaches over both its ends.

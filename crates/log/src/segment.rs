@@ -300,7 +300,7 @@ mod tests {
         let block = header_block(&geometry, 3, 7, [9; 16]);
         assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));
         let says = |block: &[u8], number, environment| {
-            check_header(block, &geometry, number, environment).expect_err("it is wrong").0
+            check_header(block, &geometry, number, environment).expect_err("the header is wrong").0
         };
         assert!(says(&block, 4, [9; 16]).contains("segment 3"));
         assert!(says(&block, 3, [8; 16]).contains("another environment"));

@@ -134,8 +134,8 @@ impl LogFiles {
         self.segment(number)
     }
 
-    /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now be
-    /// that of a file of the program. Closing that number again would close the program's file.
+    /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now
+    /// belong to a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
         // If the disk does not answer, the descriptor may be the segment's, and stays.
         let is_foreign = |known: &OpenSegment| match known.file.identity() {
@@ -349,7 +349,8 @@ impl LogFiles {
         if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
             fill_with_zeros(&*file, range)?;
         }
-        // The file may have log that is not synced: a failed sync is as final as that of a flush (PROTOCOLS L3).
+        // The file may have log that is not synced: a failed sync is as final as a failed sync of a flush (PROTOCOLS
+        // L3).
         file.sync().map_err(|error| match error.is_limit_of_process() {
             true => error.into(),
             false => Error::Failed { cause: error.to_string() },

@@ -3,8 +3,8 @@
 //!
 //! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system have died, each between
 //! two instructions. If lines had to be written back, each line of memory has its contents of some time since its last
-//! write-back. So only bytes that prove themselves are trusted: consecutive records with good checksums, from the place
-//! on up to which the log is known to be durable. The words of the log's header only state where to look, and the
+//! write-back. So the rescue trusts only bytes that prove themselves: consecutive records with good checksums,
+//! beginning at the known durable end of the log. The words of the log's header only state where to look, and the
 //! invariants of `lasting.rs` make that enough.
 //!
 //! If we die here: the region is unchanged, and the next process to open does the same again.
@@ -81,7 +81,7 @@ fn by_records(
     Ok(found.map(|found| Rescued { tail: answered(header), ..found }))
 }
 
-/// Returns up to where commits may have been answered from memory, as far as an undamaged word states it: answered
+/// Returns the LSN up to which commits may have been answered from memory, if an undamaged word states it. Answered
 /// records were written back, or they were on the disk.
 fn answered(header: &LogHeader) -> Option<Lsn> {
     let tail = header.tail.try_load();
@@ -91,7 +91,7 @@ fn answered(header: &LogHeader) -> Option<Lsn> {
     }
 }
 
-/// Returns the ring's bytes from `from` on, as far as they are consecutive good records of that life.
+/// Returns the ring's bytes from `from` on, as far as they are consecutive good records with this incarnation.
 fn good_bytes(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let end = ring.held_to(from, tail);
     let mut bytes = vec![0; usize::try_from(end.since(from)).unwrap_or(0) & !7];
@@ -112,7 +112,7 @@ fn good_bytes(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     bytes
 }
 
-/// Gives bytes that the planted bug believes a checksum that agrees.
+/// Puts a right checksum on a record, for the planted bug that accepts a torn record.
 fn seal_again(place: &mut [u8], lsn: Lsn, incarnation: u64) {
     use crate::record::{put_crc, seal, stored_crc, RecordHeader};
     let Ok(header) = RecordHeader::plausible(place) else { return };

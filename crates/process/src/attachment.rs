@@ -102,8 +102,8 @@ shared! {
 }
 
 impl ProcessSlot {
-    /// Returns what is known of the process: nothing if the checksum is wrong; then only its seat tells whether it
-    /// lives.
+    /// Returns the known facts about the process, or no facts if the checksum is wrong; then only its seat tells
+    /// whether it lives.
     pub(crate) fn identity(&self) -> Identity {
         let name = self.tenant.load().id();
         let found = Identity {
@@ -271,7 +271,7 @@ impl Attachments {
         self.identity(AttachmentId::from_raw(name)).is_some_and(|owner| self.process.has_ended(owner))
     }
 
-    /// Returns what is known of the process of that attach, or `None` if it has left.
+    /// Returns the known facts about the process of that attach, or `None` if it has left.
     pub(crate) fn identity(&self, id: AttachmentId) -> Option<Identity> {
         self.slot(id).map(ProcessSlot::identity)
     }

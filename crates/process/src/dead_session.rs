@@ -1,14 +1,14 @@
-//! The repair of one dead session among living ones (PROTOCOLS D4, D5).
+//! The repair of one dead session among living sessions (PROTOCOLS D4, D5).
 //!
 //! The right to repair is a word in the dead session's slot. A repairer takes it by compare-and-swap with its own
 //! session, and it is free again when the repairer is dead. The repairer works *in the dead session's name*: with the
 //! dead session's undo log, and under the latches that it died with.
 //!
-//! The order is that of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
-//! ([`DeadSession::noted_append`]) on those of its pages that are older; [`DeadSession::release_latches`] gives the latches back, last.
-//! All of that needs no latch and no disk, so a waiter for a latch of the dead session does it, whatever the waiter
-//! holds itself. The rest (transactions, pins) needs latches, and a session that holds none does it; [`DeadSession::bury`]
-//! then frees the slot.
+//! The order is the order of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
+//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`] gives the
+//! latches back, last. All of that needs no latch and no disk, so a waiter for a latch of the dead session does it,
+//! whatever the waiter holds itself. The rest (transactions, pins) needs latches, and a session that holds none does
+//! it; [`DeadSession::bury`] then frees the slot.
 //!
 //! If we die here: the slot still has all the notes, and the next repairer begins again. Each step done twice is the
 //! same as once. But the roll-back of our own open section also takes back its changes to the dead session's slot. So

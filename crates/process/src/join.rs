@@ -71,7 +71,7 @@ impl ProcessManager {
         if let Err(other) = growing.compare_exchange(0, me) {
             let lives = self.0.attachments.lives(AttachmentId::from_raw(other));
             if lives || growing.compare_exchange(other, me).is_err() {
-                // The session that adds slots may be stopped, and the others may have moved on to a new region.
+                // The session that adds slots may be stopped, and the other sessions may have moved on to a new region.
                 if self.0.region.is_broken() {
                     crate::session::leave_broken();
                 }

@@ -15,11 +15,11 @@ const VALUE: i16 = 16_000;
 /// The semaphore that latches of this process pay to.
 static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 
-/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this lives, every
-/// latch that a session of this process takes costs a call on a semaphore that no session waits for, and another call
-/// at its release. The figure's runs were single-user, so none of its semaphores was contended either.
+/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this lives, every latch
+/// that a session of this process takes costs a call on a semaphore that no session waits for, and another call at its
+/// release. The figure's runs had one user, so no session waited for its semaphores, either.
 ///
-/// One at a time: if a second begins, the first has no effect any more.
+/// One value works at a time: if a second value is made, the first has no effect any more.
 #[must_use = "latches cost what they always do when it is dropped"]
 pub struct KernelLatches(SemaphoreSet);
 
@@ -46,7 +46,7 @@ impl KernelLatches {
 
 impl Drop for KernelLatches {
     fn drop(&mut self) {
-        // Leave a later one's semaphore in place.
+        // A later value's semaphore stays in place.
         let _ = PAID_TO.compare_exchange(self.0.id(), NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -10,8 +10,8 @@
 //!  +----------------+----------------+------+-------+-------+-------+-------------------+
 //! ```
 //! * `READERS`, `WRITERS`: a session that wants the latch shared, or exclusively, sleeps on the word. The last holder
-//!   clears both bits at its release and wakes all such readers and one such writer. That writer sets `WRITERS`
-//!   again, whether it gets the latch or sleeps again, because others may still sleep: so one wake is enough.
+//!   clears both bits at its release and wakes all such readers and one such writer. That writer sets `WRITERS` again,
+//!   whether it gets the latch or sleeps again, because other writers may still sleep: so one wake is enough.
 //! * `PENDING`: a writer waits for shared holders to leave; no new shared holders come in. So writers do not starve.
 //! * `FREEZE`: a reaper is counting the holders (PROTOCOLS D7); until it is done no session acquires or releases.
 //!

@@ -1,8 +1,8 @@
 //! The departure of a process: it waits for others if it has to, but not for ever.
 //!
-//! A stopped process may hold what the leaving one waits for. The waiting thread then unwinds with [`LeaveTimedOut`], and its
-//! session is dead, as after a panic of the library (PROTOCOLS D10): the others repair it like a session that was
-//! killed at that place.
+//! A stopped process may hold a latch or a role that the leaving process waits for. The waiting thread then unwinds
+//! with [`LeaveTimedOut`], and its session is dead, as after a panic of the library (PROTOCOLS D10): the others repair
+//! it like a session that was killed at that place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

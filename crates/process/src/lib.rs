@@ -1,8 +1,8 @@
 //! The process manager: the users of the environment, their mutual exclusion, their sleeping and waking.
 //!
-//! Paper: LIBTP sections 3.2.4 and 4.3. Departures: only a latch that is not free costs a system call; a waiter
-//! sleeps on a word, not on a semaphore, and never without a bound; every session leaves notes, so that a survivor
-//! knows the latches and pins of a killed one.
+//! Paper: LIBTP sections 3.2.4 and 4.3. Departures: only a latch that is not free costs a system call. A waiter sleeps
+//! on a word, not on a semaphore, and never without a bound. Every session leaves notes, so that a survivor knows the
+//! latches and pins of a killed session.
 //!
 //! It does not know what a session waits for.
 //!
@@ -161,7 +161,7 @@ impl ProcessManager {
     /// The layout of all that it shares.
     pub const LAYOUT: u64 = rio::layout![ProcessHeader, SessionSlot, ProcessSlot, Latch, RepairCounts];
 
-    /// Bytes a new process manager takes, and those of the first session.
+    /// The bytes that a new process manager and its first session take.
     pub fn size(settings: &Settings) -> u64 {
         let slots = u64::from(FIRST_SLOTS) * size_of::<SessionSlot>() as u64;
         let processes = u64::from(FIRST_PROCESSES) * size_of::<ProcessSlot>() as u64;

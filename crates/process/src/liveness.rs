@@ -1,11 +1,11 @@
 //! The judgement whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
 //!
 //! A process is identified by its pid and its start time, so that a reused pid is not taken for the same process, and
-//! by the namespaces of these two: an observer in another pid namespace can learn nothing about it. Only certain
+//! by the namespaces of both. An observer in another pid namespace can learn nothing about the process. Only certain
 //! evidence counts as death: a stopped process lives, and so does a process that we may not look at.
 //!
-//! `/proc` need not be that of our pid namespace: after entering a new namespace without mounting `/proc` anew, a
-//! process sees other processes there under the pids of its neighbours. Then the library asks the kernel by pid
+//! `/proc` may belong to another pid namespace than ours: after entering a new namespace without mounting `/proc` anew,
+//! a process sees other processes there under the pids of its neighbours. Then the library asks the kernel by pid
 //! alone, which the kernel reads in our namespace.
 
 use std::time::Duration;
@@ -134,7 +134,7 @@ fn pid_has_ended(pid: u32) -> bool {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
             matches!(poll(&mut polled, Some(&timespec(Duration::ZERO))), Ok(1))
         }
-        // The kernel or sandbox has no such descriptors, or none is left.
+        // The kernel or sandbox has no such descriptors, or no descriptor is left.
         Err(_) => !pid_exists(pid),
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
         let started = Stat::parse(&stat).expect("the kernel's own format").start_time;
         assert!(process_runs(child.id(), started));
-        assert!(!process_runs(child.id(), started + 1), "another process with its pid");
+        assert!(!process_runs(child.id(), started + 1), "another process has its pid");
         child.kill().expect("it is ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while process_runs(child.id(), started) {
@@ -259,7 +259,7 @@ mod tests {
             std::thread::yield_now();
         }
         child.wait().expect("it was killed");
-        assert!(this.has_ended(other) && pid_has_ended(other.pid), "nobody has the pid");
+        assert!(this.has_ended(other) && pid_has_ended(other.pid), "no process has the pid");
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         assert!(process_runs(child.id(), 0));
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !process_is_stopped(child.id()) {
-            assert!(std::time::Instant::now() < deadline, "it was stopped");
+            assert!(std::time::Instant::now() < deadline, "the process is not seen as stopped");
             std::thread::yield_now();
         }
         assert!(!process_is_running(child.id()));
@@ -295,7 +295,7 @@ mod tests {
         assert!(runs(&["S", "R", "S"]));
         assert!(!runs(&["S", "D"]) && !runs(&["R", "T"]) && !runs(&["t", "R"]) && !runs(&["S", "?"]));
         assert!(runs(&["Z", "S"]), "its first thread has ended, and it has another");
-        assert!(!runs(&["Z"]) && !runs(&[]), "nobody is seen");
+        assert!(!runs(&["Z"]) && !runs(&[]), "no thread is seen");
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         assert!(!this.has_ended(Identity { pid_namespace: own.pid_namespace + 1, ..gone }), "of another namespace");
         assert!(!this.has_ended(Identity { pid_namespace: 0, ..gone }), "of an unknown namespace");
         let shifted = Identity { start_time: own.start_time + 1, time_namespace: own.time_namespace + 1, ..own };
-        assert!(!this.has_ended(shifted), "its start time is told in another clock");
+        assert!(!this.has_ended(shifted), "its start time is in another clock's time");
         // A thread of another test may be starting a program at the moment, and no signal ends that call.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !this.sees_running(own) {

@@ -134,7 +134,7 @@ impl ForkMark {
     }
 
     /// Returns whether the calling process is a child of a process that made marks, and has made none itself. It must
-    /// then first give up what it inherited. Always false if the kernel wipes no pages.
+    /// then first give up the inherited descriptors. Always false if the kernel wipes no pages.
     pub fn none_since_fork() -> bool {
         MARKS.none_since_fork()
     }

@@ -1,8 +1,8 @@
 //! A new count of the holders of a shared latch after one of them has died (PROTOCOLS D7).
 //!
 //! The count in the word does not tell whether it includes the dead session. So the reaper freezes the word: every
-//! acquire and release is a compare-and-swap, fails, and looks again. Then the reaper reads the notes of the living
-//! sessions until none of them is unsure, and stores their number.
+//! acquire and release is a compare-and-swap, which fails on a frozen word and is tried again. Then the reaper reads
+//! the notes of the living sessions until no note is unsure, and stores the number of holders.
 //!
 //! One session at a time freezes a latch; the header names the session and the latch. If we die here: the next
 //! session that freezes a latch first finishes our count. Until then a waiter for our latch finds it frozen by a dead
@@ -119,7 +119,9 @@ impl ProcessManager {
             self.leave_if_late();
             round += 1;
             if round % UNSURE_ROUNDS == 0 && !self.unsure_may_stand_still(place, round / UNSURE_ROUNDS) {
-                self.give_up(&format!("a session has been about to hold the latch at {place} for very long"));
+                self.give_up(&format!(
+                    "a session has noted for very long that it is about to hold the latch at {place}"
+                ));
             }
         };
         failpoint("recount: holders counted, not stored");
@@ -176,7 +178,8 @@ impl ProcessManager {
     }
 }
 
-/// Freezes a word with shared holders. Returns false if it has none: then its count includes no dead session.
+/// Freezes a word with shared holders. Returns false if the word has no shared holders: then its count includes no dead
+/// session.
 fn freeze(word: &AtomicU64) -> bool {
     loop {
         let seen = word.look();

@@ -1,9 +1,9 @@
 //! Durations of repairs, counted in the region: for `tp stat`.
 //!
-//! Repairing sessions write them, tools read them. There are two times for each dead session: the time of the physical
-//! half, for which others may wait with latches held; and the time from when the repairer learned of the death until
-//! nothing of the dead session was left. The time before that, from the end of the process to the news of it, is the
-//! kernel's.
+//! Repairing sessions write them, tools read them. There are two times for each dead session. The first is the time of
+//! the physical half, for which other sessions may wait with latches held. The second is the time from the moment when
+//! the repairer learned of the death until nothing of the dead session was left. The time before that, from the end of
+//! the process to the news of it, is the kernel's.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub struct Session {
     freeing: Cell<u32>,
     /// The session is dead and changes nothing shared any more.
     dead: Cell<bool>,
-    /// Another manager's table has an entry in its name that it has not given back.
+    /// Another manager's table has an entry in the session's name that the session has not given back.
     has_foreign_entry: Cell<bool>,
     /// The last append noted, and its transaction, also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Makes a session in the name of a dead one, with the latches that the dead session held. Its drop changes
+    /// Makes a session in the name of a dead session, with the latches that the dead session held. Its drop changes
     /// nothing.
     pub(crate) fn stand_in(
         processes: ProcessManager,

@@ -1,4 +1,4 @@
-//! A session's slot in the region: the facts that others may read, and the notes that its survivors need.
+//! A session's slot in the region: the facts that other sessions may read, and the notes that its survivors need.
 //!
 //! Only its session writes most of a slot, with plain stores. All sessions read one cache line of it.
 //!

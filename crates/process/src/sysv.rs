@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_holds_a_semaphore_latch() {
-        let latch = SemaphoreLatch::new().expect("a semaphore is to be had");
+        let latch = SemaphoreLatch::new().expect("the system has a free semaphore");
         let (inside, total) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -43,14 +43,14 @@ fn one_of_two_leads_the_rounds_until_it_is_late_or_resigns() {
     let (mut mine, mut theirs) = (Rounds::new(Work::House), Rounds::new(Work::House));
     // Longer than the machine has been up.
     let long = Duration::MAX;
-    assert!(mine.begin(&here, long), "nobody has begun one");
+    assert!(mine.begin(&here, long), "no process has begun a round");
     assert!(!theirs.begin(&there, long));
-    assert!(mine.begin(&here, long) && mine.leads(), "who leads goes on");
+    assert!(mine.begin(&here, long) && mine.leads(), "the leader goes on");
     assert!(Rounds::new(Work::Log).begin(&there, long), "other work has another leader");
     assert!(theirs.begin(&there, Duration::ZERO), "the last round is too long ago");
     assert!(!mine.begin(&here, long) && !mine.leads());
     theirs.resign(&there);
-    assert!(mine.begin(&here, long), "nobody leads");
+    assert!(mine.begin(&here, long), "no process leads");
     assert!(here.begin_if_due(Work::Dead, long) && !there.begin_if_due(Work::Dead, long));
 }
 
@@ -251,7 +251,7 @@ fn a_panic_without_a_section_frees_nothing_either_as_a_kill_would() {
     }));
     assert!(panicked.is_err() && mine.is_dead());
     assert_eq!(latch.owner(), Some(mine.id()));
-    assert_eq!(seen_by_others.get(), Some(true), "nobody may repair it as long as its thread unwinds");
+    assert_eq!(seen_by_others.get(), Some(true), "no session may repair it while its thread unwinds");
     assert!(!there.is_alive(mine.id()));
 }
 
@@ -373,9 +373,9 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     std::mem::forget(guard);
     let id = dead.id();
     drop(dead);
-    let dead_session = here.take_dead(&first, id).expect("nobody is at it");
+    let dead_session = here.take_dead(&first, id).expect("no session repairs it");
     let second = there.join().expect("room");
-    assert!(there.take_dead(&second, id).is_none(), "one repairs at a time");
+    assert!(there.take_dead(&second, id).is_none(), "one session repairs at a time");
     std::mem::forget(dead_session);
     first.mark_dead();
     drop(first);
@@ -394,7 +394,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     dead.mark_dead();
     drop(dead);
     let second = there.join().expect("room");
-    let dead_session = here.take_dead(&first, id).expect("nobody is at it");
+    let dead_session = here.take_dead(&first, id).expect("no session repairs it");
     // A burial that is stopped half way.
     here.slot(id).expect("it is not free yet").clear();
     assert!(there.take_dead(&second, id).is_none(), "the first has not finished");
@@ -474,7 +474,8 @@ fn a_waiter_without_a_repairer_names_the_dead_holder() {
     drop(dead);
     let session = there.join().expect("room");
     let panic = catch_unwind(AssertUnwindSafe(|| drop(there.region().at(latch).shared(&session, Rank::CATALOGUE))));
-    let message = *panic.expect_err("it cannot wait for ever").downcast::<String>().expect("a formatted message");
+    let message =
+        *panic.expect_err("the waiter cannot wait for ever").downcast::<String>().expect("a formatted message");
     assert!(message.starts_with(&name), "{message}");
 }
 
@@ -672,9 +673,9 @@ fn a_tree_epoch_has_passed_when_those_inside_have_left() {
     theirs.enter_tree();
     assert!(!here.tree_epoch_passed(epoch));
     mine.leave_tree();
-    assert!(!here.tree_epoch_passed(epoch), "it is still in the outer operation");
+    assert!(!here.tree_epoch_passed(epoch), "the session is still in the outer operation");
     mine.leave_tree();
-    assert!(here.tree_epoch_passed(epoch), "who came later does not count");
+    assert!(here.tree_epoch_passed(epoch), "a session that entered later does not count");
     assert!(!here.tree_epoch_passed(there.next_tree_epoch()));
     theirs.leave_tree();
 }

@@ -20,8 +20,8 @@ pub(crate) fn unwinds() -> bool {
 }
 
 /// Returns whether a role that this thread drops now stays taken, so that others take it over as from a dead session:
-/// its work may be half done (PROTOCOLS D10). In a broken region the role is given back, because others wait for it
-/// (PROTOCOLS D13).
+/// its work may be half done (PROTOCOLS D10). In a broken region the role is given back, because other sessions wait
+/// for it (PROTOCOLS D13).
 pub fn leaves_roles(region: &Region) -> bool {
     unwinds() && !region.is_broken() && !planted("process: a panic returns the session's roles")
 }

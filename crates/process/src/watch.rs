@@ -161,7 +161,7 @@ impl DeathWatch {
     /// Returns whether there are deaths not reported yet. A descriptor opened too late, of another process with the
     /// same pid, does no harm: the start time is checked here, after the opening. A check costs a system call or two,
     /// so it is made only for processes that the kernel reports as ended and for those without a descriptor. Now and
-    /// then the seats of some of the others are checked.
+    /// then the seats of some of the other processes are checked.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let calls = self.called.elapsed() >= ROLL_CALL

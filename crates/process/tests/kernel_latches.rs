@@ -1,5 +1,5 @@
-//! Latches made to call the kernel do so, each twice, and only as long as they have to. Alone in its file: the
-//! setting holds for a whole process.
+//! Latches that are made to call the kernel call it twice for each hold, and only while the setting is on. The test is
+//! alone in its file, because the setting holds for a whole process.
 #![cfg(feature = "kernel-latches")]
 
 use libtp_process::{KernelLatches, Latch, ProcessManager, Rank, Settings};

@@ -80,7 +80,7 @@ fn a_killed_process_is_told_at_once_and_its_session_is_dead() {
     let mut victim = Guest::start(&region);
     let bystander = Guest::start(&region);
     let mut watch = DeathWatch::new(&processes);
-    assert!(!watch.wait(Duration::from_millis(20)), "nobody has died");
+    assert!(!watch.wait(Duration::from_millis(20)), "no process has died");
     assert!(processes.is_alive(victim.session) && processes.is_alive(bystander.session));
     let started = Instant::now();
     let killer = std::thread::spawn(move || {
@@ -91,9 +91,9 @@ fn a_killed_process_is_told_at_once_and_its_session_is_dead() {
     assert!(watch.wait(LONG));
     assert!(started.elapsed() < LONG, "by the kernel's word and not by the clock");
     let victim = killer.join().unwrap();
-    assert!(!processes.is_alive(victim.session), "though nobody has waited for the zombie");
+    assert!(!processes.is_alive(victim.session), "though no process has waited for the zombie");
     assert!(processes.is_alive(bystander.session));
-    assert!(watch.wait(Duration::from_millis(1)), "told again as long as its session is there");
+    assert!(watch.wait(Duration::from_millis(1)), "reported again while its session is there");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_stopped_process_and_one_that_leaves_are_no_deaths() {
         assert!(!watch.wait(Duration::from_millis(10)));
     }
     assert!(processes.is_alive(stopped.session));
-    assert_eq!(processes.sessions().len(), 1, "the other has given its slot back");
+    assert_eq!(processes.sessions().len(), 1, "the process that left has given its slot back");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! thread, a million records of 100 bytes by default. Prints nanoseconds per call: the best twentieth of the slices,
 //! and the middle one. Each call includes a tenth of a transaction.
 
-#![allow(clippy::unwrap_used)] // a measurement: what fails ends it
+#![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
 #[path = "../tests/world/mod.rs"]
 mod world;

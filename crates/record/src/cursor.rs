@@ -49,7 +49,7 @@ pub trait BothWays: Walk {
     /// As [`Walk::go_first`].
     fn go_last(&mut self) -> Result<bool>;
 
-    /// Goes from the walk's record to the one before. Returns whether there is one.
+    /// Goes from the walk's record to the previous record. Returns false if there is no previous record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].

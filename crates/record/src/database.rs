@@ -74,7 +74,7 @@ impl KeyFormat {
     }
 }
 
-/// What a transaction locks.
+/// The objects that a transaction locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// Records, and gaps between them.

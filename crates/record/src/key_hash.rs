@@ -9,7 +9,7 @@ const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6a
 
 /// Multiplies, and mixes the low and high halves of the product.
 #[inline]
-#[allow(clippy::cast_possible_truncation)] // both halves are wanted
+#[allow(clippy::cast_possible_truncation)] // Both halves of the product are wanted.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)

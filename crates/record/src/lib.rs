@@ -18,7 +18,7 @@
 //! | `page` | the layout of pages |
 //! | `duplicates` | keys with several values |
 //! | `indices` | which files are indices of which file |
-//! | `order` | keys in another order than that of their bytes |
+//! | `order` | keys in another order than the order of their bytes |
 //! | `key_range` | a lower and an upper bound of keys |
 //! | `key_hash`, `lock_names` | the names of locks |
 #![forbid(unsafe_code)]

@@ -26,7 +26,7 @@ pub const KIND_APPLICATION: u32 = 6;
 pub const KIND_PLAIN_FILES: u32 = 7;
 
 /// [`LockName::kind`] of the name of a database, by its hash. A session that drops or renames a database holds it. A
-/// session that opens a database nobody uses yet holds it for a moment.
+/// session that opens a database that no session uses yet holds it for a moment.
 pub const KIND_NAME: u32 = 8;
 
 /// [`LockName::kind`] of the set of database files. There is one such lock. A session that copies the files shares it.

@@ -102,8 +102,8 @@ impl<'a> Access<'a> {
         self.lock(lock_names::database(self.database.id()), mode)
     }
 
-    /// Takes the lock on the database that locks inside it need. Returns the granularity of those, or `None` if the
-    /// database's lock covers the purpose.
+    /// Takes the lock on the database that locks inside the database need. Returns the granularity of the locks inside,
+    /// or `None` if the database's lock covers the purpose.
     #[inline]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         // The whole database counts as locked.
@@ -164,7 +164,7 @@ impl<'a> Access<'a> {
         change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))
     }
 
-    /// Trades the locks on records and gaps for one on the database if no other transaction is in the way
+    /// Trades the locks on records and gaps for one lock on the database if no other transaction is in the way
     /// (PROTOCOLS K2). Returns whether it did.
     #[cold]
     fn escalates(&self, purpose: Purpose, held: Option<Mode>) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! The order of a database's keys, where it is not that of their bytes.
+//! The order of a database's keys, where it is not the order of their bytes.
 //!
 //! Not in the paper; db(3) has a comparison function. Here an order is a *normalising* function: it encodes a key as
 //! bytes whose order is the wanted order. The tree holds only the encoded bytes, so nothing below this file knows of

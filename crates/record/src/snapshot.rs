@@ -4,9 +4,10 @@
 //! record holds the version before and *its* LSN: the log is the version store. A reader copies the record from its
 //! page, asks the view about the LSN, and goes back in the log to the first version that the view shows.
 //!
-//! An *absent* key counts, too: a missing key, or one whose first version the view does not show, was absent then,
-//! unless its ghost has been removed since. So each page has the highest LSN of a ghost removed, or a replaced chain
-//! freed, there. A snapshot whose horizon is not above that LSN gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+//! The *absence* of a key is a result, too. A key that the page does not have, or whose first version the view does not
+//! show, was absent when the snapshot was taken, unless a ghost of the key has been removed since. So each page has the
+//! highest LSN of the ghosts removed and the replaced chains freed there. A snapshot whose horizon is not above that
+//! LSN gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
 //!
 //! | file | what |
 //! |---|---|
@@ -15,7 +16,7 @@
 //! | `cache` | versions that took a long search |
 //! | `btree`, `recno`, `hash` | reads one record, and record after record |
 //!
-//! Latches: those of pages, one at a time; none while the log is read.
+//! Latches: a reader holds the latch of one page at a time, and no latch while it reads the log.
 
 mod batch;
 mod btree;
@@ -63,7 +64,7 @@ enum Shown {
     Sure,
     /// A crash of the machine could undo a shown version.
     Unsure,
-    /// All that the view shows is on disk.
+    /// Every change that the view shows is on disk.
     OnDisk,
 }
 
@@ -79,19 +80,19 @@ impl Snapshot {
         &self.view
     }
 
-    /// Whether the snapshot has shown a version that a crash of the machine could undo. Before the caller acts on it,
-    /// all that the view shows must be on disk (PROTOCOLS S1).
+    /// Whether the snapshot has shown a version that a crash of the machine could undo. Before the caller acts on such
+    /// a version, every change that the view shows must be on disk (PROTOCOLS S1).
     #[inline]
     pub fn is_unsure(&self) -> bool {
         self.shown.get() == Shown::Unsure
     }
 
-    /// Notes that all that the view shows is on disk.
+    /// Notes that every change that the view shows is on disk.
     pub fn note_on_disk(&self) {
         self.shown.set(Shown::OnDisk);
     }
 
-    /// Notes that the snapshot shows this version, or the absence of a record since it.
+    /// Notes that the snapshot shows this version, or shows no record because this version is a ghost.
     #[inline]
     fn note_shown(&self, version: Lsn) {
         if self.view.is_unsure(version) && self.shown.get() == Shown::Sure {
@@ -201,8 +202,8 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Returns a shortcut: a version older than the newest that a writer left. It was current after the view was taken,
-    /// so the shown version is this one or an older one. (From `taken_at`, not the view's `lsn`: the view ends earlier
-    /// where the log is not yet on disk, and a version from between may have been undone since.)
+    /// so the shown version is this or an older version. (The test uses `taken_at`, not the view's `lsn`: the view ends
+    /// earlier where the log is not yet on disk, and a version between the two LSNs may have been undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
         let is_early = planted("snapshot: a shortcut older than the snapshot is used");

@@ -150,7 +150,7 @@ fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>)
         compact(&world, &txn, &database);
         other.abort(&world.managers).unwrap();
         assert_equal(&world, &txn, &database, &model);
-        // And no room is kept for ever.
+        // A later compaction removes all ghosts: no room is kept for ever.
         compact(&world, &txn, &database);
         assert_eq!(assert_equal(&world, &txn, &database, &model).ghosts, 0);
         world.managers.log.force_all(txn.session()).unwrap();

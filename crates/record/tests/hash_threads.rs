@@ -18,7 +18,7 @@ use libtp_txn::Durability;
 use world::{Place, Random, World};
 
 fn kept(number: u64) -> Vec<u8> {
-    format!("nobody touches {number}").into_bytes()
+    format!("no thread changes {number}").into_bytes()
 }
 
 /// Scans the file. Returns `None` after an error: a scan keeps gaps locked, so it may deadlock with inserting threads.
@@ -92,7 +92,7 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
             while !is_over.load(Ordering::Relaxed) {
                 if let Some(met) = scan(&world, &txn, &database) {
                     scans += 1;
-                    assert!((0..50).all(|number| met.contains(&kept(number))), "a scan missed what is always there");
+                    assert!((0..50).all(|number| met.contains(&kept(number))), "a scan missed a lasting record");
                 }
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }

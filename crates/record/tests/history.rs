@@ -58,7 +58,7 @@ impl Shadow {
             let id = PageId::from_u64(raw);
             let live = world.managers.buffers.shared(txn.session(), id, Rank::page(0)).unwrap();
             let differs = live.iter().zip(shadow).position(|(live, shadow)| live != shadow);
-            assert_eq!(differs, None, "{id} differs from what the log makes of it");
+            assert_eq!(differs, None, "{id} differs from the state that the log gives");
         }
     }
 }

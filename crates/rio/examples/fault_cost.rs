@@ -8,7 +8,7 @@
 //!
 //! `cargo run --release -p libtp-rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::undocumented_unsafe_blocks)]
-#![allow(clippy::multiple_unsafe_ops_per_block)] // A measurement: nothing here is used by anything.
+#![allow(clippy::multiple_unsafe_ops_per_block)] // A measurement, which no program uses.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Instant;

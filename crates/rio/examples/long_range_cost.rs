@@ -1,13 +1,18 @@
 //! Measures the main cost of a before-image of a long range: reading bytes that are in no cache of this processor.
 //!
-//! A range at a random place of 50 MB in `/dev/shm` is stored by `memcpy`, which for such lengths need not read the
-//! old bytes; stored by 32 bytes at a time, which reads them; only read; copied to a log that is in the cache; copied
-//! there and then stored; and copied between two places that are in the cache. Prints nanoseconds, the median of
-//! rounds that take turns.
+//! Six operations on a range at a random place of 50 MB in `/dev/shm`, in turns; prints the median of the rounds in
+//! nanoseconds:
+//! * a store by `memcpy`, which for such lengths need not read the old bytes;
+//! * a store of 32 bytes at a time, which reads the old bytes;
+//! * a read;
+//! * a copy to a log that is in the cache;
+//! * this copy, and then a store by `memcpy`;
+//! * a copy to the log from a place that is in the cache.
 //!
 //! `cargo run --release -p libtp-rio --example long_range_cost`. Linux on x86-64 with AVX2.
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
-#![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
+// A measurement, which no program uses.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
+#![allow(clippy::cast_possible_truncation)]
 
 #[cfg(target_arch = "x86_64")]
 mod measured {

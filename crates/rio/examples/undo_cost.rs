@@ -2,14 +2,20 @@
 //!
 //! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest possible stores; and the
 //! same with 3, 6 and 12 reads of a word in the cache for each. Then five ranges change, as in debit-credit, where
-//! stores must be written back from the cache: bare; written back once at the end; with the log written back for all
-//! ranges together, by `clwb`, or with stores around the cache; with the sum of the data in the end's line instead of
-//! a fence before it; and with the log written back for each range. Prints nanoseconds per transaction, the quickest
-//! of many rounds in turns.
+//! stores must be written back from the cache, in six ways:
+//! * bare;
+//! * data written back once at the end;
+//! * the log written back for all ranges together, by `clwb`;
+//! * the log written back for all ranges together, by stores around the cache;
+//! * the sum of the data in the end's line instead of a fence before the end;
+//! * the log written back for each range.
+//!
+//! Prints nanoseconds per transaction, the quickest of many rounds in turns.
 //!
 //! `cargo run --release -p libtp-rio --example undo_cost`. Linux on x86-64, `clwb`.
-#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
-#![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
+// A measurement, which no program uses.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
+#![allow(clippy::cast_possible_truncation)]
 
 #[cfg(target_arch = "x86_64")]
 mod measured {

@@ -1,8 +1,8 @@
 //! The users of a region: exactly the users of the directory that it belongs to.
 //!
-//! A region lies in a directory where every user may make files, under a name that others can guess. So a new region
-//! gets the owner, the group and the rights of the directory that it belongs to. An existing region is used only if
-//! its owner may write that directory, and if no more users may write the region. A symbolic link is not followed.
+//! A region lies in a directory where every user may make files, under a name that other users can guess. So a new
+//! region gets the owner, the group and the rights of the directory that it belongs to. An existing region is used only
+//! if its owner may write that directory, and if no more users may write the region. A symbolic link is not followed.
 //!
 //! Rights given by access control lists are not seen.
 
@@ -60,9 +60,9 @@ impl Access {
         }
     }
 
-    /// Returns the mode of a file for these users. A user who may not write may not read either: a lock needs only
-    /// the right to read and can keep others waiting, and the memory holds the contents of files that the user may
-    /// not read.
+    /// Returns the mode of a file for these users. A user who may not write may not read either: a lock needs only the
+    /// right to read and can keep other users waiting, and the memory holds the contents of files that the user may not
+    /// read.
     fn rights(&self) -> u32 {
         let writers = self.mode & 0o222;
         (writers | writers << 1) & self.mode & READ_AND_WRITE | 0o600
@@ -149,7 +149,7 @@ mod tests {
             let file = access.create(&path).expect("it may be made");
             assert_eq!(file.metadata().expect("open").mode() & 0o777, expected, "of a directory {mode:o}");
             access.open(&path).expect("its own");
-            assert!(matches!(access.create(&path), Err(Error::System { .. })), "there already");
+            assert!(matches!(access.create(&path), Err(Error::System { .. })), "the file exists already");
         }
         fs::remove_dir_all(home).expect("ours");
     }
@@ -168,11 +168,11 @@ mod tests {
         }
         for mode in [0o620, 0o602] {
             fs::set_permissions(&real, fs::Permissions::from_mode(mode)).expect("ours");
-            let refused = access.open(&real).expect_err("more may write it");
+            let refused = access.open(&real).expect_err("more users may write to the file");
             assert!(matches!(refused, Error::TooWide { .. }) && refused.to_string().contains("chmod"), "{refused}");
         }
         fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).expect("ours");
-        access.open(&real).expect("that more may read it is their secret, not our danger");
+        access.open(&real).expect("a file that more users may read is no danger");
         fs::remove_dir_all(home).expect("ours");
     }
 }

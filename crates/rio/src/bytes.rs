@@ -1,13 +1,13 @@
 //! Page bytes: the plain data of a region, and the argument why references to it are sound.
 //!
-//! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.**
-//! The latch that guards an area of bytes is a word in the same region. Every process that maps the region was built
-//! with the same layout hash (checked at attach), so it runs this same code; in it, bytes of an area are reached only
-//! through the calls below, each of which demands a borrow of a guard, and the area's owner hands out only its own
-//! guards for it. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and
-//! the latch's acquire and release order the accesses. So while a `&mut [u8]` lives no other thread reads or writes
-//! the bytes, and while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which
-//! no reference in any program is safe.
+//! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.** The
+//! latch that guards an area of bytes is a word in the same region. Every process that maps the region was built with
+//! the same layout hash (checked at attach), so it runs this same code. This code reaches bytes of an area only through
+//! the calls below. Each call demands a borrow of a guard, and the area's owner hands out only its own guards for the
+//! area. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and the latch's
+//! acquire and release order the accesses. So while a `&mut [u8]` lives no other thread reads or writes the bytes, and
+//! while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which no reference in
+//! any program is safe.
 
 use std::sync::atomic::AtomicU8;
 

@@ -14,7 +14,7 @@ use crate::{Bits, Word};
 
 /// A value with some bits that are always zero.
 pub trait Checkable: Bits<Raw = u64> {
-    /// Those bits.
+    /// The bits that are always zero.
     const FREE: u64;
 }
 

@@ -23,7 +23,7 @@ const FIRST_OWN: i32 = 3;
 /// Returns the same open file with a descriptor above 2. The given descriptor is closed if it is a standard one.
 ///
 /// # Errors
-/// Those of `fcntl(2)`: the process has no descriptor left. The file is then closed.
+/// The errors of `fcntl(2)`: the process has no descriptor left. The file is then closed.
 pub fn above_standard<D: Into<OwnedFd> + From<OwnedFd>>(opened: D) -> io::Result<D> {
     let opened: OwnedFd = opened.into();
     if opened.as_raw_fd() >= FIRST_OWN || planted("rio: a file keeps the number of a standard descriptor") {

@@ -38,7 +38,7 @@ pub enum Error {
     Unusable {
         /// The region's file.
         path: PathBuf,
-        /// Which check failed, and what was found.
+        /// The check that failed, and the finding.
         what: String,
     },
     /// The region belongs to this environment and is marked broken: it must be made anew.

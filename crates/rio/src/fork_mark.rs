@@ -58,7 +58,7 @@ impl ForkMarks {
     }
 
     /// Returns whether the calling process is a child of a process that made marks of this kind, and has made none
-    /// itself. It must then first give up what it inherited. Always false if the kernel wipes no pages.
+    /// itself. It must then first give up the inherited descriptors. Always false if the kernel wipes no pages.
     pub fn none_since_fork(&self) -> bool {
         let is_wiped = |page: &[AtomicU64; KINDS]| page[self.nth].load(Ordering::Relaxed) == 0;
         self.drawn.load(Ordering::Relaxed) != 0 && wiped_page().is_some_and(is_wiped)

@@ -1,9 +1,9 @@
 //! Faults of stores: the owner of a read-only part of a mapping gets a call at the first store to it.
 //!
-//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find out
-//! what a transaction changes. The process has one handler of the signal. The handler serves the narrowest watched
-//! range that contains the fault. It passes a fault outside of all ranges, and a fault in a refused range, to the
-//! signal's previous handler.
+//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find the
+//! ranges that a transaction changes. The process has one handler of the signal. The handler serves the narrowest
+//! watched range that contains the fault. It passes a fault outside of all ranges, and a fault in a refused range, to
+//! the signal's previous handler.
 //!
 //! The callback works on the stack of the thread that stores. The alternate signal stack exists for a full stack and
 //! is small: Rust gives its threads 8 KiB, of which the kernel fills up to half with registers, which is too little
@@ -21,7 +21,7 @@ const SLOTS: usize = 64;
 const NAME_BYTES: usize = 240;
 
 /// A watched range: its first address (zero: a free slot), the address behind its last, and the callback with its
-/// argument. Without a callback, the name of what lies there.
+/// argument. Without a callback, the name of the memory there.
 struct Slot {
     from: AtomicUsize,
     to: AtomicUsize,
@@ -78,8 +78,8 @@ impl Watch {
         })
     }
 
-    /// Prints a line on standard error at each fault in the range, with the last 240 bytes of `name`, the name of
-    /// what lies there. Then passes the fault to the previous handler.
+    /// Prints a line on standard error at each fault in the range, with the last 240 bytes of `name`, the name of the
+    /// memory there. Then passes the fault to the previous handler.
     ///
     /// # Errors
     /// As [`Watch::begin`].
@@ -211,7 +211,7 @@ fn pass_on(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_vo
     }
 }
 
-/// Prints on standard error what lies at the address, by async-signal-safe means only.
+/// Prints the name of the memory at the address on standard error, by async-signal-safe means only.
 fn say(slot: &Slot, address: usize) {
     let mut line = [0_u8; 160 + NAME_BYTES];
     let mut at = 0;

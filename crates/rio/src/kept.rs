@@ -1,10 +1,10 @@
 //! A kept region: its data exist nowhere else from one run to the next, and one process has it at a time.
 //!
 //! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept region cannot be.
-//! It may be a copy, it may be of another boot, and the library uses it only if its memory survives what happened.
-//! Its file gets its name only when the file is complete, and its blocks and directory entry are on the disk before
-//! anything is stored in it. Else these would lie in ordinary memory for a while, and a crash that the stores survive
-//! would lose them.
+//! It may be a copy, it may be of another boot, and the library uses it only if its memory survives the event. Its file
+//! gets its name only when the file is complete, and its blocks and directory entry are on the disk before anything is
+//! stored in it. Else these would lie in ordinary memory for a while, and a crash that the stores survive would lose
+//! them.
 //!
 //! If we die here: a file under a temporary name is left, which the next thread with that number removes.
 
@@ -236,7 +236,7 @@ impl Kept {
     }
 
     fn shared_lock(&self) -> &File {
-        self.lock().expect("what several have is locked by an open file")
+        self.lock().expect("a region that several handles have is locked by an open file")
     }
 
     /// Returns what the memory survives.
@@ -282,7 +282,7 @@ impl Kept {
         self.seal != 0
     }
 
-    /// Makes the close leave no seal: something in the region is wrong.
+    /// Makes the close leave no seal, because the region has a fault.
     pub fn leave_unsealed(&self) {
         // Relaxed: the handle's own thread reads the flag, or a thread that the handle was passed to.
         self.could_not_leave.store(true, Ordering::Relaxed);
@@ -408,7 +408,10 @@ mod tests {
                 std::thread::sleep(SOON / 5);
                 drop(other);
             });
-            assert!(lock_alone(&path, &access).unwrap().is_some(), "as a child that becomes another program");
+            assert!(
+                lock_alone(&path, &access).unwrap().is_some(),
+                "a lock that ends in a moment, like that of a child that becomes another program"
+            );
         });
         std::fs::remove_file(&path).unwrap();
     }

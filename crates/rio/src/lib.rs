@@ -5,7 +5,7 @@
 //! lie in an [`Undo`] log in the same memory. So a survivor can roll back the change of a process killed between two
 //! instructions: Vista's idea (Rio Vista, section 4) put under LIBTP's shared structures.
 //!
-//! rio does not know what is stored in a region, nor which code stores it.
+//! rio does not know the contents of a region, nor the code that stores them.
 //!
 //! # Example
 //! ```

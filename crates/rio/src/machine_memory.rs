@@ -1,7 +1,7 @@
 //! The memory that this process may count on: the machine's, or less under a limit.
 //!
-//! Not in the papers. The limits are those of the process's control group and of all groups above it (versions 1 and
-//! 2, found by `/proc/self/cgroup` and the mount points), and the limit of its address space (`RLIMIT_AS`). A file
+//! Not in the papers. The limits are the limits of the process's control group and of all groups above it (versions 1
+//! and 2, found by `/proc/self/cgroup` and the mount points), and the limit of its address space (`RLIMIT_AS`). A file
 //! that cannot be read sets no limit.
 
 use std::path::{Path, PathBuf};

@@ -299,7 +299,7 @@ fn rights_of_guard_pages() -> ProtFlags {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `range` was reserved for this mapping, and every reference into the mapping borrows from a `Region`
-        // or a `View` that owns this value, so none is left.
+        // or a `View` that owns this value, so no reference is left.
         let unmapped = unsafe { munmap(self.range.0.as_ptr().cast(), *self.range.1.get_mut()) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }

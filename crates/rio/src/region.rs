@@ -264,8 +264,8 @@ impl Region {
         if header.ready.load() == 0 {
             return refuse("it was not made completely".into());
         }
-        // In this order, since other processes may make the region grow meanwhile: each value is at least the one
-        // read before.
+        // In this order, since other processes may make the region grow meanwhile: each value is at least the value
+        // read before it.
         let used = header.used.load();
         let size = header.size.load();
         let file = self.metadata()?.len();
@@ -277,7 +277,7 @@ impl Region {
         self.check_reserve(size)
     }
 
-    /// A process that maps less than the others would take valid places beyond its mapping for nonsense.
+    /// A process that maps less than the other processes would take valid places beyond its mapping for nonsense.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
@@ -507,7 +507,7 @@ impl Region {
     /// # Errors
     /// The fault, as half a sentence.
     pub fn check_header(&self) -> std::result::Result<(), String> {
-        // In this order: each value is at least the one read before.
+        // In this order: each value is at least the value read before it.
         let used = self.used();
         let size = self.size();
         let Ok(metadata) = self.0.file.metadata() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Points at which a test may switch to another thread: every access to shared memory that others can meet.
+//! Points at which a test may switch to another thread: every access to shared memory that other threads can meet.
 //!
 //! Compiled in only with the feature `scheduled`, which only a test suite switches on; without it every call does
 //! nothing. The scheduler is a function of the test. It runs only on threads that registered it, so all other threads

@@ -5,8 +5,8 @@
 //!
 //! [`shared!`](crate::shared) gives each type a number, made of its name, its size and alignment, and each field's
 //! name, type and place, with the number of the field's type. Each manager combines the numbers of its types
-//! ([`layout!`](crate::layout)), and the library combines those of the managers. Two builds with different numbers
-//! refuse each other's regions (PROTOCOLS F1). The number does not cover the meaning of a word's bits.
+//! ([`layout!`](crate::layout)), and the library combines the numbers of the managers. Two builds with different
+//! numbers refuse each other's regions (PROTOCOLS F1). The number does not cover the meaning of a word's bits.
 
 use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
 
@@ -25,7 +25,7 @@ unsafe impl<T: Bits> Shared for Word<T>
 where
     Word<T>: Sync,
 {
-    // The meaning of the word is in the text of the field's type.
+    // `T` is not included here: the number of the struct includes the text of the field's type, which names `T`.
     const LAYOUT: u64 = LayoutHash::new().text("Word").number(T::Raw::BYTES as u64).get();
 }
 // SAFETY: one atomic `u64`, transparently; every pattern is a value, because it is checked when it is read.
@@ -116,7 +116,7 @@ mod tests {
                     pub struct Pair { $(pub $field: $type),* } size $size
                 }
                 crate::shared! {
-                    /// Looks the same everywhere.
+                    /// Its text is the same in every module.
                     pub struct Holder { pub pair: Pair, pub last: Word<u64> } size $holder
                 }
                 // The tests use only the layouts.

@@ -139,7 +139,7 @@ mod tests {
         link(disk.clone(), devices.join("259:0"));
         link(disk.join("pmem0p1"), devices.join("259:1"));
         let said = |minor| persistence_domain(&devices, rustix::fs::makedev(259, minor));
-        assert_eq!((said(0), said(1)), (None, None), "it says nothing");
+        assert_eq!((said(0), said(1)), (None, None), "the kernel says nothing");
         for word in ["memory_controller", "cpu_cache", ""] {
             std::fs::write(region.join("persistence_domain"), format!("{word}\n")).unwrap();
             assert_eq!((said(0).as_deref(), said(1).as_deref()), (Some(word), Some(word)));

@@ -193,7 +193,7 @@ fn a_region_of_another_environment_build_or_file_is_refused() {
     let region = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
     assert!(
         matches!(Region::attach(&path, &identity, 1 << 20, &Access::own()), Err(Error::Unusable { .. })),
-        "not ready yet"
+        "the region is not ready yet"
     );
     region.set_ready();
     region.set_root(RootSlot::Spare, region.allocate::<Pair>(1).expect("room"));
@@ -231,12 +231,12 @@ fn a_region_grows_no_further_than_everybody_has_mapped_it() {
     let identity = Identity::default();
     let small = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
     small.set_ready();
-    let large = Region::attach(&path, &identity, 1 << 30, &Access::own()).expect("it sees all that is there");
+    let large = Region::attach(&path, &identity, 1 << 30, &Access::own()).expect("the handle maps the whole region");
     assert!(
         matches!(large.allocate_bytes(2 << 20, 8), Err(Error::Reserve { reserve: 0x10_0000, .. })),
-        "the other would not see it"
+        "the process with the small mapping would not see the bytes"
     );
-    let last = large.allocate_bytes(1 << 19, 8).expect("both have mapped so much");
+    let last = large.allocate_bytes(1 << 19, 8).expect("both handles have mapped that many bytes");
     assert!(small.reaches(last.raw() + (1 << 19)));
     assert!(
         matches!(Region::attach(&path, &identity, 1 << 19, &Access::own()), Err(Error::Unusable { .. })),

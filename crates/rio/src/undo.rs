@@ -198,7 +198,7 @@ impl Undo {
         // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
         word.publish(0);
-        // Nor move the stores of the next section above this one.
+        // The compiler must not move the stores of the next section above this store, either.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -247,7 +247,7 @@ impl Undo {
             first.init(header(place, old.len()));
         }
         copy_image(image, old);
-        // Also if the zero is there already: a load costs more than a store.
+        // The store runs also if the zero is there already: a load costs more than a store.
         if !planted("undo: no zero behind the last record") {
             last.init(0);
         }

@@ -100,7 +100,7 @@ impl View {
     pub fn set_shown(&mut self, bytes: u64, next: u64) {
         let end = self.flat.from + bytes;
         self.refused = (0, 0);
-        assert!(self.is_shown(self.flat.from, end), "they lie in the region, and are not hidden");
+        assert!(self.is_shown(self.flat.from, end), "the bytes lie in the region, and are not hidden");
         self.refused = (end, next);
         // With a key, each look must also set the thread's rights.
         self.flat.bytes = if self.key.is_none() { bytes } else { 0 };
@@ -256,7 +256,7 @@ impl Flat {
     /// # Panics
     /// If it belongs to another view.
     pub fn look_in(&self, view: &View, at: u64, bytes: usize) -> Option<Shown<'_>> {
-        assert!(self.base == view.flat.base && self.from == view.flat.from, "it is of this view");
+        assert!(self.base == view.flat.base && self.from == view.flat.from, "the bytes are of this view");
         view.look(at, bytes).map(|_| self.shown(at, bytes))
     }
 

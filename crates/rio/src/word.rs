@@ -103,9 +103,9 @@ atom!(u64, AtomicU64, 8);
 pub trait Bits: Copy + 'static {
     /// The integer it is stored as.
     type Raw: Atom;
-    /// To the integer.
+    /// Returns the integer.
     fn to_raw(self) -> Self::Raw;
-    /// From the integer; total.
+    /// Returns the value of an integer. Every integer has a value.
     fn from_raw(raw: Self::Raw) -> Self;
 }
 

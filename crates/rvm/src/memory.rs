@@ -22,8 +22,8 @@ pub struct Rvm {
 
 /// A transaction, which passes its calls on to vista's. Dropped without [`Txn::end`], it is aborted.
 ///
-/// It gives no mutable access to vista's transaction: a caller could exchange it for that of another memory, and each
-/// would end in the other's log.
+/// It gives no mutable access to vista's transaction: a caller could exchange it for the transaction of another memory,
+/// and each would end in the other's log.
 /// ```compile_fail,E0596
 /// # fn exchange(one: &mut rvm::Rvm, other: &mut rvm::Rvm) -> rvm::Result<()> {
 /// let (mut one, mut other) = (one.begin()?, other.begin()?);

@@ -18,7 +18,7 @@ impl Options {
         Options::of(vista::Options::new(bytes))
     }
 
-    /// Makes options from those of vista's segment.
+    /// Makes options from the options of vista's segment.
     pub fn of(segment: vista::Options) -> Options {
         let memory = PathBuf::from("/dev/shm");
         Options { segment, log_bytes: 16 << 20, group: 1, memory, is_file_cache_safe: false }

@@ -3,10 +3,10 @@
 //! It begins with two headers, written alternately. The records follow, one behind the other, from the same place
 //! again after each truncation. A record of an earlier generation does not count.
 //!
-//! If we die here: while records are written, the first that is not whole ends the log, unless a later one states
-//! that it had been synced. While a header is written, the other one stands, and the database has its records.
-//! Records of a generation are written only when its header is safe: if the first record has a generation above that
-//! of both headers, a header was damaged since.
+//! If we die here: while records are written, the first that is not whole ends the log, unless a later one states that
+//! it had been synced. While a header is written, the other one stands, and the database has its records. Records of a
+//! generation are written only when its header is safe: if the first record has a higher generation than both headers,
+//! a header was damaged since.
 
 use std::sync::Arc;
 

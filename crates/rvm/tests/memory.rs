@@ -1,4 +1,5 @@
-//! Recoverable memory on a real directory: ended transactions are there, others are not, and errors are reported.
+//! Recoverable memory on a real directory: ended transactions are there, other transactions are not, and errors are
+//! reported.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 use std::os::unix::fs::FileExt;
@@ -147,7 +148,7 @@ fn a_log_whose_newer_header_was_damaged_is_not_taken_for_an_older_one() {
     damage(older + 20);
     let memory = options.open(directory.path()).unwrap();
     let last = memory.segment().bytes()[16..24].to_vec();
-    assert_eq!(last, [3; 8], "what was ended is there");
+    assert_eq!(last, [3; 8], "the ended transactions are there");
     drop(memory);
     // Without both headers the log cannot be read.
     damage(newer + 20);

@@ -229,7 +229,7 @@ impl SimDisk {
     /// Copies every file into `target`, to examine a failure with ordinary tools.
     ///
     /// # Errors
-    /// Those of `target`.
+    /// The errors of `target`.
     pub fn copy_to(&self, target: &dyn Directory) -> Result<()> {
         for path in self.paths() {
             let bytes = self.file_bytes(&path).unwrap_or_default();

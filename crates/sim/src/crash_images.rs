@@ -317,7 +317,7 @@ impl CrashImages {
 
     fn torn(&self, unit: usize, random: &mut Random, tally: &mut Tally) -> Tree {
         let mut image = self.durable.clone();
-        // From nearly all changes kept to nearly all harmed, so that single losses occur, too.
+        // The share of whole changes is drawn, from none to seven of eight, so that single losses occur, too.
         let whole_of_eight = random.below(8);
         let mut lost_names = LostNames::default();
         for change in &self.unsynced {

@@ -188,7 +188,7 @@ activity! {
     prefix,
     /// Images that kept a sector of a later write and lost or delayed a sector of an earlier one.
     reordered,
-    /// Images that kept the changes of one file and lost those of another.
+    /// Images that kept the changes of one file and lost the changes of another file.
     per_file,
     /// Images that lost all unsynced changes, of which there were some.
     drop_all,

@@ -1,6 +1,6 @@
-//! One contract, two disks: the real one and the simulated one answer every call alike.
+//! One contract, two disks: the real disk and the simulated disk answer every call alike.
 //!
-//! The doubt: tests on a simulated disk prove something about the real one only if a caller that keeps the contract
+//! The doubt: tests on a simulated disk prove something about the real disk only if a caller that keeps the contract
 //! cannot tell the two apart.
 
 use std::sync::Arc;
@@ -183,9 +183,9 @@ fn byte_locks_exclude_other_handles_and_not_one_s_own() {
         assert!(one.lock(FAR + 4, LockMode::Shared, false).unwrap());
         assert!(two.lock(FAR + 4, LockMode::Shared, false).unwrap());
         assert!(!two.lock(FAR + 9, LockMode::Shared, false).unwrap());
-        assert!(!one.lock(FAR + 4, LockMode::Exclusive, false).unwrap(), "the other shares it");
+        assert!(!one.lock(FAR + 4, LockMode::Exclusive, false).unwrap(), "the other handle shares the lock");
         assert_eq!(one.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4));
-        assert_eq!(two.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4), "shared counts");
+        assert_eq!(two.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4), "a shared lock counts");
         assert_eq!(two.locked_by_other(FAR + 5, 4).unwrap(), None);
         assert_eq!(two.locked_by_other(FAR + 5, 5).unwrap(), Some(FAR + 9));
         two.unlock(FAR + 4).unwrap();
@@ -195,9 +195,9 @@ fn byte_locks_exclude_other_handles_and_not_one_s_own() {
         assert!(one.lock(FAR + 4, LockMode::Shared, false).unwrap(), "converted back");
         assert!(two.lock(FAR + 4, LockMode::Shared, false).unwrap());
         drop(directory.open("control", OpenMode::Existing).unwrap());
-        assert_eq!(two.locked_by_other(FAR + 5, 5).unwrap(), Some(FAR + 9), "another's close frees nothing");
+        assert_eq!(two.locked_by_other(FAR + 5, 5).unwrap(), Some(FAR + 9), "closing another handle frees no lock");
         drop(one);
-        assert_eq!(two.locked_by_other(0, u64::MAX >> 2).unwrap(), None, "its own close frees all");
+        assert_eq!(two.locked_by_other(0, u64::MAX >> 2).unwrap(), None, "closing the handle frees all its locks");
     });
 }
 

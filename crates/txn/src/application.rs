@@ -1,4 +1,4 @@
-//! Log-record types of the application: what a program registers, by code and name, with its redo and undo.
+//! Log-record types of the application: types that a program registers, by code and name, with their redo and undo.
 //!
 //! Paper: LIBTP 3.2.1, "the log record type is used to call the appropriate redo and undo routines", and 4.4, step 6.
 //! Departure: the log has the bytes that redo has made, so any process can repeat a change of a type that it does not

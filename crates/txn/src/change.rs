@@ -6,7 +6,7 @@
 //! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
-//! After that, the repairing session rolls the section back and redoes the record on those of its pages that are older.
+//! After that, the repairing session rolls the section back and redoes the record on each of its pages that is older.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
@@ -62,8 +62,8 @@ impl Change<'_> {
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
     }
 
-    /// Does as [`Change::apply`], where the compensation is as long as that of a record with a body of
-    /// `undo_body_bytes`, whatever the length of this record.
+    /// Does as [`Change::apply`], where the compensation is as long as for a record with a body of `undo_body_bytes`,
+    /// whatever the length of this record.
     ///
     /// # Panics
     /// As [`Change::apply`].

@@ -10,9 +10,8 @@
 //!    above the checkpoint's `begin_lsn`.
 //!
 //! For 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a record below
-//! `begin_lsn` is found in one of the two.
-//! If the checkpointer dies: nothing refers to its work until the control file is written, and that is one slot of two.
-//! The next checkpoint starts anew.
+//! `begin_lsn` is found in one of the two. If the checkpointer dies: nothing refers to its work until the control file
+//! is written, and that write changes one slot of two. The next checkpoint starts anew.
 
 use std::collections::BTreeMap;
 

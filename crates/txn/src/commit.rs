@@ -214,9 +214,9 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Does what a session that died behind its commit record has left of the commit, before the locks are released:
-    /// the open outcomes of joined memory, if `has_memory`, the end that snapshots remember, and the fates of databases.
-    /// Doing this twice is the same as once. `first` is the transaction's first record, `commit` its commit record.
+    /// Completes the commit of a session that died behind its commit record, before the locks are released: the open
+    /// outcomes of joined memory, if `has_memory`; the end that snapshots remember; and the fates of databases. Doing
+    /// this twice is the same as once. `first` is the transaction's first record, `commit` its commit record.
     ///
     /// # Errors
     /// The record cannot be read, or a fate cannot be carried out.

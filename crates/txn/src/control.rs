@@ -17,7 +17,7 @@ use crate::{Managers, Result};
 
 /// The longest wait for a session that changes the control file: far longer than two syncs take.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between two looks whether another thread of this process still changes it.
+/// The pause between two checks whether another thread of this process still changes the control file.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The result of a checkpoint.
@@ -55,7 +55,7 @@ impl Managers {
     }
 
     /// Changes the contents of the control file. No other session, in this process or another, changes them between the
-    /// read and the write: a checkpoint and a new database's number would otherwise take each other back. The session
+    /// read and the write: otherwise a checkpoint and a new database's number would overwrite each other. The session
     /// that changes the file may be stopped: it is waited for no longer than `CONTROL_PATIENCE`.
     pub(crate) fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let changer = &self.txns.header.changer;
@@ -77,8 +77,8 @@ impl Managers {
         let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
             return Err(held());
         };
-        // For people, and for the session that makes the region anew and waits for writers. The kernel's lock keeps
-        // other sessions out. This word may name a dead session.
+        // The word is for the tools, and for the session that makes the region anew and waits for writers. The kernel's
+        // lock, not the word, keeps other sessions out: the word may name a dead session.
         changer.publish(by.id());
         let _changer = Role { region: &self.region, word: changer, me: by.id() };
         by.leave_if_broken();
@@ -93,7 +93,7 @@ impl Managers {
         }
         let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
-            // It is not known which of its slots is on the disk, and so what a restart would find.
+            // It is unknown which slot of the file is on the disk, so it is unknown where a restart would begin.
             self.log.poison();
         }
         failpoint("control: written, held");

@@ -58,7 +58,7 @@ pub enum Error {
         lsn: Lsn,
         /// The record type's name.
         name: &'static str,
-        /// What does not fit.
+        /// The part that does not fit.
         what: String,
     },
     /// Another session has kept the control file for longer than any change of it takes.

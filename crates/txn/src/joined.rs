@@ -63,10 +63,10 @@ impl TxnSession {
         }
     }
 
-    /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `when_logged` is called
-    /// before the segments' locks are released: with the LSN of the decision, which the segments then follow; or with
-    /// `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`), so that the
-    /// segments must ask later.
+    /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `when_logged` is
+    /// called before the segments' locks are released. It gets the LSN of the decision, which the segments then follow.
+    /// It gets `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`): the
+    /// segments must then ask later.
     ///
     /// # Errors
     /// `Log`. If the commit record was not written, the transaction still runs. If it was

@@ -6,7 +6,7 @@
 //! offered it, and is undone if that session dies or leaves.
 //!
 //! If a session dies here: before the swap the transaction still belongs to the offering session. After the swap it
-//! belongs to the new one, and the slot names the locker that goes with it, whichever session that locker names. The
+//! belongs to the new session, and the slot names the transaction's locker, whichever session that locker names. The
 //! locker's kept locks end with the locker.
 
 use libtp_lock::LockerId;
@@ -85,8 +85,8 @@ impl Managers {
         session.set_owing(true);
         failpoint("pass: slot taken over, locker not");
         self.locks.adopt_locker(&session, locker);
-        // A session that takes such a lock learns what the lock stands for (`record/indices.rs`), and this session has
-        // not.
+        // A session that takes such a lock learns the facts that the lock stands for (`record/indices.rs`), and this
+        // session has not.
         if !planted("pass: intent locks stay kept after a takeover") {
             self.locks.unkeep_all(&session, locker);
         }

@@ -1,12 +1,12 @@
-//! The reaper: repairs what a dead session left in the managers, while other sessions work (docs/design/0004).
+//! The reaper: repairs the remains of a dead session in the managers, while other sessions work (docs/design/0004).
 //!
-//! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record it had appended is
-//! redone on those of its pages that are older, then its latches are given back. This half needs only what the dead
-//! session holds. A session that waits for one of its latches does it, or the logical half does it, for every dead
-//! session before any logical repair. *Logical*: the dead session's transaction ends as its last record says, its locks
-//! are released, its pins are taken off, its slot is freed. This half needs latches, and is done by a session that
-//! holds none: a background thread of any process, the next session to open or to leave, or a session that has waited
-//! long for a lock.
+//! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that it had appended is
+//! redone on each of its pages that is older, then its latches are given back. This half needs only the latches and
+//! notes that the dead session holds. A session that waits for one of its latches does it, or the logical half does it,
+//! for every dead session before any logical repair. *Logical*: the dead session's transaction ends as its last record
+//! says, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and is done by a
+//! session that holds none: a background thread of any process, the next session to open or to leave, or a session that
+//! has waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
 //! next session goes on. A transaction that the repairing session had adopted is then its own.

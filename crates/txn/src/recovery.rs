@@ -1,10 +1,10 @@
 //! Restart: it brings the environment from the state of a crash to the state that was committed, no more and no less.
 //!
-//! ARIES, each part in its file: [`analysis`] finds the transactions that did not end, [`history`] reads the log once
-//! and deals its page changes out, [`redo`] repeats them, page by page and wherever the page is older, [`undo`] takes
-//! the losers back with the same code that aborts, as far as their files are there ([`left`]). Not in the paper in this
-//! form; LIBTP 3.1.1 gives the protocol (before and after images, write-ahead). The access methods are reached through
-//! the record table alone. A crash during restart is one more crash: every part may be repeated.
+//! ARIES, each part in its file. [`analysis`] finds the transactions that did not end. [`history`] reads the log once
+//! and deals its page changes out. [`redo`] repeats the changes, page by page, where the page is older. [`undo`] takes
+//! the losers back with the code of an abort, in the files that are there ([`left`]). Not in the paper in this form;
+//! LIBTP 3.1.1 gives the protocol (before and after images, write-ahead). The access methods are reached through the
+//! record table alone. A crash during restart is one more crash: every part may be repeated.
 
 mod analysis;
 mod batch;

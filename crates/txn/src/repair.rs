@@ -2,8 +2,8 @@
 //!
 //! The process manager has rolled back the open sections, and the managers have given back their latches and pins. The
 //! rest is done here, in this order. Notes of appends that were never published are forgotten, because this process
-//! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on those
-//! of its pages that are older (PROTOCOLS D3, D4). Then each transaction ends as its last record says (PROTOCOLS D6).
+//! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on each
+//! of its pages that is older (PROTOCOLS D3, D4). Then each transaction ends as its last record says (PROTOCOLS D6).
 //!
 //! If the process dies here: redo goes by page LSN and undo by compensations, so the next process that opens the
 //! environment does the rest.

@@ -88,9 +88,9 @@ rio::shared! {
     pub struct Shortcuts {
         /// By hash.
         pub sets: [ShortcutSet; SETS],
-        /// The longer ones, by hash.
+        /// The sets for longer records, by hash.
         pub long_sets: [LongShortcutSet; LONG_SETS],
-        /// The longest, by hash. Memory that no record comes to is never touched.
+        /// The sets for the longest records, by hash. A set that no record comes to is never touched.
         pub longest_sets: [LongestShortcutSet; LONGEST_SETS],
     } size 807552
 }

@@ -125,8 +125,8 @@ impl Managers {
         }
     }
 
-    /// Returns whether a snapshot is held. If the last one has ended, withdraws the request for shortcuts: so a session
-    /// that ends a snapshot need not look at all other pins.
+    /// Returns whether a snapshot is held. If the last snapshot has ended, withdraws the request for shortcuts: so a
+    /// session that ends a snapshot need not look at all other pins.
     fn has_readers(&self) -> bool {
         let pinned_to = &self.txns.header.pinned_to;
         let seen = pinned_to.load();

@@ -2,9 +2,9 @@
 //!
 //! Not in the paper (docs/design/0008: the log is the version store; PROTOCOLS S1, S2). A [`View`] is a place in the
 //! log, the transactions that had a record before it and no end before it, and the horizon: the least first record of
-//! those. Each record of a database names the log record that made it, and the view says of that LSN whether the
-//! version is seen. A session that holds a snapshot notes it in its slot (a *pin*): one word says since when, so a pin
-//! needs no section, and it goes with the slot when the process dies.
+//! these transactions. Each record of a database names the log record that made it, and the view says of that LSN
+//! whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*): one word says since
+//! when, so a pin needs no section, and it goes with the slot when the process dies.
 //!
 //! A view is taken without a latch, while other sessions go on. First the place is read, then the notes of appends,
 //! then each slot: the transaction that runs there now, and then the transactions that have ended there. A transaction
@@ -17,7 +17,7 @@
 //!    if a transaction is taken for running while its commit record is below the place, no transaction that is seen has
 //!    read its changes or overwritten them.
 //! 2. An aborted transaction need not be remembered: when it leaves its slot, nothing leads to its changes (S3).
-//! 3. The horizon of a view is never below that of an earlier view.
+//! 3. The horizon of a view is never below the horizon of an earlier view.
 //!
 //! If a session dies here: a pin counts until the slot is given back. While a view is being taken, its pin keeps all
 //! that an earlier view could have needed.
@@ -177,8 +177,9 @@ impl TxnSlot {
     /// Returns the transaction that runs here now, if it has logged something. `notes` has the first record of a
     /// transaction whose slot does not have it yet. `Err` if the slot changed hands meanwhile.
     fn running_now(&self, notes: &[Open]) -> std::result::Result<Option<Open>, ()> {
-        // Acquire, all of them: a later load sees no earlier transaction than the loads before it. The number first: a
-        // transaction that is found running under it has stored its first LSN, or that it has none.
+        // Acquire, all of them: a later load sees no earlier transaction than the loads before it. The number is loaded
+        // first: a transaction that is found running under this number has stored its first LSN, or [`Lsn::NONE`] while
+        // it has logged nothing.
         let id = self.id.load();
         if State::from_word(self.state.load()) == State::Idle {
             return Ok(None);
@@ -367,7 +368,7 @@ impl Managers {
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
         let now = boot_micros();
         let pinned = self.txns.used().filter_map(|slot| {
-            // Acquire: a pin that is seen was made after the one before was given back.
+            // Acquire: a pin that is seen was made after the previous pin was given back.
             let since = slot.pinned_since.load();
             let (horizon, lsn) = (slot.pinned_horizon.load(), slot.pinned_lsn.load());
             (since != 0 && horizon != Lsn::NONE).then(|| SnapshotInfo {
@@ -411,8 +412,8 @@ impl Managers {
     }
 
     /// Returns an LSN below which every snapshot, of now or later, sees all versions. No snapshot looks for the
-    /// versions that these replaced, nor for the ghosts among these. Takes no latch and does not wait; `Lsn::NONE` if
-    /// the LSN cannot be told at this moment.
+    /// versions that the versions below the LSN replaced, nor for the ghosts among the versions below it. Takes no
+    /// latch and does not wait; `Lsn::NONE` if the LSN cannot be told at this moment.
     pub fn reclaim_horizon(&self) -> Lsn {
         if planted("snapshot: ghosts are removed under a snapshot") {
             return Lsn::new(u64::MAX);

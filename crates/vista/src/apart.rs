@@ -1,8 +1,8 @@
 //! A page of an automatic range cannot be saved, since the disk is full: the transaction goes on apart from the file.
 //!
-//! Paper: a departure; the paper says nothing of a log that cannot grow. The store that faulted cannot return an
-//! error. So from there on the flat part is a private copy that reaches no file: the work goes on to its end, and
-//! then gets an error, and none of its stores stand. The undo log has the old bytes of the earlier stores.
+//! Paper: a departure; the paper says nothing of a log that cannot grow. The store that faulted cannot return an error.
+//! So from there on the flat part is a private copy that reaches no file: the work goes on to its end, and then gets an
+//! error, and its stores do not stand. The undo log has the old bytes of the earlier stores.
 //!
 //! If we die here: the file has the earlier stores, and the next process that maps it takes them back.
 

@@ -1,8 +1,8 @@
 //! Fresh units for the heap, from the file, which grows on demand.
 //!
 //! Paper: a departure; a segment has a fixed size there. Units are recorded as taken before they are used and outside
-//! of any transaction. So the next transaction uses the units that an aborted or dead one took, and a heap that has
-//! no room on the disk loses no units.
+//! of any transaction. So the next transaction uses the units that an aborted or dead transaction took, and a heap that
+//! has no room on the disk loses no units.
 //!
 //! If we die here: the file is larger, and the taken units are used first the next time; or, between the growth of
 //! the file and the record, the new units are never used.
@@ -134,7 +134,7 @@ mod tests {
         // As if the system had refused to hide the heap's table: units are recorded as taken, and not fresh yet.
         let fresh = segment.heap.header.fresh[1].get();
         let taken = segment.take_units(fresh, 4, 4).unwrap();
-        assert_eq!(taken.start, fresh, "they can go on where the fresh ones end");
+        assert_eq!(taken.start, fresh, "the taken units begin where the fresh units end");
         // This transaction needs no unit, and the log gets the taken range.
         transact(&mut segment, 100);
         let used = segment.file_used();

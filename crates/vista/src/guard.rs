@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Whether and how stores outside of declared ranges are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// They are not stopped.
+    /// Such stores are not stopped.
     #[default]
     Off,
     /// By keys where the processor has them, else by pages.

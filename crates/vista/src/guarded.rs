@@ -26,7 +26,7 @@ impl Segment {
         let page = rustix::param::page_size() as u64;
         let from = (at + self.from) / page * page;
         let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // Only the last few: a range mostly lies in the pages of the range before.
+        // Looks at the last few ranges only: a range mostly lies in the pages of the previous range.
         if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
             return Ok(());
         }

@@ -41,7 +41,8 @@ rio::shared! {
         pub runs: [Word<u64>; 24],
         /// Units with room, by class.
         pub partial: [Word<u64>; 40],
-        /// The units that were taken from the file last: from, to. Those behind the fresh units are still to be used.
+        /// The units that were taken from the file last: from, to. The taken units behind the fresh units are still to
+        /// be used.
         pub taken: [Word<u64>; 2],
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],

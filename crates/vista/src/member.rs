@@ -2,9 +2,9 @@
 //! several processes use the segment, one after the other.
 //!
 //! Paper: a departure; section 6 names distributed transactions and recoverable message queues as uses of free
-//! transactions. The undo log is that of any segment. New are a header that names the undo log's transaction, and the
-//! rule that this module ends no transaction by itself: its caller calls [`Member::end`] or [`Member::abort`], and a
-//! process that finds the undo log of a dead one asks a [`Judge`].
+//! transactions. The undo log is the same as in any segment. Two things are new: a header that names the undo log's
+//! transaction, and the rule that this module ends no transaction by itself: its caller calls [`Member::end`] or
+//! [`Member::abort`], and a process that finds the undo log of a dead process asks a [`Judge`].
 //!
 //! Keeping the processes apart is not vista's business either: between [`Member::begin`] and the transaction's end no
 //! other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the transaction.
@@ -107,7 +107,7 @@ impl Member {
     /// Returns the open file that holds this handle's lock on the segment, and nothing else. A child of a fork should
     /// not keep it.
     pub fn lock(&self) -> BorrowedFd<'_> {
-        self.segment.kept.lock().expect("what several have is locked by an open file").as_fd()
+        self.segment.kept.lock().expect("a region that several handles have is locked by an open file").as_fd()
     }
 
     /// Returns the last decision that was followed.
@@ -118,7 +118,7 @@ impl Member {
     /// Ends a dead process's unfinished transaction as the judge decides.
     ///
     /// # Errors
-    /// `Damaged`, `Memory`; those of the judge. The segment is as it was.
+    /// `Damaged`, `Memory`, and the errors of the judge. The segment is as it was.
     pub fn settle<J: Judge>(&mut self, judge: &J) -> Result<(), J::Error> {
         self.segment.check_process()?;
         let txn = self.header.txn.load();
@@ -150,12 +150,12 @@ impl Member {
         self.segment.begin().suspend();
         // `ending` is of an earlier transaction; numbers may come again.
         //
-        // If the power fails here: the two words lie in lines of their own, which get to memory in any order. So
-        // `txn` may be there beside an `ending` of an earlier transaction that had the same number. The undo log is
-        // then empty, and `settle` takes the segment for one that has followed the decision in `ending`. It has: a
-        // decision stays in `ending` only when it was followed and no later one was, or the later one would be there
-        // instead. So `settle` only repeats the record, and one fence for both lines is enough
-        // (`vista::members` begins with one number again and again and loses the cache).
+        // If the power fails here: the two words lie in lines of their own, which get to memory in any order. So `txn`
+        // may be there beside an `ending` of an earlier transaction that had the same number. The undo log is then
+        // empty, and `settle` assumes that the segment has followed the decision in `ending`. That is true: a decision
+        // stays in `ending` only when it was followed and no later decision was, or the later decision would be there
+        // instead. So `settle` only repeats the record, and one fence for both lines is enough (`vista::members` begins
+        // with one number again and again and loses the cache).
         self.header.ending.publish(0);
         self.header.process.publish(holder.process);
         self.header.holder.publish(holder.handle);
@@ -221,7 +221,7 @@ impl Member {
         if !self.segment.kept.is_ours() {
             return;
         }
-        self.segment.release_all().expect("what may fail was done before");
+        self.segment.release_all().expect("every step that may fail was done before");
         self.follow(decision);
         self.segment.close_ranges();
     }

@@ -26,7 +26,7 @@ rio::shared! {
         pub lsn: Word<u64>,
         /// The transaction whose decision is about to be followed: the two words below count while this equals `txn`.
         pub ending: Word<u64>,
-        /// That decision: the log's incarnation.
+        /// The decision about to be followed: the log's incarnation.
         pub ending_incarnation: Word<u64>,
         /// The place in the log.
         pub ending_lsn: Word<u64>,

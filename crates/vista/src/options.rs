@@ -52,12 +52,12 @@ impl Options {
         Options { anywhere: true, ..self }
     }
 
-    /// Declares what the memory behind the file survives, on the operator's word, where that is more than the library
-    /// can find out: with power that does not fail, and an operating system that does not crash or leaves memory as
-    /// it is. The word covers the processor's cache, too: memory of which less was found is declared to survive
-    /// *with* the contents of the cache, and stores are no longer written back, even where that was found to be
-    /// needed. Where the next start empties the cache (a reset after a crash of the system under a supply of power
-    /// that does not fail), set `write_back(true)`, too.
+    /// Declares the events that the memory behind the file survives, on the operator's word, where these are more than
+    /// the library can detect: for example with power that does not fail, or an operating system that leaves memory as
+    /// it is in a crash. The declaration covers the processor's cache, too. If more is declared than was detected, the
+    /// memory survives *with* the contents of the cache, and stores are no longer written back, even where a write-back
+    /// was detected as needed. Where the next start empties the cache (a reset after a crash of the system under a
+    /// supply of power that does not fail), set `write_back(true)`, too.
     #[must_use]
     pub fn survives(self, what: Survives) -> Options {
         Options { declared: Some(what), ..self }

@@ -63,7 +63,7 @@ impl Txn<'_> {
     /// Ends the transaction after `redo` has taken its changes.
     ///
     /// # Errors
-    /// As [`Txn::end`]; those of `redo`. The transaction is aborted then.
+    /// As [`Txn::end`], and the errors of `redo`. The transaction is aborted then.
     pub fn end_with<R: Redo>(mut self, redo: &mut R) -> Result<(), R::Error> {
         self.segment.check_process()?;
         if !self.segment.freed.is_empty() {
@@ -142,7 +142,7 @@ impl Options {
     /// bytes of an earlier segment's file.
     ///
     /// # Errors
-    /// As [`Options::open`]; those of `fill`.
+    /// As [`Options::open`], and the errors of `fill`.
     pub fn open_copy<E: From<Error>>(
         &self,
         path: &Path,

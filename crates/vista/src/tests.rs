@@ -79,15 +79,15 @@ fn malloc_and_free_are_undone() {
     assert_ne!(kept, other);
     txn.free(kept).unwrap();
     assert!(matches!(txn.free(kept), Err(Error::NotAllocated { .. })), "freed twice");
-    assert!(matches!(txn.free(kept + 16), Err(Error::NotAllocated { .. })), "not where it begins");
-    assert!(matches!(txn.free(0), Err(Error::NotAllocated { .. })), "not the heap's");
+    assert!(matches!(txn.free(kept + 16), Err(Error::NotAllocated { .. })), "no block begins there");
+    assert!(matches!(txn.free(0), Err(Error::NotAllocated { .. })), "the address is not in the heap");
     txn.abort();
 
     let mut txn = segment.begin();
-    assert_eq!(txn.malloc(100).unwrap(), other, "an abort gives back what was taken");
+    assert_eq!(txn.malloc(100).unwrap(), other, "an abort gives the allocated block back");
     assert_eq!(txn.get(kept, 100).unwrap(), [1; 100]);
     txn.free(kept).unwrap();
-    assert_ne!(txn.malloc(100).unwrap(), kept, "what is freed may have to come back");
+    assert_ne!(txn.malloc(100).unwrap(), kept, "an abort may need the freed block, so no new block lies there");
     txn.end().unwrap();
 
     let mut txn = segment.begin();
@@ -136,7 +136,7 @@ fn a_heap_of_all_sizes_keeps_what_is_in_it() {
     ranges.sort_unstable();
     assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0), "blocks overlap");
     let size = segment.region().size();
-    assert!(size < 64 << 20, "the file has {size} bytes: what was freed is not used again");
+    assert!(size < 64 << 20, "the file has {size} bytes: freed blocks are not used again");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
     txn.free(block).unwrap();
     std::mem::forget(txn);
     segment.begin().end().unwrap();
-    assert_eq!(segment.verify().unwrap().blocks, 1, "what a forgotten transaction has freed is there");
+    assert_eq!(segment.verify().unwrap().blocks, 1, "a block that a forgotten transaction freed is there");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn what_was_forgotten_is_in_no_later_transaction() {
     txn.free(kept).unwrap();
     std::mem::forget(txn);
     segment.begin().end().unwrap();
-    assert_eq!(segment.verify().unwrap().blocks, 1, "it was freed in the one that was forgotten");
+    assert_eq!(segment.verify().unwrap().blocks, 1, "the forgotten transaction's free is undone");
 
     let mut txn = segment.begin();
     txn.set_range(0, 10).unwrap().fill(1);

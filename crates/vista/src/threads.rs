@@ -104,7 +104,7 @@ impl Segment {
             return Err(Error::Guarded { path: self.path().to_path_buf() });
         }
         let logs = self.undo.further().map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })?;
-        // Every worker has a log, so a log keeps its number: numbers do not run out, and none is given twice.
+        // Every worker has a log, so a log keeps its number: numbers do not run out, and no number is given twice.
         let logs: Vec<_> = logs.into_iter().zip(1..).collect();
         let workers = u32::try_from(logs.len()).expect("each log takes a part of the file");
         self.is_shared = true;
@@ -138,7 +138,7 @@ impl Threads {
         }
         // If this fails, the log stays for the next worker, for which this is tried again.
         inner.segment.hide_metadata()?;
-        let (undo, number) = inner.logs.pop().expect("one was put there if there was none");
+        let (undo, number) = inner.logs.pop().expect("a missing log was put there above");
         Ok(Worker::new(self, undo, number))
     }
 

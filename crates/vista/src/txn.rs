@@ -104,7 +104,7 @@ impl Segment {
         is_ready
     }
 
-    /// Puts back what the open transaction changed, if there is one.
+    /// Undoes the changes of the open transaction, if there is one.
     #[cold]
     pub(crate) fn take_back(&mut self) {
         // A child of a fork has no transaction.

@@ -311,8 +311,8 @@ impl<T: Persist> Ptr<T> {
 }
 
 impl Segment {
-    /// Returns a pointer to the value at the beginning of the flat part, from which all others are found. Zeros at
-    /// first.
+    /// Returns a pointer to the value at the beginning of the flat part, from which all other values are found. Zeros
+    /// at first.
     pub fn root<T: Persist>(&self) -> Ptr<T> {
         Ptr::of_place(self.from)
     }

@@ -35,8 +35,8 @@ impl Segment {
     }
 
     /// As [`Segment::verify`], for a segment that was not closed in good order: its structures have no seal then, and
-    /// damage would show only in the midst of a call. Segments of an environment are left out: it rolls them back
-    /// later, and by itself.
+    /// damage would show only in the midst of a call. Segments of an environment are left out: the environment rolls
+    /// them back later.
     pub(crate) fn verify_unsealed(&self) -> Result<()> {
         // A heap that was never used is not read: that would load pages of a new file that hold nothing.
         if !self.kept.was_sealed() && self.own_undo().is_some() && self.heap.end() != 0 {

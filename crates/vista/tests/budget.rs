@@ -7,8 +7,8 @@
 //! together has a limit of its own.
 //!
 //! Code beyond the paper (typed memory, several threads, growth, checkpoints, environments) may not be called at all:
-//! not by the name of its file, nor by that of one of its types, nor as a method that it gives to a type of the
-//! paper's. Each exception is named, with its reason.
+//! not by the name of its file, not by the name of one of its types, and not as a method that it gives to a type of the
+//! paper. Each exception is named, with its reason.
 //!
 //! A line counts if there is more on it than a comment or the brackets that a formatter puts on lines of their own.
 #![allow(clippy::unwrap_used)]
@@ -61,12 +61,12 @@ const BESIDE: [Beside; 16] = [
     },
     Beside {
         file: "rio/src/undo/quick.rs",
-        because: "the paper's compiler knows its globals; here what a transaction looks up most is in registers",
+        because: "the paper's compiler knows its globals; here a transaction's most used words are in registers",
         called: &["discard", "is_at_rest", "is_quick", "new", "none", "range", "range_slowly", "with"],
     },
     Beside {
         file: "vista/src/segment/owner.rs",
-        because: "the paper's C has nobody to prove to that a segment is one's own",
+        because: "the paper's C has no compiler that checks the ownership of a segment",
         called: &["new"],
     },
     Beside {
@@ -76,7 +76,7 @@ const BESIDE: [Beside; 16] = [
     },
     Beside {
         file: "rio/src/undo/audit.rs",
-        because: "the paper believes what it finds; here a log that was damaged is refused",
+        because: "the paper trusts the words that it finds; here a damaged log is refused",
         called: &["audit", "form", "try_open"],
     },
     Beside {
@@ -96,7 +96,8 @@ const BESIDE: [Beside; 16] = [
     },
     Beside {
         file: "vista/src/release.rs",
-        because: "the paper's heap logs its calls; here what is freed is to need no room, so the undo log keeps some back",
+        because:
+            "the paper's heap logs its calls; here a free may need no new room, so the undo log keeps some room back",
         called: &["keep_room", "keep_room_to_free"],
     },
     Beside {
@@ -111,7 +112,8 @@ const BESIDE: [Beside; 16] = [
     },
     Beside {
         file: "vista/src/apart.rs",
-        because: "the paper says nothing of a log that cannot grow; here nothing of the transaction stands, and it is told so",
+        because:
+            "the paper says nothing of a log that cannot grow; here the transaction fails as a whole, with an error",
         called: &["detach_flat", "refuse_if_apart"],
     },
     Beside {
@@ -122,12 +124,13 @@ const BESIDE: [Beside; 16] = [
     },
     Beside {
         file: "vista/src/address.rs",
-        because: "the paper does not say where a segment lies; here the address is drawn, and no other's of the process",
+        because:
+            "the paper does not say where a segment lies; here the address is drawn, and no other's of the process",
         called: &["draw"],
     },
     Beside {
         file: "vista/src/about.rs",
-        because: "what a segment says of itself the paper's programs know",
+        because: "the paper's programs know the facts that a segment states about itself",
         // `bytes` and `get` are also names of counted methods.
         called: &["address", "bytes", "check_process", "get", "out_of_range", "own_undo", "path"],
     },
@@ -154,8 +157,8 @@ fn what_the_paper_has_stays_within_its_720_lines() {
     assert!(total <= LINES_MAX, "{total} lines of code, the paper has {LINES_MAX}: {counts:?}");
     let beside = BESIDE.map(|beside| (beside.file, code(beside.file).len(), beside.because));
     let all = total + beside.iter().map(|(_, lines, _)| lines).sum::<usize>();
-    println!("figures: {all} lines with what is not counted: {beside:?}");
-    assert!(all <= ALL_LINES_MAX, "{all} lines with what is not counted, of {ALL_LINES_MAX}");
+    println!("figures: {all} lines with the lines that are not counted: {beside:?}");
+    assert!(all <= ALL_LINES_MAX, "{all} lines with the lines that are not counted, of {ALL_LINES_MAX}");
 }
 
 /// Returns the functions that other files may call.
@@ -195,12 +198,12 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
     (
         "vista/src/recover.rs",
         "check_seal",
-        "a segment that changed while nobody had it is refused before it is believed",
+        "a segment that changed while no process had it open is refused before its words are trusted",
     ),
     (
         "vista/src/recover.rs",
         "verify_unsealed",
-        "a heap that nobody has left in good order is read before it is believed",
+        "a heap that was not closed in good order is read before its words are trusted",
     ),
     ("vista/src/options.rs", "membership::{", "it is a setting whose a segment is"),
     (
@@ -208,12 +211,12 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
         "membership::found",
         "a new segment of an environment says so before anything else is in it",
     ),
-    ("vista/src/options.rs", "membership::check_owner", "who opens an environment's segment alone is refused"),
     (
-        "vista/src/about.rs",
-        "membership::owner_of",
-        "a segment of an environment is rolled back by that, and by nobody else",
+        "vista/src/options.rs",
+        "membership::check_owner",
+        "a program that opens an environment's segment alone is refused",
     ),
+    ("vista/src/about.rs", "membership::owner_of", "only the environment rolls back a segment of the environment"),
 ];
 
 /// Names that also exist beyond the paper: the calling file, the name, and its meaning there.

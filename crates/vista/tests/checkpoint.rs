@@ -57,7 +57,7 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
     assert_eq!((segment.bytes()[0], segment.bytes()[7], segment.bytes()[5006]), (0, 2, 2));
     set(&mut segment, 4);
     drop(segment);
-    assert!(at("left.torn").exists(), "what was torn is kept");
+    assert!(at("left.torn").exists(), "the torn segment is kept under another name");
     let segment = options.open_or_restore(&left, &checkpoint).unwrap();
     assert_eq!((segment.is_restored(), segment.bytes()[7]), (false, 4), "a whole one is not replaced");
 }
@@ -79,7 +79,7 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
     std::fs::remove_file(&file).unwrap();
     for _ in 0..2 {
         let other = Options::new(1 << 20).anywhere().open_or_restore(&file, directory.path());
-        assert!(other.is_err() && !file.exists(), "nothing is made beside a checkpoint that is none");
+        assert!(other.is_err() && !file.exists(), "nothing is made beside a file that is no checkpoint");
     }
     let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
     assert_eq!((segment.is_restored(), segment.bytes()[7]), (true, 2));
@@ -90,7 +90,7 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
     let segment = Options::new(0).anywhere().open_or_restore(&file, &checkpoint).unwrap();
     assert_eq!((segment.is_restored(), segment.bytes()[7], segment.bytes().len()), (false, 2, 2 << 20));
     let names = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(names, 2, "no passing name is left");
+    assert_eq!(names, 2, "no temporary name is left");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn one_that_was_refused_is_as_it_was() {
     assert!(matches!(refused, Error::OtherSize { .. }), "{refused}");
     assert!(before == std::fs::read(at("segment")).unwrap(), "not a byte has changed");
     crashed(&at("segment"), &at("left"));
-    assert_eq!(options.open(&at("left")).unwrap().bytes()[7], 1, "it was in good order, and still is");
+    assert_eq!(options.open(&at("left")).unwrap().bytes()[7], 1, "the segment is still in good order");
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restore
                 had >= bytes && has + (64 << 10) >= had,
                 "{has} bytes of the checkpoint have blocks, {had} of the segment"
             );
-            assert!(has < 64 << 20, "the room that it has to grow has none");
+            assert!(has < 64 << 20, "the room for its growth has no blocks");
         }
         crashed(&at("segment"), &at("left"));
         assert!(Options::new(0).anywhere().open_or_restore(&at("left"), &at("checkpoint")).unwrap().is_restored());
-        assert!(blocks(&at("left")) + (64 << 10) >= blocks(&at("segment")), "what was restored");
+        assert!(blocks(&at("left")) + (64 << 10) >= blocks(&at("segment")), "the restored segment has fewer blocks");
     }
 }
 

@@ -28,7 +28,7 @@ fn fill(segment: &mut Segment, bytes: u64, each: usize) -> Vec<u64> {
     }
 }
 
-/// Returns the blocks in another order than that of their places.
+/// Returns the blocks in another order than the order of their places.
 fn mixed(blocks: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|nth| nth.wrapping_mul(0x9e37_79b9) % 65_521);

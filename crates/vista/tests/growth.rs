@@ -1,5 +1,5 @@
-//! A segment's file grows: the next transaction uses what an aborted one made the file take, and new blocks are on
-//! the disk before they are used, where that matters.
+//! A segment's file grows: the next transaction uses the room that an aborted transaction added to the file, and new
+//! blocks are on the disk before they are used, where that matters.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ fn what_was_taken_for_a_transaction_that_did_not_end_is_taken_first_by_the_next(
     let mut used = None;
     for round in 0..60 {
         let mut txn = segment.begin();
-        // So that data of vista's lies between the units taken before and those taken now.
+        // This block puts data of vista between the units taken before and the units taken now.
         txn.malloc(MIB).unwrap();
         if round % 3 == 0 {
             txn.malloc(100).unwrap();
@@ -148,7 +148,7 @@ fn two_threads_that_make_the_same_segment_make_one() {
         });
         let refused: Vec<String> = opened.iter().filter_map(|it| it.as_ref().err()).map(|it| it.to_string()).collect();
         assert_eq!(refused.len(), 3, "{refused:?}");
-        assert!(refused.iter().all(|what| what.contains("one at a time may have it")), "{refused:?}");
+        assert!(refused.iter().all(|what| what.contains("only one handle may have it open")), "{refused:?}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 50, "nothing is left over");
 }

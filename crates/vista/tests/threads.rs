@@ -291,7 +291,7 @@ fn what_another_keeps_is_told_at_once_and_is_there_when_that_is_gone() {
     let (mut tries, start) = (0, Instant::now());
     let told = right.run(|txn| {
         tries += 1;
-        assert!(tries < 100 && start.elapsed() < Duration::from_secs(5), "it does not end");
+        assert!(tries < 100 && start.elapsed() < Duration::from_secs(5), "the transaction does not end");
         txn.set_range(8, 8).map(drop)
     });
     assert!(matches!(told, Err(Error::Kept { .. })) && tries == 1, "{told:?} after {tries}");

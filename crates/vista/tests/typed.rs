@@ -350,7 +350,7 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
         }
         assert_eq!(all(&segment), expected, "call {what}, {left} bytes left");
         // The hash map may have one row already, for the next attempt.
-        assert!(segment.verify().unwrap().blocks <= blocks + 1, "call {what}, {left} bytes left: a block is nobody's");
+        assert!(segment.verify().unwrap().blocks <= blocks + 1, "call {what}, {left} bytes left: a block has no owner");
     }
     assert!(refused.iter().chain(&done).all(|times| *times > 10), "refused {refused:?}, done {done:?}");
 }

@@ -13,7 +13,7 @@ const MAKES: &str = "LIBTP_TEST_DROPPED_MAKES";
 /// Longest time for others to finish the dead process's work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The process that finds the remains of the dead one.
+/// The process that finds the remains of the dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Successor {
     /// A process that has the environment open all the time.
@@ -120,7 +120,7 @@ fn a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_drop
         assert!(dies_of(dir.path(), point, Some("fresh")), "no process reached {point}");
         put(&env, "fresh", "second");
         env.run(|txn| txn.drop_database("fresh")).unwrap();
-        // The next database gets a slot before that of the dead process.
+        // The next database gets a slot before the slot that the dead process took.
         env.run(|txn| txn.drop_database("first")).unwrap();
         for value in ["third", "fourth"] {
             put(&env, "fresh", value);

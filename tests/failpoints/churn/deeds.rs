@@ -130,8 +130,8 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Passes a transaction on and continues it, with its locks and its changes; sometimes no process takes it over
-    /// before this process ends.
+    /// Passes a transaction on and takes it over again, with its locks and its changes. A process that dies in between
+    /// leaves a transaction that no process takes over.
     pub(super) fn pass(&mut self) -> Result<()> {
         let (at, is_kept) = (self.random.below(3000), self.random.coin());
         let key = format!("any/{at:06}").into_bytes();
@@ -227,8 +227,8 @@ impl MixedWork<'_> {
         }
     }
 
-    /// Edits a list and its file of text, which other processes write back, too. The next process finds what a dead
-    /// one has written and not recorded.
+    /// Edits a list and its file of text, which other processes write back, too. The next process finds the text that a
+    /// dead process has written but not recorded.
     pub(super) fn text(&mut self) -> Result<()> {
         let list = self.env.list("text")?;
         let text = TextFile::open(self.env, &list, self.directory.join("text"), TextForm::default())?;

@@ -1,4 +1,4 @@
-//! Writes what a fuzzer starts from into the corpus.
+//! Writes a fuzzer's starting inputs into the corpus.
 
 use libtp_fuzz::world::World;
 use libtp_fuzz::{corpus, seeds};

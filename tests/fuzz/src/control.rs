@@ -122,7 +122,7 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
     let again = template.directory.open("again", OpenMode::Create).expect("the directory is ours");
     let again = ControlFile::new(again, "again");
     again.create(control).expect("there is memory");
-    assert_eq!(again.read().as_ref().ok(), Some(control), "it is not read as it was written");
+    assert_eq!(again.read().as_ref().ok(), Some(control), "the control file reads back different");
     template.put(&segment_name(1), &[0; SEGMENT_BYTES]);
     if let Err(error) = libtp_log::restart(&template.directory, file, &short_log_settings()) {
         assert!(error.to_string().contains(' '), "{error:?} says nothing");

@@ -30,7 +30,7 @@ pub fn dump_text(input: &[u8]) {
     assert_eq!((&header.order, header.keys_as_stored), (&again.order, again.keys_as_stored));
     assert_eq!(header.page_bytes, again.page_bytes);
     check_pages(&header, &pairs);
-    assert_eq!(written(&again, &read_again), text, "it is not written as it was");
+    assert_eq!(written(&again, &read_again), text, "the text that is written differs from the text that was read");
 }
 
 /// Checks that pages follow one another, each whole or empty.

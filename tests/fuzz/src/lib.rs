@@ -1,8 +1,8 @@
 //! Arbitrary bytes for everything that is read from disk: one function for each kind of input.
 //!
-//! Each function takes bytes, makes one kind of input of them (with a right checksum, where the input has one: the
-//! suite `damage` tests wrong checksums), calls what the library calls for that input, and asserts the promises about
-//! the answer. A panic is a finding.
+//! Each function takes bytes, makes one kind of input of them, calls the functions that the library calls for that
+//! input, and asserts the promises about the answer. An input with a checksum gets a right checksum: the suite `damage`
+//! tests wrong checksums. A panic is a finding.
 //!
 //! | file | input |
 //! |---|---|

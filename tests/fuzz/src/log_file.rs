@@ -197,7 +197,7 @@ pub fn log_file(input: &[u8]) {
     TEMPLATE.set(Some(template));
 }
 
-/// Reads every record forwards, again by its LSN, and backwards with those of its transaction.
+/// Reads every record forwards, again by its LSN, and backwards with the other records of its transaction.
 fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     let files = LogFiles::new(Arc::clone(directory), &restarted.control);
     let (mut at, mut records) = (Lsn::FIRST, 0_u32);
@@ -210,7 +210,7 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
             }
         };
         assert_eq!(record.lsn, at, "the roll left something out");
-        assert!(files.read(record.lsn).is_ok_and(|again| again == record), "it is read otherwise by its LSN");
+        assert!(files.read(record.lsn).is_ok_and(|again| again == record), "a read by the LSN returns another record");
         at = record.end();
         records += 1;
         // Each chain may be as long as the log: all of the first records are unrolled, and later only some.

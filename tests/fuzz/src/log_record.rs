@@ -65,7 +65,7 @@ fn redone(record_type: &RecordType, role: usize, page: &[u8], body: &[u8]) {
         redone.map(|()| page)
     };
     match (redo(), redo()) {
-        (Ok(once), Ok(again)) => assert!(once == again, "{record_type:?} does not do the same twice"),
+        (Ok(once), Ok(again)) => assert!(once == again, "{record_type:?} makes different pages from the same page"),
         (Err(once), Err(again)) => {
             assert_eq!(once, again);
             assert!(once.0.contains(' '), "{record_type:?} refuses a page and says {:?}", once.0);
@@ -76,7 +76,7 @@ fn redone(record_type: &RecordType, role: usize, page: &[u8], body: &[u8]) {
 
 fn checkpoint(body: &[u8]) {
     if let Some(checkpoint) = Checkpoint::decode(body) {
-        assert!(checkpoint.encode() == body, "a checkpoint is not written as it was read");
+        assert!(checkpoint.encode() == body, "a checkpoint that was read is written different");
     }
 }
 
@@ -96,7 +96,7 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     let lsn = log.log_entry(txn.session(), &entry, &[body]);
     txn.session().clear_append();
     let record = log.read(lsn).expect("it was just logged");
-    assert!(record.body == body && record.header.kind() == record_type.code, "it is not read as it was logged");
+    assert!(record.body == body && record.header.kind() == record_type.code, "the record reads back different");
     let record: RecordRef<'_> = record.borrow();
     if let Err(error) = undo(&Change::new(managers, txn), &record) {
         assert!(error.to_string().contains(' '), "{record_type:?} is not undone, and says {error}");

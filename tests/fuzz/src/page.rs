@@ -7,9 +7,9 @@
 //! * `verify` returns findings, each a sentence, or an error.
 //! * Whatever it found, everything is read: each key, keys that do not exist, all records forwards and backwards, and
 //!   by numbers; and the file is salvaged. Each call returns records or an error.
-//! * If it found nothing, the page is as good as one that the library made, and changes must succeed: records are put,
-//!   changed and deleted, and rolled back, and all records are as before; then the same is committed, leaves are
-//!   merged, and the records are those of a map in memory; and `verify` finds nothing afterwards.
+//! * If it found nothing, the page is as good as a page that the library made, and changes must succeed. Records are
+//!   put, changed and deleted, and rolled back: all records are as before. The same changes are committed, and leaves
+//!   are merged: the records are the records of a map in memory, and `verify` finds nothing.
 //!
 //! The limit: *changes* of a page with findings are not tried. A change checks its own page, and not everything that
 //! other pages say about it, and between the log record and the page nothing may fail (docs/protocols.md, D11).
@@ -213,7 +213,7 @@ fn read_tree(access: &Access<'_>, name: &str, is_good: bool) -> Option<Records> 
     if is_good {
         backwards.reverse();
         assert!(forwards == backwards, "a scan backwards finds other records");
-        assert!(count == Some(records as u64), "as many are not counted");
+        assert!(count == Some(records as u64), "the count differs from the number of records");
     }
     (is_whole && is_whole_back).then(|| forwards.into_iter().collect())
 }
@@ -267,7 +267,7 @@ fn read_list(access: &Access<'_>, is_good: bool) -> Option<Records> {
         }
     }
     let _ = answer(access.list_get(u64::MAX, <[u8]>::to_vec), is_good);
-    assert!(!is_good || count == Some(records.len() as u64), "as many are not counted");
+    assert!(!is_good || count == Some(records.len() as u64), "the count differs from the number of records");
     is_whole.then_some(records)
 }
 

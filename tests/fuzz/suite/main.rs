@@ -1,8 +1,8 @@
 //! The doubt: the disk returns bytes, and anything may have written them.
 //!
-//! The cases: everything that a fuzzer ever found, and its starting inputs, again; and mutations of these, as many as
-//! fit some seconds (`LIBTP_TEST_FUZZ_MILLIS` a target), which a seed tells (`LIBTP_TEST_SEED`). libFuzzer does the same for longer, and sees
-//! where it gets: `cargo xtask soak fuzz`.
+//! The cases: every input that a fuzzer ever found, the starting inputs, and mutations of both. A seed decides the
+//! mutations (`LIBTP_TEST_SEED`); their number is limited by time (`LIBTP_TEST_FUZZ_MILLIS` for each target). libFuzzer
+//! does the same for longer, and sees where it gets: `cargo xtask soak fuzz`.
 #![allow(clippy::unwrap_used)] // the whole file is tests
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -16,7 +16,7 @@ fn number(variable: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-/// What a target says of an input: its panic.
+/// A target's verdict on an input: its panic.
 fn judged((_, run): Target, input: &[u8]) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| run(input))).map_err(|payload| {
         let message = payload.downcast_ref::<String>().cloned();

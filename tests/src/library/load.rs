@@ -24,7 +24,7 @@ impl Process {
     /// Merges the leaves of a tree that can be merged.
     ///
     /// # Errors
-    /// Those of compacting.
+    /// The errors of compacting.
     pub fn compact(&self, tree: &'static str) -> Answer<()> {
         Ok(self.tree(tree)?.compact(100).map(|_| ())?)
     }
@@ -33,7 +33,7 @@ impl Process {
     /// given. Returns whether the load finished.
     ///
     /// # Errors
-    /// Those of loading.
+    /// The errors of loading.
     pub fn load(
         &self,
         tree: &'static str,

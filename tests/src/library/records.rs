@@ -8,7 +8,7 @@ impl Process {
     /// Reads a record.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn get(&self, txn: &Running<'_>, place: &Place) -> Answer<Option<Value>> {
         let found = match place {
             (Table::Tree(SETS), place) => {
@@ -31,7 +31,7 @@ impl Process {
     /// Writes a record; a cell must exist already.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn put(&self, txn: &Running<'_>, place: &Place, value: &[u8]) -> Answer<()> {
         match place {
             (Table::Tree(SETS), place) => {
@@ -62,7 +62,7 @@ impl Process {
     /// Changes the list.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn edit(&self, txn: &Running<'_>, edit: &Edit) -> Answer<()> {
         let list = self.env.list(LINES)?;
         match edit {
@@ -81,7 +81,7 @@ impl Process {
     /// Writes a record of a tree unless its key exists; returns false if the key exists.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn put_new(&self, txn: &Running<'_>, tree: &'static str, key: &[u8], value: &[u8]) -> Answer<bool> {
         match self.tree(tree)?.put_new(&txn.0, key, value) {
             Ok(()) => Ok(true),
@@ -93,7 +93,7 @@ impl Process {
     /// Removes a record; returns false if the record did not exist.
     ///
     /// # Errors
-    /// Those of removing.
+    /// The errors of removing.
     pub fn delete(&self, txn: &Running<'_>, place: &Place) -> Answer<bool> {
         Ok(match place {
             (Table::Tree(SETS), place) => {
@@ -109,7 +109,7 @@ impl Process {
     /// Counts the records of a tree from one key up to another.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn count(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
         Ok(self.tree(tree)?.count(&txn.0, keys)?)
     }
@@ -117,7 +117,7 @@ impl Process {
     /// Removes the records of a tree from one key up to another; returns how many there were.
     ///
     /// # Errors
-    /// Those of removing.
+    /// The errors of removing.
     pub fn delete_range(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
         Ok(self.tree(tree)?.delete_range(&txn.0, keys)?)
     }
@@ -125,7 +125,7 @@ impl Process {
     /// Adds a cell and returns its number.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing.
     pub fn append(&self, txn: &Running<'_>, value: &[u8]) -> Answer<u64> {
         Ok(self.cells()?.append(&txn.0, value)?)
     }
@@ -134,7 +134,7 @@ impl Process {
     /// given direction; without `from`, at the first or last key.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     pub fn scan(
         &self,
         txn: &Running<'_>,

@@ -1,6 +1,6 @@
 //! Bugs in recoverable memory. Some change the order of the undo log's stores: `tests/vista` must notice each of them
-//! when a machine loses the stores that were not written back. Others are in the code that guards the stores, and in
-//! the redo log.
+//! when a machine loses the stores that were not written back. Other bugs are in the code that guards the stores, and
+//! in the redo log.
 
 use super::Suite::{Disks, Vista};
 use super::{Judge, Planted};

@@ -12,7 +12,8 @@ impl Runner {
     /// Reads the list and, unless the transaction only reads, changes it a few times.
     pub(super) fn line(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let place: Place = (Table::Tree(LINES), LINES.into());
-        // A transaction that changes the list before its first read reads nothing that others may still change.
+        // A transaction that changes the list before its first read reads nothing that other transactions may still
+        // change.
         let first = (!client.reads_only && self.ranges.chance(1, 4))
             .then(|| format!("t{}.{} first", client.number, client.left).into_bytes());
         if let Some(line) = &first {

@@ -104,7 +104,7 @@ mod tests {
         let rows = "| latch | 30.0 |\n| get | 900.5 |\n";
         let text = format!("# I\n{BEGIN}\n{WITH}rustc 1.95.0.\n\n{HEAD}{rows}{END}\nend\n");
         let kept = Kept::parse(&text).expect("the sample is well formed");
-        assert_eq!(kept.text(), text, "what is read is written");
+        assert_eq!(kept.text(), text, "the text that is read is written again");
         kept
     }
 

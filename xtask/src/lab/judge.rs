@@ -1,4 +1,4 @@
-//! Compares what the machine had announced when it crashed with the state found after the restart.
+//! Compares the machine's announcements before the crash with the state found after the restart.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -150,7 +150,7 @@ impl Judge {
         self.records.add(&other.records);
     }
 
-    /// Returns summary lines, and whether the run proves what it is meant to prove.
+    /// Returns summary lines, and whether the run proves its claim.
     pub fn summary(mut self, wanted: u64) -> (Vec<String>, bool) {
         let panics = ["c", "n", SECOND].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
         if self.cycles < wanted {

@@ -24,7 +24,7 @@ const WHOLE: Crash = Crash {
     is_second: false,
 };
 
-/// The announcements and findings about records in each life. `records.rs` tests others.
+/// The announcements and findings about records in each life. `records.rs` tests other announcements.
 const RECORDS: &str = "R0000000000000000000000000000\nr0000000000010000000000000001\n\
                        L0000000000000000000000000000\nl0000000000010000000000000001\n";
 const FOUND: [&str; 2] = [
@@ -57,7 +57,7 @@ fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
     fs::remove_dir_all(state).unwrap();
     let failed = judge.has_failed();
     let (summary, is_good) = judge.summary(wanted);
-    assert!(!(failed && is_good), "what failed is not good");
+    assert!(!(failed && is_good), "a failed run is not good");
     (summary.join("\n"), is_good)
 }
 
@@ -73,7 +73,7 @@ fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
     assert!(summary.contains("35 transactions announced") && summary.contains("2 panics"), "{summary}");
     assert!(summary.contains("mapped synchronously"), "{summary}");
     let last = summary.lines().last().unwrap();
-    assert!(last.starts_with("5 crashes of a system"), "the last line is that of the crashes: {summary}");
+    assert!(last.starts_with("5 crashes of a system"), "the last line is about the crashes: {summary}");
     // The transaction under way may have ended without an announcement.
     let one_more = Crash { found: ["FOUND memory ended=8", WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
     assert!(judged("one-more", &[one_more; 5], 5).1);
@@ -103,7 +103,7 @@ fn a_control_that_kept_everything_fails() {
 #[test]
 fn nothing_that_was_run_proves_nothing() {
     assert_fails("none", &[], 5, "0 of 5 crashes were seen");
-    assert!(!judged("none-wanted", &[], 0).1, "also if nothing was wanted");
+    assert!(!judged("none-wanted", &[], 0).1, "also if no crash was wanted");
     assert_fails("fewer", &[WHOLE; 3], 5, "3 of 5 crashes were seen");
     let idle = Crash { announced: (7, 7), ..WHOLE };
     assert_fails("idle", &[WHOLE, idle], 2, "before it had announced anything");

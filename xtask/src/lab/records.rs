@@ -92,7 +92,7 @@ impl Records {
         }
         // The state at the beginning of a life was read from the files, so it must be there again.
         if announced.digests.get(&it.ended) != Some(&it.digest) {
-            return Err(wrong("what is left of them is not what there was once"));
+            return Err(wrong("its state differs from the state after its last kept transfer"));
         }
         if !it.value_is("lost", "true") || !found.ends_with("refused at first") {
             return Err(wrong("it lost them without a word"));

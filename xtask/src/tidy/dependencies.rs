@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The figure of ARCHITECTURE.md as a table: a crate, and the crates of ours that it may depend on.
 ///
-/// `libtp` may name every manager; crates above it see only what it re-exports.
+/// `libtp` may name every manager; crates above it see only its re-exports.
 const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-rio", &[]),
     ("libtp-vista", &["libtp-rio"]),

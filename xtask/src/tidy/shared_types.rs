@@ -9,8 +9,8 @@ const ALL: &str = "crates/libtp/src/open/record_types.rs";
 /// Crates whose types lie in their own files, with their own layout number.
 const APART: &[&str] = &["vista"];
 
-/// Returns shared types that no `layout!` of their crate names, and crates with shared types whose number is missing in
-/// the library's.
+/// Returns shared types that no `layout!` of their crate names, and crates with shared types whose layout number is not
+/// part of the library's layout number.
 pub fn uncounted(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     let all = files.iter().find(|file| file.path == ALL).map_or(String::new(), |file| code(&file.text));

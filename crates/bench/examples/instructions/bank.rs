@@ -42,7 +42,7 @@ fn transfers(paths: &Paths, name: &str, bank: &Libtp) {
     let mut transfers = Transfers::new(Scale::SMALL, SEED, 0);
     paths.run(name, 1, TRANSFERS, &mut || {
         let outcome = session.transact(&transfers.next_transfer()).unwrap();
-        assert!(matches!(outcome, Outcome::Committed { .. }), "nobody else is here to wait for");
+        assert!(matches!(outcome, Outcome::Committed { .. }), "no other transaction runs, so no lock has to wait");
     });
 }
 

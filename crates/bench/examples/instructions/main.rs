@@ -7,7 +7,7 @@
 //! few in a thousand only.
 //!
 //! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths uncounted.
-#![allow(clippy::unwrap_used)] // a measurement: what fails ends it
+#![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
 mod bank;
 mod managers;

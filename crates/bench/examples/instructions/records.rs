@@ -1,5 +1,5 @@
-//! Single calls of the record interface, ten in a transaction unless the name says otherwise; a tenth of the
-//! transaction is counted with each. And recoverable memory by itself.
+//! Single calls of the record interface, and recoverable memory by itself. A transaction has ten calls unless the
+//! path's name says otherwise; each call counts with a tenth of its transaction.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;

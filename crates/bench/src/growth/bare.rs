@@ -33,8 +33,8 @@ impl Memory {
         Memory { words: (0..words.max(1)).map(mixed).collect() }
     }
 
-    /// Returns the nanoseconds of a load of a word anywhere in the first `bytes`. Each load needs the result of the one
-    /// before.
+    /// Returns the nanoseconds of a load of a word anywhere in the first `bytes`. Each load needs the result of the
+    /// previous load.
     pub fn load(&self, bytes: u64, time: Duration) -> Result<Sample> {
         let count = (bytes / 8).clamp(1, self.words.len() as u64);
         let (mut word, mut loads) = (1_u64, 0_u64);

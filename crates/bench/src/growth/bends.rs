@@ -8,8 +8,8 @@ use crate::paper::spelled;
 
 /// Largest measured cost, as a multiple of the explained cost, that is not marked.
 pub(super) const TOLERANCE: f64 = 1.5;
-/// Bytes of a value from which an operation's whole cost is the value's. For a shorter value the share is proportional
-/// to its length.
+/// From this length in bytes on, the whole cost of an operation is the cost of its value. For a shorter value, the
+/// value's share of the cost is proportional to its length.
 const ALL_VALUE: f64 = 10_000.0;
 
 /// The observations of an operation at a place.

@@ -13,8 +13,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     let mut figure = figure(
         "growth-processes",
         "By processes",
-        "Nanoseconds of the machine for each transaction, all processes together: three gets of a bank of TPC-B, and its transaction of three \
-         updates and an insertion, each client a process of its own. Clients share ten branches, so that writers wait for each other's locks.",
+        "Nanoseconds of the machine for each transaction, all processes together. One kind of transaction has three \
+         gets of a TPC-B bank. The other is TPC-B's transaction of three updates and an insertion. Each client is a \
+         process of its own. The clients share ten branches, so writers wait for each other's locks.",
         "processes",
     );
     figure.y.name = "ns a transaction".to_owned();
@@ -48,7 +49,7 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
 
 /// Describes each step of the figure. More processes than processors can gain nothing, and nothing explains a loss. So
 /// a count of processes is a cliff if in most rounds its transactions take more than the tolerance times as long as
-/// those of the fastest smaller count.
+/// with the fastest smaller count.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {

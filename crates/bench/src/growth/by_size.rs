@@ -1,5 +1,5 @@
-//! Databases of several sizes, open at once and used in turns: by number of records, by the share of them in the cache,
-//! by the size of values.
+//! Databases of several sizes, open at once and used in turns: by the number of records, by the share of the database
+//! in the cache, by the size of values.
 
 use std::cell::RefCell;
 use std::time::Duration;

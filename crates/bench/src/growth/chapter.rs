@@ -48,13 +48,16 @@ impl Report<'_> {
         text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &self.machine.load));
         let _ = writeln!(
             text,
-            "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys of 16 bytes that are \
-             drawn from a fixed seed. The sizes of a figure are open at once and measured in turns; shown are medians, the least and the greatest \
-             in brackets. What is read is checked, and the records and what was updated of them are counted in the end. All samples are in `raw.jsonl`.\n\n\
-             Under each figure stands what was counted, and for every two neighbouring places what that explains: the cost at the smaller one \
-             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where most \
-             rounds took more than {TOLERANCE} times that it says **cliff?**; by processes, where most took more than {TOLERANCE} times as long as with the \
-             fastest of fewer.\n",
+            "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys \
+             of 16 bytes that are drawn from a fixed seed. The sizes of a figure are open at once and measured in \
+             turns. Each value is a median, with the least and the greatest value in brackets. Each value that is \
+             read is checked, and the records and their updates are counted at the end. All samples are in \
+             `raw.jsonl`.\n\nUnder each figure are the counted quantities. For every two neighbouring places they \
+             explain a cost at the larger place: the cost at the smaller place times the ratio of the tree's heights, \
+             and the cost of lines of memory that are farther away, of pages that are read and written, and of bytes. \
+             Where most rounds took more than {TOLERANCE} times the explained cost, the line says **cliff?**. By \
+             processes it says so where most rounds took more than {TOLERANCE} times as long as the fastest smaller \
+             number of processes.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));

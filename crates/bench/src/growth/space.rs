@@ -14,10 +14,11 @@ pub(super) struct Space<'s> {
 }
 
 impl Space<'_> {
-    /// Returns a sentence that says what is missing for one more database of this size, or `None` if there is room.
+    /// Returns a sentence that names the missing resource for one more database of this size, or `None` if there is
+    /// room.
     pub fn refusal(&self, size: &Size) -> Option<String> {
         let disk = rustix::fs::statvfs(self.disk).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-        // A resource that cannot be measured does not refuse: the library's own error then says what is missing.
+        // A resource that cannot be measured refuses nothing: the library's own error then names the missing resource.
         let free = [("disk", size.disk_bytes(), disk.ok()), ("memory", size.memory_bytes(self.machine), available())];
         free.into_iter().find_map(|(what, wanted, free)| {
             let free = free.filter(|free| *free < wanted)?;

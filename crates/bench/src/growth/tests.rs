@@ -87,7 +87,7 @@ fn the_height_is_that_of_the_tree_and_the_audit_sees_what_is_missing() {
     slice(&tree, Operation::Update, Duration::from_millis(4)).unwrap();
     assert_eq!(tree.audit().unwrap(), "ok");
     tree.updates.set(tree.updates.get() + 1);
-    assert!(tree.audit().unwrap().contains("updates some are missing"), "one that was answered and is not there");
+    assert!(tree.audit().unwrap().contains("updates some are missing"), "an answered update is missing");
     assert_eq!(tree.uproot().unwrap(), 2, "some twenty leaves under one root");
     assert_eq!(
         planted(parent.path(), 40_000, 100, None).uproot().unwrap(),
@@ -121,7 +121,7 @@ fn a_record_that_is_not_what_was_written_ends_a_slice() {
         tree.env.run(|txn| tree.db.put(txn, &tree.key(number), &[b'x'; 100])).unwrap();
     }
     let why = slice(&tree, Operation::Get, Duration::from_millis(4)).unwrap_err().to_string();
-    assert!(why.contains("is not what was written"), "{why}");
+    assert!(why.contains("is not the written record"), "{why}");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn insertions_are_taken_back_by_deletions_and_there_is_nothing_to_delete_without
     let short = Duration::from_millis(1);
     assert!(slice(&tree, Operation::Delete, short).unwrap_err().to_string().contains("nothing was inserted"));
     slice(&tree, Operation::Insert, long).unwrap();
-    assert_eq!(tree.count().unwrap(), 1_100, "a tenth, however long it may take");
+    assert_eq!(tree.count().unwrap(), 1_100, "a slice inserts at most a tenth of the records, also in a long time");
     slice(&tree, Operation::Update, short).unwrap();
-    assert_eq!(tree.audit().unwrap(), "ok", "with what was inserted in it");
+    assert_eq!(tree.audit().unwrap(), "ok", "with the inserted records");
     slice(&tree, Operation::Delete, short).unwrap();
     assert_eq!((tree.count().unwrap(), tree.audit().unwrap().as_str()), (1_000, "ok"));
 }

@@ -1,5 +1,5 @@
-//! One operation, each in its own transaction, repeated for a slice of time: its cost, and the page cache's work for
-//! it.
+//! Repeats an operation for a slice of time, each time in its own transaction, and measures the time of an operation
+//! and the page cache's work.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ use crate::paper::{number, Sample};
 pub(super) const SCANNED: u32 = 100;
 /// Approximate bytes of values between two looks at the clock.
 const BATCH_BYTES: usize = 16 << 10;
-/// A slice inserts at most one record for this number of records, so that the database keeps its nominal size.
+/// A slice inserts at most one record for each ten records of the database, so that the database keeps its nominal
+/// size.
 const ONE_IN: u64 = 10;
 
 /// The measured operation.
@@ -89,9 +90,9 @@ impl Operation {
         }
     }
 
-    /// Returns the approximate number of cache lines that an operation touches for the first time: on a leaf and the
-    /// page above it the header, the entry in the page table, two of the slots, and the record; a scan adds each
-    /// record.
+    /// Returns the approximate number of cache lines that an operation touches for the first time. On the leaf, and on
+    /// the page above the leaf, these are five: the header, the entry in the page table, two slots, and the record. A
+    /// scan adds a line for each record.
     pub fn cold_lines(self, height: u32) -> u32 {
         let lines = 5 * height.min(2);
         match self {
@@ -101,8 +102,8 @@ impl Operation {
     }
 }
 
-/// Does the operation for a slice, after a quarter of that time of reading. The sample is in nanoseconds for an
-/// operation.
+/// Reads records for a quarter of `time`, to warm the caches, and then repeats the operation for `time`. The sample is
+/// in nanoseconds per operation.
 ///
 /// # Errors
 /// The library's error, or a read that returns a record that was never written.
@@ -212,7 +213,7 @@ fn scan(tree: &Tree) -> Result<()> {
 fn expect_intact(found: Option<bool>, at: u64) -> Result<()> {
     match found {
         Some(true) => Ok(()),
-        Some(false) => Err(Error::Settings(format!("record {at} is not what was written"))),
+        Some(false) => Err(Error::Settings(format!("record {at} is not the written record"))),
         None => Err(Error::Missing { engine: ENGINE, table: "records", id: at }),
     }
 }

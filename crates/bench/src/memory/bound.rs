@@ -50,8 +50,8 @@ impl Bounds {
             refusals.push("no such group is mounted".into());
         }
         Err(Error::Settings(format!(
-            "memory could not be bounded, which takes a control group for memory that may be made ({}); a limit of addresses (RLIMIT_AS) would \
-             not count pages of files",
+            "memory could not be bounded: the process must be allowed to make a control group for memory ({}); a \
+             limit of the address space (RLIMIT_AS) would not count pages of files",
             refusals.join("; ")
         )))
     }

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 const LOOK: Duration = Duration::from_millis(1);
 const COUNT_MAX: u64 = 4096;
 const PAGE: usize = 4096;
-/// Least bytes of a log, which must hold what one transaction of the load stores, however small the database.
+/// Least bytes of a log: the log must hold the stores of one transaction of the load, also for a small database.
 const LOG_BYTES_MIN: u64 = 4 << 20;
 
 /// A benchmark with its size. Only sizes that were compiled exist.
@@ -99,7 +99,7 @@ pub struct BoundedReport {
 }
 
 /// Makes a database, starts a process that uses it with at most `limit` bytes of memory, audits the database, and
-/// removes it. A database that fits is measured without a limit if none can be set.
+/// removes it. A database that fits is measured without a limit if no limit can be set.
 ///
 /// # Errors
 /// `Settings` if the database is larger than the limit and no limit can be set; or if the process ended by itself, or

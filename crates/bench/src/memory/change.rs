@@ -1,4 +1,4 @@
-//! The operations of a workload on a memory, for Vista, RVM, one of several threads, and bare memory.
+//! The operations of a workload on a memory: of Vista, of RVM, of one thread among several, or bare.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) trait Memory {
         Self: 'm;
     /// Begins a transaction.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
-    /// Does work that was put off for many transactions at once.
+    /// Does the work that an engine postpones, for many transactions at once.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }

@@ -75,7 +75,7 @@ pub struct MemoryReport {
     pub overhead_ratio: f64,
     /// The difference between the quickest rounds of both.
     pub quickest_overhead_ns: f64,
-    /// That difference as a part of the quickest baseline.
+    /// The difference of the quickest rounds as a part of the quickest baseline.
     pub quickest_overhead_ratio: f64,
     /// With several threads: their work as a multiple of one thread's, the median of neighbours.
     pub times_one: Option<f64>,
@@ -127,7 +127,7 @@ impl Spent {
             MemoryEngine::Vista => ("vista", "old bytes saved in the same memory, nothing written at the end", None),
             MemoryEngine::Rvm { group } => ("rvm", "new bytes to a redo log on a disk, which is synced", Some(group)),
             MemoryEngine::RvmRio { group } => {
-                ("rvm-rio", "new bytes to a redo log in memory, which no sync waits for: RVM on Rio", Some(group))
+                ("rvm-rio", "new bytes to a redo log in memory, where a sync costs nothing: RVM on Rio", Some(group))
             }
             MemoryEngine::Pmemobj => ("pmemobj", "old bytes saved in a pool, by libpmemobj", None),
             MemoryEngine::None => ("none", "the bare work against itself: the noise", None),

@@ -1,5 +1,5 @@
 //! The time of each transaction until it is safe: a transaction that is synced with a group waits for the group's last
-//! one (Rio Vista, section 5.3: group commit "does not improve response time").
+//! transaction (Rio Vista, section 5.3: group commit "does not improve response time").
 
 use std::time::{Duration, Instant};
 

@@ -5,9 +5,9 @@
 //! ever idle, the quickest rounds of each tell more.
 //!
 //! Work that a memory does rarely, for many transactions at once, falls into few rounds, and the median round has none
-//! of it. So a round consists of whole groups of transactions that are synced together. Truncations are subtracted from
-//! the rounds that they fell into, and each round gets its share of all of them, with one at the end for what was not
-//! yet truncated. (A run too short for another truncation bears that one alone.)
+//! of it. So a round consists of whole groups of transactions that are synced together. The time of truncations is
+//! subtracted from their rounds, and each round gets an equal share of the time of all truncations. A last truncation
+//! empties the log at the end. (In a run too short for another truncation, the last truncation is the only one.)
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ const COUNT_MAX: u64 = 1 << 22;
 pub(crate) struct Spent {
     /// Nanoseconds of a transaction in each round, and of the baseline.
     pub(super) pairs: Vec<(f64, f64)>,
-    /// The share of truncations in the former, and the number of truncations.
+    /// The share of truncations in that time, and the number of truncations.
     pub(super) truncation_ns: f64,
     pub(super) truncations: u64,
     /// For a log on a disk, by round: the time without truncations, and the time of bare writes of the same number of

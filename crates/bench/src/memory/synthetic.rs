@@ -14,7 +14,7 @@ const DATABASE: u64 = if cfg!(test) { 5 << 20 } else { 50 << 20 };
 /// Bytes of the longest transaction.
 const LONGEST: usize = 1 << 20;
 
-/// Returns a pseudorandom number for a number alone, so that one does not depend on the one before.
+/// Returns a pseudorandom number made from `nth` alone, so that no number depends on the previous number.
 #[inline(always)]
 pub(super) fn drawn(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16

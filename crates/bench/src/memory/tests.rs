@@ -170,7 +170,7 @@ fn what_is_done_seldom_is_paid_for_by_every_transaction() {
     let settings = settings(Workload::Synthetic { bytes: 8, is_hot: true }, MemoryEngine::None, PathBuf::new());
     let spent = measure(&settings, &work, &mut memory, &mut Bare(other)).unwrap();
     let report = spent.report(&settings);
-    // A microsecond each, however few rounds it fell into.
+    // Each transaction's share is a microsecond, although the work fell into few rounds.
     assert!((999.0..=1001.0).contains(&report.truncation_ns), "{} ns", report.truncation_ns);
     assert!(report.with.min_ns >= report.truncation_ns, "{report:?}");
     assert!(report.truncations > 0);

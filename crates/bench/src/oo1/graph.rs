@@ -2,7 +2,7 @@
 //!
 //! Three connections leave each part. Nine in ten of them lead to one of the hundredth of all parts with the nearest
 //! ids, the others to any part (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered from 1. Parts for later inserts,
-//! in batches of a hundred, are made with the others, so that every contender gets the same ones.
+//! in batches of a hundred, are made with the others, so that every contender gets the same parts.
 
 use super::{Way, HOPS, INSERTED};
 use crate::random::Random;
@@ -59,10 +59,11 @@ pub struct Seen {
     sum: u64,
 }
 
-/// All parts, with those of later inserts.
+/// All parts, with the parts of later inserts.
 pub struct Graph {
     parts: Vec<Part>,
-    /// For each part, the connections that lead to it: the part they leave, and which of its connections.
+    /// For each part, the connections that lead to it: the part that a connection leaves, and its number among that
+    /// part's connections.
     into: Vec<Vec<(u32, u8)>>,
 }
 
@@ -74,7 +75,7 @@ impl Graph {
         let all = parts + batches * INSERTED;
         graph.into.resize(1 + all as usize, Vec::new());
         for id in 1..=all {
-            // A part can lead to the parts of its own batch, and to all before.
+            // A part can lead to the parts of its own batch, and to all earlier parts.
             let known = if id <= parts { parts } else { parts + (id - parts).div_ceil(INSERTED) * INSERTED };
             let part = random.part(id, known);
             for (nth, connection) in (0..).zip(&part.out) {
@@ -90,7 +91,7 @@ impl Graph {
         &self.parts[id as usize - 1]
     }
 
-    /// Returns the connections into a part: the parts they leave, and which of their connections each is.
+    /// Returns the connections into a part: the part that each leaves, and its number among that part's connections.
     pub fn into_part(&self, id: u32) -> &[(u32, u8)] {
         &self.into[id as usize]
     }

@@ -5,8 +5,8 @@
 //! continues in each connection.
 //!
 //! A record: the part (30 bytes); the first connection into it; and for each of its three connections the target (4),
-//! type and length (14), and the next connection into the same target. A connection into a part is the part that it
-//! leaves (4; zero: none) and which of that part's three it is (1).
+//! type and length (14), and the next connection into the same target. A connection into a part is stored as the part
+//! that it leaves (4; zero: no connection) and its number among that part's three connections (1).
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
@@ -23,7 +23,8 @@ const OUT: usize = PART_BYTES + PLACE_BYTES;
 const OUT_BYTES: usize = CONNECTION_BYTES + PLACE_BYTES;
 const RECORD_BYTES: usize = OUT + CONNECTIONS * OUT_BYTES;
 
-/// The place of a connection: the part that it leaves (zero: none), and which of that part's three it is.
+/// The place of a connection: the part that it leaves (zero: no connection), and its number among that part's three
+/// connections.
 type Place = (u32, u8);
 
 /// A file of parts by number.

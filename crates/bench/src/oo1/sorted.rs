@@ -10,13 +10,13 @@ pub(crate) fn parts(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = &Par
     ids.map(move |id| graph.part(id))
 }
 
-/// Returns the connections by the part that they leave, and which of its connections each is.
+/// Returns the connections, each with the part that it leaves and its number among the part's connections.
 pub(crate) fn leaving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u8, &Connection)> {
     ids.flat_map(move |id| (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (id, nth, connection)))
 }
 
-/// Returns the connections between these parts, by the part that they lead to, the part that they leave, and which of
-/// its connections each is.
+/// Returns the connections between these parts, each with the part that it leads to, the part that it leaves, and its
+/// number among that part's connections.
 pub(crate) fn arriving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u32, u8)> + '_ {
     ids.clone().flat_map(move |id| {
         let (all, ids) = (graph.into_part(id), ids.clone());
@@ -34,7 +34,7 @@ mod tests {
         let graph = Graph::make(500, 1);
         let to: Vec<_> = arriving(&graph, 1..501).collect();
         assert!(to.is_sorted());
-        assert_eq!(to.len(), 500 * CONNECTIONS, "what new parts lead to is not there yet");
+        assert_eq!(to.len(), 500 * CONNECTIONS, "the connections of new parts are not there yet");
         assert!(leaving(&graph, 1..501).map(|(id, nth, _)| (id, nth)).is_sorted());
         assert!(parts(&graph, 1..501).map(|part| part.id).is_sorted());
     }

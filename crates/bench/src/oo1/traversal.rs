@@ -17,7 +17,7 @@ pub(crate) fn depth_first(look: &mut impl Look, root: u32, way: Way, seen: &mut 
     follow(look, root, HOPS, way, &mut Vec::new(), seen)
 }
 
-/// Visits a part and what it leads to. `path` has, for each part on the way, the neighbours still to visit.
+/// Visits a part and the parts that it leads to. `path` has, for each part on the way, the neighbours still to visit.
 fn follow(
     look: &mut impl Look,
     id: u32,

@@ -141,7 +141,7 @@ pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
 /// Transfers whose balances an audit reads.
 const READ_AGAIN: u32 = 50;
-/// Attempts of one of them.
+/// Most attempts of each of these transfers.
 const ATTEMPTS: u32 = 100;
 /// Longest repetition of a slice without any commit.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -300,7 +300,7 @@ impl Bank {
             if Some(read) != there {
                 let id = transfer.id;
                 return Ok(format!(
-                    "who only reads finds {read} in transfer {id}'s balances, which have {there:?}; the bank: {verdict}"
+                    "a read-only transaction finds {read} in transfer {id}'s balances, which have {there:?}; the bank: {verdict}"
                 ));
             }
         }
@@ -422,6 +422,6 @@ mod tests {
         };
         assert_eq!(bank(Box::new(in_memory())).audit().unwrap(), "ok");
         let verdict = bank(Box::new(Blind(in_memory()))).audit().unwrap();
-        assert!(verdict.starts_with("who only reads finds 0 in transfer"), "{verdict}");
+        assert!(verdict.starts_with("a read-only transaction finds 0 in transfer"), "{verdict}");
     }
 }

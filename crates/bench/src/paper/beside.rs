@@ -15,9 +15,9 @@ pub(super) struct Beside {
 
 /// The texts of the figure of these values.
 pub(super) struct Described {
-    /// The end of its name, after that of the figure of rates.
+    /// The end of its name, after the name of the figure of rates.
     pub suffix: &'static str,
-    /// The title, before that of the figure of rates.
+    /// The title, before the title of the figure of rates.
     pub title: &'static str,
     /// The paper's method and its findings.
     pub paper: &'static str,

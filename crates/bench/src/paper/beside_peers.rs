@@ -33,8 +33,8 @@ struct Wanted<'w> {
 pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     let (threads, contended, scale) = (paper.pace.threads, paper.pace.contended, paper.pace.scale);
     let survives =
-        "A commit survives the death of its process and not of the machine: the nearest setting that each peer has. `btreemap` is std's map behind a \
-         mutex, from which nothing survives: the work by itself.";
+        "A commit survives the death of its process, but not a crash of the machine; each peer has its nearest setting. `btreemap` is std's map \
+         behind a mutex: it shows the work alone, and no commit survives.";
     let usual = Wanted {
         id: "peers-memory-tpcb",
         title: "TPC-B without sync, by threads",
@@ -193,7 +193,7 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     paper.settle(banks, &mut series);
     series.extend(refused.into_iter().map(|series| at_each(series, wanted.clients)));
     let reading = match wanted.is_read_only {
-        true => " Who only reads has a snapshot, as far as the engine has such; `libtp, locks` reads under shared locks, as in the paper.",
+        true => " A read-only transaction has a snapshot, if the engine has snapshots; `libtp, locks` reads under shared locks, as in the paper.",
         false => "",
     };
     let clients = if wanted.by_processes { "processes" } else { "threads" };

@@ -50,7 +50,7 @@ pub struct Point {
     pub x: Place,
     /// One figure of each round, in the unit of the vertical axis.
     pub samples: Vec<f64>,
-    /// The reason why there is no sample, or no further one.
+    /// The reason why there is no sample, or no further sample.
     pub refused: Option<String>,
 }
 

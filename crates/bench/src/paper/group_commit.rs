@@ -13,7 +13,7 @@ use super::Paper;
 pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let of = |settings: &str| Contender { settings: Some(settings.to_owned()), ..Contender::libtp(Durability::Sync) };
     let lines = [
-        ("nobody waits on purpose", of("")),
+        ("no wait on purpose", of("")),
         ("group 4, wait 50 %", of("group_threshold = 4\nwait_threshold_percent = 50\n")),
         ("group 16, wait 50 %", of("group_threshold = 16\nwait_threshold_percent = 50\n")),
         ("group 4, wait 90 %", of("group_threshold = 4\nwait_threshold_percent = 90\n")),
@@ -40,10 +40,10 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let figure = Figure {
         id: "libtp-4.2".into(),
         title: "Group commit: waiting on purpose or not".into(),
-        paper: "LIBTP 4.2: a commit waits for company while there are at least so many active transactions (group threshold), until so many of \
-                them wait (wait threshold) or so much log is there (logdelay threshold). The text has no figures."
+        paper: "LIBTP 4.2: a commit waits for others while a number of transactions is active (group threshold), until a number of them \
+                waits (wait threshold) or the log has a number of unsynced bytes (logdelay threshold). The text has no figures."
             .into(),
-        here: "TPC-B by threads, each commit on the disk. By default nobody waits on purpose: who comes while a sync is under way is in the next."
+        here: "TPC-B by threads, each commit on the disk. By default no commit waits on purpose: a commit that comes during a sync is in the next sync."
             .into(),
         x: Axis::logarithmic("clients"),
         y: Axis::logarithmic("transactions a second"),

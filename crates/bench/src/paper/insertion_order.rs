@@ -42,13 +42,13 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     paper.figures.push(Figure {
         id: ID.into(),
         title: "How large a database is, by the order in which its records came".into(),
-        paper: "LIBTP 5.2.2 and footnote 5: an index that was filled in order was much larger than one that was not, for each page that was full \
-                became two that were half so; with a promise to mend it. The text has no figures."
+        paper: "LIBTP 5.2.2 and footnote 5: an index that was filled in order was much larger than an index that was filled in another order, \
+                because each full page was split into two half-full pages. The paper promises a remedy. The text has no figures."
             .into(),
         here: format!(
-            "{} records of {} bytes, a thousand a transaction, {} orders; then all is written to the disk, and the bytes are those of all \
-             files but logs, divided by those of the records: of libtp also those that a file, which grows by what it has and at most by 4 MiB, \
-             has in store. `dense` is libtp with that setting: pages give to their neighbours before they are split.",
+            "{} records of {} bytes, a thousand in a transaction, in {} orders. Then everything is written to the disk. The figure is the bytes \
+             of all files except logs, divided by the bytes of the records. A file of libtp grows by its own length, at most by 4 MiB; the free \
+             bytes at its end are counted. `dense` is libtp with that setting: a full page shares records with a neighbour before it is split.",
             super::spelled(f64::from(records)),
             super::spelled(RECORD_BYTES),
             ORDERS.len(),

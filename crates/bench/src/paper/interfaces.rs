@@ -62,13 +62,13 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
         id: ID.into(),
         title: "A record by one call, and by the calls of the managers below".into(),
         paper: "LIBTP figure 4 (3.2): one record from a command line, by the record manager's call or by eight commands of the lock and buffer \
-                managers, in one process and by a server. The text says that the second takes twice as long in one process, and three \
-                times by a server."
+                managers, in one process and by a server. The text says that the second way takes twice as long in one process, and three \
+                times as long by a server."
             .into(),
         here: format!(
-            "`tp shell`, which is given {BATCH} records' commands at once; microseconds of a record. By one call: `get`, a transaction by \
+            "`tp shell` gets the commands for {BATCH} records at once; microseconds of a record. By one call: `get`, a transaction by \
              itself, of a B-tree of {} records. By eight: begin, lock, buf_get, a look at the page's head, a look at the record, \
-             buf_unpin, unlock, commit; its place is known, and not searched. There is no server.",
+             buf_unpin, unlock, commit; the record's place is known, and not searched. There is no server.",
             spelled(f64::from(RECORDS))
         ),
         x: Axis::linear("where"),
@@ -124,7 +124,7 @@ fn commands(id: u32, by_record: bool, text: &mut String) {
              unlock pages {page}\ncommit"
         ),
     };
-    written.expect("a string takes what is written to it");
+    written.expect("a write to a string does not fail");
 }
 
 /// Returns the microseconds of a record. Each answer is compared with the record.
@@ -175,7 +175,7 @@ impl Shell {
             let asker = scope.spawn(move || input.write_all(commands.as_bytes()).and_then(|()| input.flush()));
             let said = output.lines().take(answers).collect::<std::io::Result<Vec<String>>>();
             let took = begin.elapsed();
-            asker.join().expect("who writes does not panic").map_err(failed("takes no commands"))?;
+            asker.join().expect("a writer does not panic").map_err(failed("takes no commands"))?;
             let said = said.map_err(failed("does not answer"))?;
             match said.len() == answers {
                 true => Ok((took, said)),

@@ -69,7 +69,7 @@ impl<'w> Minutes<'w> {
             if let (true, Some(why)) = (line.audit_failed, &line.refused) {
                 minutes.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
             }
-            // The first error of a write is the one to report.
+            // The first error of a write is reported.
             let now = minutes.keep(&line);
             kept = std::mem::replace(&mut kept, Ok(())).and(now);
         });

@@ -28,8 +28,8 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let figure = Figure {
         id: "libtp-7".into(),
         title: "Many processes, each commit on the disk".into(),
-        paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, bound by one disk. The text says: about 10 % more at two processes, and at four \
-                less than one did. The plotted values are not in the text."
+        paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, bound by one disk. The text says: about 10 % more with two processes than with \
+                one, and less with four than with one. The plotted values are not in the text."
             .into(),
         here: "The same bank by 1 to 64 processes, `Sync`. Commits that wait together are written together. `bdb` is Berkeley DB.".into(),
         x: Axis::logarithmic("processes"),
@@ -66,8 +66,8 @@ pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-8".into(),
         title: "Many processes on 1,000 accounts".into(),
         paper: "LIBTP figure 8 (5.1.2): 1,000 accounts, 100 tellers, 10 branches; three reads without a log, and TPC-B whose log is not \
-                flushed. The text says: one process had the processor 96 % busy; with the log not flushed it got slower from the second \
-                process on."
+                flushed. The text says: one process had the processor 96 % busy; with the log not flushed the throughput fell from the \
+                second process on."
             .into(),
         here: "The same bank by 1 to 64 processes, and by as many threads of one; `Relaxed` in the place of the log that is not flushed.".into(),
         x: Axis::logarithmic("processes, or threads"),
@@ -120,11 +120,11 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-9".into(),
         title: "Deadlock victims of 1,000 transactions".into(),
         paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and the large one; the detector \
-                wakes once a second. The text says that LARGE climbs faster than SMALL; values are not in it."
+                wakes once a second. The text says that LARGE climbs faster than SMALL; it has no values."
             .into(),
-        here: "Locks on pages, each balance read before it is locked for the change, as the paper's programs did: two that have read \
-               the same one deadlock. The waits-for graph is searched when a wait lasts, not once a second. SMALL: 1,000 accounts, \
-               nothing waits for the disk; there also looked for from time to time. LARGE: each commit is on the disk, as the paper's large bank was bound by its disk."
+        here: "Locks on pages, each balance read before it is locked for the change, as the paper's programs did: two transactions that have read the same balance \
+               deadlock. The waits-for graph is searched when a wait lasts, not once a second. SMALL: 1,000 accounts, no transaction waits for the disk; one row \
+               has a search at a fixed period instead. LARGE: each commit is on the disk, as the paper's large bank was bound by its disk."
             .into(),
         x: Axis::logarithmic("processes"),
         y: Axis::linear("aborts of 1,000 transactions"),
@@ -148,7 +148,8 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-deadlocks".into(),
         title: "Deadlocks on 4 branches".into(),
         paper: "Not in the paper, whose programs read every balance before they lock it for the change.".into(),
-        here: "1,000 accounts, locks on records, nothing waits for the disk. A transfer in reverse order locks the branch first and the account last."
+        here: "1,000 accounts, locks on records, no transaction waits for the disk. A transfer in reverse order locks the branch first and the \
+               account last."
             .into(),
         x: Axis::logarithmic("processes"),
         y: Axis::logarithmic("transactions a second"),
@@ -169,8 +170,8 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether slices of several processes are repeated when the processors are moved apart. Those of the smallest run are
-/// too short for that.
+/// Whether slices of several processes are repeated when the processors are moved apart. The slices of the smallest run
+/// are too short for that.
 #[derive(Clone, Copy)]
 struct Moves {
     are_seen: bool,

@@ -117,20 +117,20 @@ fn described(id: String, parts: u32, warm_runs: u32, series: Vec<Series>) -> Fig
     Figure {
         id,
         title: format!("OO1: {} parts, by contender and operation", super::figure::spelled(f64::from(parts))),
-        paper: "LIBTP 5.2, tables 2 and 3 (20,000 parts there): parts, of which each has three connections, nine in ten of them to the nearest hundredth of \
-                the parts. Lookup: 1,000 parts by id. Traversal: all that is up to seven connections away, depth first, 3,280 \
-                parts; backward: against the connections. Insert: 100 parts and their connections. Table 2, cold, in seconds: LIBTP on an \
-                HP300 lookup 27.2, traversal 47.3, insert 9.7; on a Sun 3/280, by others, INDEX 5.4, 13, 7.4, an object-oriented database 12.9, 9.8, 1.5, and a \
-                relational one 27, 90, 22. Table 3, LIBTP on a DECstation, local, in seconds: lookup cold 15.7, warm 7.8; \
-                traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
+        paper: "LIBTP 5.2, tables 2 and 3 (20,000 parts there): parts, of which each has three connections, nine in ten of them to the nearest hundredth of the \
+                parts. Lookup: 1,000 parts by id. Traversal: all parts up to seven connections away, depth first, 3,280 parts; backward: against the \
+                connections. Insert: 100 parts and their connections. Table 2, cold, in seconds: LIBTP on an HP300 lookup 27.2, traversal 47.3, insert 9.7; on \
+                a Sun 3/280, by others, INDEX 5.4, 13, 7.4, an object-oriented database 12.9, 9.8, 1.5, and a relational one 27, 90, 22. Table 3, LIBTP on a \
+                DECstation, local, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
             .into(),
-        here: format!("Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the \
-               part they lead to. SQLite is asked for a traversal in one recursive statement. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \
-               of others in them, followed without a search. Reads are in a snapshot where the engine has such (fjall reads the newest, Berkeley DB under locks); an insert is on the disk when it is answered. Backward meets more \
-               or fewer parts, and all that its runs took is given for each 3,280 that they met, from roots from which 328 or more are met. Cold: the first run after the database was closed, its files forgotten by the system \
-               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; who keeps what was inserted in a log first (SQLite, fjall, \
-               RocksDB, Berkeley DB) writes it into its tables before it is closed, or it would be in memory again; what the disk keeps by itself is not to be emptied. Warm: of a database that \
-               has been gone through, the mean of {warm_runs} runs, each with other parts. Every database was loaded sorted, by what its engine has for that (LMDB's append, the ingestion of fjall and RocksDB, Berkeley DB's bulk transactions, an index of SQLite made at the end, ours at once). What each run met was compared with the parts themselves."),
+        here: format!("Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the part they lead to. SQLite is asked for a traversal in one recursive \
+               statement. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number; a part has the numbers of the connected parts, which are followed without a search. Reads are in a \
+               snapshot where the engine has snapshots (fjall reads the newest state, Berkeley DB reads under locks). An insert is on the disk when it is answered. A backward traversal meets more or fewer parts: the time of all \
+               runs is given for each 3,280 parts that they met, from roots from which 328 or more are met. Cold: the database is closed, the system drops its files from the file cache (POSIX_FADV_DONTNEED), and the database is \
+               opened again, which is not counted; then the first run is measured. An engine that keeps inserted data in a log first (SQLite, fjall, RocksDB, Berkeley DB) writes the data into its tables before it is closed; \
+               otherwise the data would be in memory again. The cache of the disk itself cannot be emptied. Warm: every part of the database was read before; the mean of {warm_runs} runs, each with other parts. Every database was \
+               loaded sorted, by the engine's own means (LMDB's append, the ingestion of fjall and RocksDB, Berkeley DB's bulk transactions, an index of SQLite made at the end, libtp's load). The parts that each run met were \
+               compared with the expected parts."),
         x: Axis::linear("operation"),
         y: Axis::logarithmic("milliseconds"),
         series,

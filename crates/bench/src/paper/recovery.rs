@@ -51,12 +51,13 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
     let figure = Figure {
         id: "peers-recovery".to_owned(),
         title: "Transactions that are found again in the log, a second".to_owned(),
-        paper: "LIBTP 3.1.1: after a crash the log is read, and what it says is done again. The papers have no figure of how fast.".to_owned(),
+        paper: "LIBTP 3.1.1: after a crash the log is read, and its changes are repeated. The papers have no figure of the speed.".to_owned(),
         here: format!(
             "One client, a process, does {1} transactions of TPC-B on {0} accounts, and is killed with SIGKILL half a second later. Then the \
-             bank is opened and three balances are read: the transactions, which must all be there, divided by the time that this took, opening \
-             included. Of libtp the shared memory is removed first, as a new start of the machine would do; else nothing is to be read. Until \
-             then SQLite's automatic checkpoints are off, and ours 2 GiB of log apart; the others are set as everywhere.",
+             bank is opened and three balances are read. The figure is the number of transactions, which must all be there, divided by the time \
+             of the opening and the reads. libtp's shared memory is removed first, as a new start of the machine would do: otherwise no log \
+             would be read. Before the kill SQLite's automatic checkpoints are off, and libtp's are 2 GiB of log apart; the other engines have \
+             their usual settings.",
             spelled(f64::from(scale.accounts)),
             spelled(number(wanted)),
         ),

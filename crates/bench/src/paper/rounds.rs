@@ -19,7 +19,7 @@ pub struct Case<'c> {
 pub enum Order {
     /// Every other round goes backwards, so that no case always follows the same one, and neighbours stay neighbours.
     BackAndForth,
-    /// Always as given, because a case needs the results of the one before.
+    /// Always as given, because a case needs the results of the previous case.
     AsGiven,
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let order = order.into_inner();
         assert_eq!(order[..3], [("a", 1.0), ("b", 1.0), ("a", 2.0)]);
         assert_eq!(order[3..6], [("a", 2.0), ("b", 1.0), ("a", 1.0)], "the second round goes backwards");
-        assert_eq!(order.len(), 8, "the one that failed was not asked again");
+        assert_eq!(order.len(), 8, "the failed case was not measured again");
         assert_eq!(raw.len(), 8);
         assert_eq!((series.len(), series[0].points.len()), (2, 2));
         assert_eq!(series[0].points[0].samples, [1.0; 3]);

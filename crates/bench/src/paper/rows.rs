@@ -83,9 +83,10 @@ fn figure(id: &str, title: &str, y: &str, series: Vec<Series>) -> Figure {
         id: id.to_owned(),
         title: title.to_owned(),
         paper: "Not in the papers.".to_owned(),
-        here: "Records of 100 bytes, 16 of them the key. Sorted records are loaded in the way that suits an engine best; records in random order \
-               are inserted a thousand in each transaction; after both everything is on the disk. Gets and scans are in a read-only transaction, and the best \
-               of three scans counts. A log is not among the bytes. `dense` is libtp whose pages give to their neighbours before they are split."
+        here: "Records of 100 bytes, 16 of them the key. Sorted records are loaded in the way that suits an engine best; records in random order are inserted \
+               a thousand in each transaction; after both everything is on the disk. Gets and scans are in a read-only transaction, and the best of three \
+               scans counts. The bytes of a log are not counted. `dense` is libtp with that setting: a full page shares records with a neighbour before it is \
+               split."
             .to_owned(),
         x: Axis::linear("step"),
         y: Axis::logarithmic(y),

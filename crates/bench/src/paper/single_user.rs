@@ -77,12 +77,12 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
                 commit, no locks) and a relational database, on one disk. The text says: LIBTP is about 15 % slower than FLOCK and NOTP, more than \
                 80 % faster than FSYNC, and 125 % of the database."
             .into(),
-        here: "`notp`: the same trees of the same library with locks and log off. `notp, pages once`: nor the double write and the syncs of \
-               pages, without which a crash may leave a page that is half of one. `flock`: `notp` inside flock(2). `fsync`: `notp`, and a \
+        here: "`notp`: the same trees of the same library with locks and log off. `notp, pages once`: also without the double write and the \
+               syncs of pages, so a crash may leave a page that is written by half. `flock`: `notp` inside flock(2). `fsync`: `notp`, and a \
                page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. \
                `postgresql`, with every peer and if a server is installed: a server of its own, a message each way for a transaction. The \
-               paper's were bound by their disk, which here is nearest to the cache smaller than the bank: pages come from the system's \
-               cache, and go there and through the double write."
+               paper's engines were bound by their disk. The nearest case here is the cache smaller than the bank: pages come from the \
+               system's file cache, and go back to it through the double write."
             .into(),
         x: Axis::linear("where"),
         y: Axis::logarithmic("transactions a second"),

@@ -59,11 +59,11 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
         title: "Latches that are calls of the kernel, beside latches in user space".into(),
         paper: "LIBTP 4.3 and figure 5, one user: semaphores of the kernel as a percentage of spinlocks; database and log on one disk, on two, and \
                 read only with the database in the cache. The text says 4.4 beside 4.6 transactions a second on one disk (96 %), 4 to 6 % lost where \
-                the disk is waited for, and 67 % where it is not."
+                the client waits for the disk, and 67 % where it does not."
             .into(),
-        here: "The same bank, with and without a toll: for each latch that is taken and let go the client, a process, calls `semop` on a System V \
-               semaphore that nobody else wants, as in the paper's runs of one user. Slices with and without follow each other at once, and are \
-               of one program. The two directories are on one disk here."
+        here: "The same bank, with and without a toll: for each latch that it takes and releases, the client (a process) calls `semop` on a \
+               System V semaphore that no other process uses, as in the paper's runs of one user. Slices with and without the toll follow each \
+               other at once, in one program. The two directories are on one disk here."
             .into(),
         x: Axis::linear("latches are"),
         y: Axis::linear("percent of the transactions without"),
@@ -102,8 +102,8 @@ fn beside_itself(
 
 fn cannot_call() -> Error {
     Error::Settings(format!(
-        "latches of this build cannot be made to call the kernel: `cargo xtask bench paper` has one built that can; or name one, built with \
-         --features kernel-latches, in {KERNEL_LATCHES}"
+        "the latches of this build cannot call the kernel: `cargo xtask bench paper` builds a program whose latches can; or set \
+         {KERNEL_LATCHES} to a program that was built with --features kernel-latches"
     ))
 }
 

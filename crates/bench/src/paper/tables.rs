@@ -50,7 +50,7 @@ pub(crate) fn line_of_run(command: &str, seconds: f64, machine: &Machine, build:
     )
 }
 
-/// Writes the table of a figure, and below it the reasons for what was not measured.
+/// Writes the table of a figure, and below it the reasons why points were not measured.
 pub(crate) fn table(figure: &Figure, by: By, text: &mut String) {
     let places = figure.places();
     let places_named: Vec<String> = places.iter().map(ToString::to_string).collect();

@@ -59,7 +59,7 @@ fn a_contender_that_refuses_oo1_has_a_row_that_says_why_beside_those_that_do_not
     assert!(refused.refused.as_ref().is_some_and(|why| why.contains("it has no wish to")), "{refused:?}");
     let measured = &paper.figures[0].series("libtp").unwrap().points;
     assert!(measured.len() == 8 && measured.iter().all(|point| point.samples.len() == 3), "{measured:?}");
-    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "what was made is removed");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the databases are removed");
 }
 
 #[test]

@@ -49,10 +49,10 @@ impl Report<'_> {
         let load = format!("{}; {stolen} of the processors' time stolen by other machines", self.machine.load);
         text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &load));
         text.push_str(
-            "Each figure's cases were measured in turns, every other round backwards; shown are medians, and the least and the greatest in \
-             brackets. What several clients did is what all of them did in one stretch of time. A goal is the median of what it was in each \
-             round, beside the same peer in the same round. Every bank was audited in the end; figures of one that does not add up are not \
-             shown, and said here. All samples are in `raw.jsonl`.\n\n",
+            "The cases of each figure were measured in turns, every other round in reverse order. Each value is the median, with the least \
+             and the greatest value in brackets. A rate of several clients is the rate of all of them together. The value of a goal is the \
+             median over the rounds; each round compares with the same peer in the same round. Every bank was audited at the end. If the \
+             sums of a bank are wrong, its figures are not shown, and this report says so. All samples are in `raw.jsonl`.\n\n",
         );
         self.notes.iter().for_each(|note| {
             let _ = writeln!(text, "* {note}");

@@ -27,7 +27,7 @@ const CACHE_BYTES: u64 = 512 << 20;
 const LOAD_BATCH: u32 = 10_000;
 
 const BDB_ABORTED: c_int = -1;
-/// There is no such record, or no next one.
+/// The record does not exist, or no record follows.
 const BDB_END: c_int = -2;
 
 /// `struct bank` of `bdb_bank.c`.

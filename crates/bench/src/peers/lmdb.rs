@@ -1,4 +1,4 @@
-//! LMDB, through `heed`: the fastest peer without sync, and the one to beat at reading.
+//! LMDB, through `heed`: the fastest peer without sync, and the fastest peer at reading.
 //!
 //! Its best settings: integer keys, the history appended by number, records found and written in place by one cursor (a
 //! get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the death of the process, and

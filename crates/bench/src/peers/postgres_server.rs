@@ -165,11 +165,11 @@ fn socket_directory() -> PathBuf {
     std::env::temp_dir().join(format!("libtp-pg-{}-{number}", std::process::id()))
 }
 
-/// The user who runs the server, if it is not the user of this process.
+/// The user of the server, if it is not the user of this process.
 struct AsWhom(Option<(u32, u32)>);
 
 impl AsWhom {
-    /// Gives these directories to the user who runs the server, and opens ours to him on the way.
+    /// Gives these directories to the user of the server, and lets that user pass through our directories above them.
     fn find(directory: &Path, own: &[&PathBuf]) -> Result<AsWhom> {
         if !geteuid().is_root() {
             return Ok(AsWhom(None));

@@ -176,9 +176,10 @@ fn change(write: &WriteTransaction, table: Table, transfer: &Transfer) -> Result
 }
 
 const PARTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("parts");
-/// By the part that a connection leaves, and which of its connections it is.
+/// The key: the part that a connection leaves, and the connection's number among that part's connections.
 const FROM: TableDefinition<'_, (u32, u8), &[u8]> = TableDefinition::new("from");
-/// By the part that a connection leads to, the part that it leaves, and which of its connections it is.
+/// The key: the part that a connection leads to, the part that it leaves, and the connection's number among that part's
+/// connections.
 const TO: TableDefinition<'_, (u32, u32, u8), ()> = TableDefinition::new("to");
 
 /// Plain records.

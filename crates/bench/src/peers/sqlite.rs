@@ -30,7 +30,7 @@ use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
 const NAME: &str = "sqlite";
 const FILE: &str = "bank.sqlite";
-/// Longest wait of a writer for the one before it.
+/// Longest wait of a writer for the previous writer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Start of the filler in a record.
 const FILLER_AT: usize = BALANCE_AT + 8;
@@ -210,7 +210,7 @@ impl SqliteSession {
         let done = self.changes(transfer);
         match &done {
             Ok(Some(_)) => one("COMMIT")?,
-            // The first error is the one to report.
+            // The first error is reported.
             Ok(None) | Err(_) => one("ROLLBACK").unwrap_or(0),
         };
         done

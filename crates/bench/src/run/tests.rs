@@ -249,6 +249,6 @@ fn a_client_that_is_late_does_not_make_the_rate_more_than_the_engine_can_do() {
     let settings = RunSettings { measured: time, ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    // One in each millisecond, and one that had begun before.
+    // One transfer is committed in each millisecond, and one that began before the measurement.
     assert!((10..=151).contains(&report.committed) && report.tps <= 1_007, "{}", report.to_json_line());
 }

@@ -1,7 +1,8 @@
 //! A shelf grows while there is budget.
 //!
-//! By half of its frames, at least 16 frames, at most 4 MiB at a time, so a new environment is small and a large one
-//! grows in few steps. Where the region cannot grow (its filesystem is full), the shelf makes do with replacement.
+//! Each time it grows by half of its frames, by at least 16 frames and at most 4 MiB: so a new environment is small,
+//! and a large environment grows in few steps. Where the region cannot grow (its filesystem is full), the shelf makes
+//! do with replacement.
 //!
 //! The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system
 //! call, and no session waits for the system under a latch.
@@ -62,8 +63,8 @@ impl PoolPart {
         added
     }
 
-    /// Returns whether another session is adding frames now. A session that needs a frame had better wait for those
-    /// than write a dirty page.
+    /// Returns whether another session is adding frames now. A session that needs a frame should wait for these frames
+    /// rather than write a dirty page.
     pub(crate) fn is_growing(&self, session: &Session) -> bool {
         let grower = self.slot.grower.load();
         grower != SessionId::NONE && session.processes().is_alive(grower)

@@ -179,7 +179,7 @@ impl PoolPart {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }
 
-    /// Counts the frames by what they are doing at this moment, as text for an error.
+    /// Counts the frames by their state at this moment, as text for an error.
     pub(crate) fn census(&self) -> String {
         let count = |is_so: fn(&FrameSlot) -> bool| self.frames().filter(|slot| is_so(slot)).count();
         let free = count(|slot| slot.state() == State::Free);

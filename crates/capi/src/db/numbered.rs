@@ -95,7 +95,7 @@ impl Length {
 pub(crate) enum CursorPlace {
     Nowhere,
     On(u32),
-    /// The cursor's record is gone: the cursor stands between this number and the one before.
+    /// The cursor's record is gone: the cursor stands between this number and the number before it.
     Before(u32),
 }
 

@@ -36,7 +36,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* The first letter of the value; a value without is refused. */
+/* Adds the first letter of the value to the index; refuses an empty value. */
 static int letter(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys, void *argument)
 {
     (void)key;
@@ -58,7 +58,7 @@ static int open_place(struct place *place)
     return 0;
 }
 
-/* The child ends with it, too. */
+/* Closes the place; the child ends with this call, too. */
 static int close_place(struct place *place, int text)
 {
     if (tp_text_close(place->text) != text || tp_list_close(place->list) != TP_OK || tp_multi_close(place->multi) != TP_OK ||
@@ -90,7 +90,8 @@ static int next(tp_pair *pair, void *argument)
     return TP_NOTFOUND;
 }
 
-/* In the child: how many of its parent's things answer as they must not. It leaves by _exit. */
+/* Runs in the child: every call with a handle of the parent must be refused. Returns the number of wrong answers. The child then ends
+ * by _exit, which flushes no output. */
 static int try_all(struct place *theirs)
 {
     tp_txn *txn = theirs->txn, *other;
@@ -129,7 +130,7 @@ static int try_all(struct place *theirs)
             wrong += 1;
         }
     tp_buffer_free(&word);
-    /* What it inherited it may give up, which changes nothing. */
+    /* The child may close the handles that it inherited; closing them changes nothing. */
     tp_multi_cursor_close(theirs->tags);
     tp_list_cursor_close(theirs->lines);
     tp_index_cursor_close(theirs->cursor);
@@ -210,7 +211,7 @@ static void *writes(void *argument)
     return NULL;
 }
 
-/* By its word, from a thread that does not have the handle. */
+/* Continues the transaction by its word, in a thread that does not have the handle. */
 static void *goes_on(void *argument)
 {
     struct place *place = argument;

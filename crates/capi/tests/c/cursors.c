@@ -1,5 +1,5 @@
 /*
- * Carries out what it reads, line by line, on one kind of database, through two cursors of one transaction, and answers each line.
+ * Reads commands line by line, carries each out on a database of one kind, through two cursors of one transaction, and prints an answer.
  *
  *   cursors DIRECTORY KIND commit|abort|snapshot
  *

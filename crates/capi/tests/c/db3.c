@@ -53,7 +53,7 @@ static int del(DB *db, const char *key, unsigned flags)
     return db->del(db, &k, flags);
 }
 
-/* Whether a get finds this; NULL is nothing. */
+/* Whether a get finds this data; with NULL, whether the key is missing. */
 static int gets_(DB *db, const char *key, const char *data)
 {
     DBT k = dbt(key), d;
@@ -61,7 +61,7 @@ static int gets_(DB *db, const char *key, const char *data)
     return data == NULL ? code == RET_SPECIAL : code == RET_SUCCESS && is(&d, data);
 }
 
-/* Whether a step leads to this pair; NULL is nowhere. */
+/* Whether a step leads to this pair; with a NULL key, whether the step finds no pair. */
 static int steps(DB *db, unsigned flags, const char *from, const char *key, const char *data)
 {
     DBT k = dbt(from), d;
@@ -95,7 +95,7 @@ static void commit(void)
         CHECK(txn_commit() == 0);
 }
 
-/* Closes and opens again, where there is a file to come back to. */
+/* Closes the file and opens it again, if the mode has files. */
 static DB *again(DB *db, const char *name, DBTYPE type, const void *info)
 {
     if (is_memory)
@@ -170,7 +170,7 @@ static void opening(void)
     db = open_("order", O_RDWR | O_TRUNC, DB_BTREE, NULL);
     CHECK(db != NULL && steps(db, R_FIRST, "", NULL, NULL));
     CHECK(db->close(db) == 0);
-    /* The file is made anew, with what this call says of it: */
+    /* The file is made anew, with the settings of this call: */
     db = open_("order", O_RDWR | O_TRUNC, DB_HASH, NULL);
     CHECK(db != NULL && db->type == DB_HASH && put(db, "b", "2", 0) == 0 && gets_(db, "b", "2") && db->close(db) == 0);
     CHECK(open_("order", O_RDWR, DB_BTREE, NULL) == NULL && errno == EFTYPE);
@@ -225,7 +225,7 @@ static void pairs(DBTYPE type, const char *name)
     REFUSED(db->sync(db, R_RECNOSYNC), EINVAL);
     /* The cursor was never set. */
     REFUSED(del(db, "x", R_CURSOR), EINVAL);
-    /* What a get has lent stays until the next call, and may be handed back in that. */
+    /* The data that a get returns stay valid until the next call, and may be an argument of that call. */
     k = dbt("one");
     CHECK(db->get(db, &k, &d, 0) == 0);
     CHECK(db->put(db, &d, &k, 0) == 0);
@@ -268,7 +268,7 @@ static void pairs(DBTYPE type, const char *name)
             how = R_NEXT;
             if ((kept + deleted) % 2 == 0) {
                 CHECK(db->del(db, &k, R_CURSOR) == 0);
-                /* It is gone, and there is nothing to delete at the cursor now. */
+                /* The pair is gone: a second deletion at the cursor finds no pair. */
                 if (deleted == 0)
                     CHECK(del(db, "", R_CURSOR) == RET_SPECIAL);
                 deleted++;
@@ -278,7 +278,7 @@ static void pairs(DBTYPE type, const char *name)
         CHECK(kept == 150 && deleted == 150);
     }
     if (type == DB_HASH) {
-        /* "R_LAST, R_PREV: applicable only to the DB_BTREE and DB_RECNO access methods". R_CURSOR the manual allows; a hash file has
+        /* "R_LAST, R_PREV: applicable only to the DB_BTREE and DB_RECNO access methods". The manual allows R_CURSOR; a hash file has
          * no next greater key, and db 1.85 refused it, too. */
         REFUSED(db->seq(db, &k, &d, R_LAST), EINVAL);
         REFUSED(db->seq(db, &k, &d, R_PREV), EINVAL);
@@ -325,7 +325,7 @@ static void order_of_keys(void)
     CHECK(steps(db, R_NEXT, "", "f", "6"));
     CHECK(steps(db, R_CURSOR, "g", NULL, NULL));
     CHECK(steps(db, R_CURSOR, "", "b", "2"));
-    /* What is deleted under the cursor leaves it between its neighbours. */
+    /* If the pair under the cursor is deleted, the cursor stands between the pair's neighbours. */
     CHECK(steps(db, R_CURSOR, "d", "d", "4"));
     CHECK(del(db, "d", 0) == 0);
     CHECK(put(db, "e", "5", 0) == 0);
@@ -366,7 +366,7 @@ static void several_values(void)
     CHECK(put(db, "m", "x", 0) == 0 && put(db, "z", "9", 0) == 0 && put(db, "m", "y", 0) == 0);
     CHECK(put(db, "m", "w", R_NOOVERWRITE) == RET_SPECIAL);
     commit();
-    /* The file knows that it has them. */
+    /* The file notes that it has duplicates. */
     db = again(db, "several", DB_BTREE, NULL);
     begin();
     CHECK(gets_(db, "m", "z"));
@@ -378,7 +378,7 @@ static void several_values(void)
     CHECK(steps(db, R_NEXT, "", "z", "9"));
     CHECK(steps(db, R_PREV, "", "m", "y"));
     CHECK(steps(db, R_PREV, "", "m", "x"));
-    /* One of them is replaced in its place, and one is deleted. */
+    /* One duplicate is replaced in its place, and one is deleted. */
     CHECK(put(db, "m", "X", R_CURSOR) == 0);
     CHECK(steps(db, R_PREV, "", "m", "y"));
     CHECK(del(db, "", R_CURSOR) == 0);
@@ -440,7 +440,7 @@ static void functions(void)
     tree.prefix = no_prefix;
     hash.hash = poor_hash;
     if (mode_flags != 0) {
-        /* One of the program's own means nothing to other processes. */
+        /* Other processes do not have the program's own comparison. */
         CHECK(open_("mine", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
         CHECK(strstr(tp_error(), "tp_order") != NULL && strstr(tp_error(), "db_order") != NULL);
         /* A hash function says where pairs lie, which the library does itself. */
@@ -616,7 +616,7 @@ static void lines(void)
     CHECK(steps_number(db, R_CURSOR, 3, 3, "one and a half"));
     CHECK(del_number(db, 1, 0) == 0);
     CHECK(steps_number(db, R_NEXT, 0, 3, "before"));
-    /* What is deleted at the cursor leaves it between its neighbours. */
+    /* If the record at the cursor is deleted, the cursor stands between the record's neighbours. */
     CHECK(del_number(db, 0, R_CURSOR) == 0);
     CHECK(del_number(db, 0, R_CURSOR) == RET_SPECIAL);
     REFUSED(put_number(db, 0, "x", R_CURSOR, NULL), EINVAL);
@@ -635,7 +635,7 @@ static void lines(void)
     CHECK(steps_number(db, R_PREV, 0, 5, "") && steps_number(db, R_NEXT, 0, 6, "fuenf"));
     CHECK(put_number(db, 6, "six", R_NOOVERWRITE, NULL) == RET_SPECIAL && gets_number(db, 6, "fuenf"));
     CHECK(del_number(db, 6, 0) == 0 && del_number(db, 5, 0) == 0 && del_number(db, 1, 0) == 0);
-    /* Behind the last they are as put, and make empty records between. */
+    /* Behind the last record, these flags act as a put does, and make empty records in between. */
     CHECK(put_number(db, 5, "six", R_IAFTER, &stored) == 0 && stored == 6 && gets_number(db, 4, "") && gets_number(db, 5, ""));
     CHECK(del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0);
     commit();
@@ -665,14 +665,14 @@ static void text_file(void)
     if (db == NULL)
         return;
     CHECK(gets_number(db, 1, "one") && gets_number(db, 2, "") && gets_number(db, 3, "three") && gets_number(db, 4, NULL));
-    /* Nobody has changed it, and nothing is written, not even the end of the last line. */
+    /* No record was changed, so a sync writes nothing, not even the missing end of the last line. */
     CHECK(db->sync(db, 0) == 0 && text_is("text", "one\n\nthree"));
     CHECK(put_number(db, 2, "two", 0, NULL) == 0);
     CHECK(text_is("text", "one\n\nthree"));
     CHECK(db->sync(db, 0) == 0 && text_is("text", "one\ntwo\nthree\n"));
     begin();
     CHECK(del_number(db, 1, 0) == 0);
-    /* In a transaction of the caller the file is written when that ends. */
+    /* In a transaction of the caller, the file is written when the transaction ends. */
     CHECK(db->sync(db, 0) == 0);
     commit();
     CHECK(text_is("text", "two\nthree\n"));
@@ -720,8 +720,8 @@ static void text_file(void)
     db = open_("fields", O_RDWR, DB_RECNO, &info);
     CHECK(db != NULL && gets_number(db, 1, "a") && gets_number(db, 2, "b\n") && gets_number(db, 3, "c"));
     CHECK(del_number(db, 2, 0) == 0 && db->close(db) == 0 && text_is("fields", "a:c:"));
-    /* "any changes made to the default values ... must be explicitly specified each time the file is opened": it is another file
-     * with others. Where it is shared, those who have it open are not to find their records changed. */
+    /* "any changes made to the default values ... must be explicitly specified each time the file is opened": with other values, the
+     * file has other records. In shared mode other values are refused, because other processes may have the file open. */
     info.bval = 'c';
     db = open_("fields", O_RDONLY, DB_RECNO, &info);
     if (mode_flags == 0)
@@ -774,11 +774,12 @@ static void kept_elsewhere(void)
         db = open_("kept", O_RDWR, DB_BTREE, NULL);
         CHECK(db != NULL && db->seq(db, &k, &d, R_LAST) == 0 && k.size == 4 && is(&d, "two"));
         CHECK(memcmp(k.data, "\0\0\0\2", 4) == 0 && db->close(db) == 0);
-        /* A text that is only read is changed there alone, and what is there is read without a text: an editor's recovery. */
+        /* Changes of a text that is open only for reads go to the B-tree file alone. Without a text the B-tree file can be read, too, as an
+         * editor's recovery does. */
         db = open_("behind", O_RDONLY, DB_RECNO, &info);
         CHECK(db != NULL && put_number(db, 1, "edited", 0, NULL) == 0 && put_number(db, 3, "added", 0, NULL) == 0);
         CHECK(db->sync(db, R_RECNOSYNC) == 0 && db->close(db) == 0 && text_is("behind", "one\ntwo\n"));
-        /* It keeps what an editor had not written yet when the text is only looked at. */
+        /* Opening the text only for reads leaves the unwritten edits in the B-tree file. */
         db = open_("behind", O_RDONLY, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 1, "one") && db->sync(db, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDONLY, 0600, DB_RECNO, &info);
@@ -791,7 +792,7 @@ static void kept_elsewhere(void)
         info.reclen = 6;
         CHECK(dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info) == NULL && errno == EFTYPE);
         info.flags = 0;
-        /* Another file than one of records is not touched. */
+        /* A file without records by number is refused and not changed. */
         snprintf(kept, sizeof kept, "%s/%spairs", directory, prefix);
         db = dbopen(kept, O_RDWR | O_CREAT, 0600, DB_BTREE, NULL);
         CHECK(db != NULL && put(db, "pears", "7", 0) == 0 && db->close(db) == 0);
@@ -811,7 +812,7 @@ static void kept_elsewhere(void)
     CHECK(db->close(db) == 0 && text_is("behind", "half\none\ntwo\n"));
     if (!is_within)
         return;
-    /* What is read when it is opened cannot be a part of a transaction that goes on. */
+    /* Opening reads the text file; these reads cannot be part of a running transaction, so the opening is refused. */
     db = open_("tree", O_RDWR, DB_BTREE, NULL);
     begin();
     CHECK(db != NULL && gets_(db, "none", NULL));
@@ -820,7 +821,7 @@ static void kept_elsewhere(void)
     CHECK(db->close(db) == 0);
 }
 
-/* Without a text file's records behind it a record may have any bytes, also the one that ends records in a text. */
+/* In a new file a record may have any bytes, also the byte that ends the records of a text. */
 static void any_bytes(void)
 {
     DB *db = open_("bytes", O_RDWR | O_CREAT, DB_RECNO, NULL);
@@ -840,8 +841,8 @@ static void any_bytes(void)
     CHECK(db->close(db) == 0 && text_is("bytes", "one\ntwo\n\nfour\n"));
 }
 
-/* A file that is opened without DB_TXN has no part in the thread's transaction: a call that might wait for that is refused, and goes
- * on when it has ended. With a file that the transaction has not used it is not. */
+/* A file that is opened without DB_TXN has no part in the thread's transaction: a call that might wait for the transaction is refused
+ * until the transaction has ended. A call with a file that the transaction has not used is not refused. */
 static void beside(const char *name, DBTYPE type)
 {
     recno_t number = 1;
@@ -873,7 +874,7 @@ static void beside(const char *name, DBTYPE type)
 static void transactions(void)
 {
     DB *db, *other;
-    /* There is none to end, and there is one at a time. */
+    /* Without a transaction, a commit and an abort are refused; a thread has one transaction at a time. */
     REFUSED(txn_commit(), EINVAL);
     REFUSED(txn_abort(), EINVAL);
     CHECK(txn_begin() == 0);
@@ -886,7 +887,7 @@ static void transactions(void)
     CHECK(db != NULL && other != NULL);
     if (db == NULL || other == NULL)
         return;
-    /* What is aborted was never there, in any file. */
+    /* An abort undoes the changes of all files. */
     CHECK(put(db, "a", "1", 0) == 0);
     CHECK(txn_begin() == 0);
     CHECK(put(db, "a", "2", 0) == 0 && put(other, "b", "2", 0) == 0 && gets_(db, "a", "2"));
@@ -896,7 +897,7 @@ static void transactions(void)
     CHECK(put(db, "a", "3", 0) == 0 && put(other, "b", "3", 0) == 0);
     CHECK(txn_commit() == 0);
     CHECK(gets_(db, "a", "3") && gets_(other, "b", "3"));
-    /* A file that is closed within leaves the transaction as it is. */
+    /* Closing a file in a transaction does not end the transaction. */
     CHECK(txn_begin() == 0);
     CHECK(put(other, "c", "4", 0) == 0);
     CHECK(other->close(other) == 0);

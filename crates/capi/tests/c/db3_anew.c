@@ -1,14 +1,14 @@
 /*
- * What O_TRUNC makes anew in shared mode, and what it leaves as it is.
+ * The databases that O_TRUNC makes anew in shared mode, and the databases that it leaves unchanged.
  *
- * usage: db3_anew DIRECTORY refused     the database that is in the way of an opening that fails stays
+ * usage: db3_anew DIRECTORY refused     a failed opening leaves the database of the same name
  *        db3_anew DIRECTORY bfname      the database that bfname names stays
  *        db3_anew DIRECTORY kinds       a database of a kind that db(3) never makes stays
- *        db3_anew DIRECTORY others      what becomes of those who have the database open
- *        db3_anew DIRECTORY race        two processes make it anew all the time, and a third finds it always
- *        db3_anew DIRECTORY make        a B-tree with one pair
+ *        db3_anew DIRECTORY others      handles that were open before
+ *        db3_anew DIRECTORY race        two processes make the database anew all the time, and a third always finds it
+ *        db3_anew DIRECTORY make        makes a B-tree with one pair
  *        db3_anew DIRECTORY anew        makes it anew as a hash file
- *        db3_anew DIRECTORY look        which of the two it is, and whether another database is there
+ *        db3_anew DIRECTORY look        prints whether it is the B-tree or the hash file, and whether another database exists
  */
 #include <db.h>
 #include <libtp.h>
@@ -138,16 +138,16 @@ static void refused(void)
     DB *db;
 
     make();
-    /* The text file is not there, and is a directory. */
+    /* First the text file is missing; then a directory has its name. */
     REFUSED(O_RDWR | O_TRUNC, DB_RECNO, NULL, ENOENT);
     CHECK(mkdir(path_of("stock"), 0777) == 0);
     REFUSED(O_RDWR | O_TRUNC | O_CREAT, DB_RECNO, NULL, EISDIR);
     CHECK(rmdir(path_of("stock")) == 0);
-    /* Who only reads makes nothing anew. */
+    /* An opening only for reads makes no file anew. */
     REFUSED(O_RDONLY | O_TRUNC, DB_HASH, NULL, EINVAL);
     REFUSED(O_RDONLY | O_TRUNC | O_CREAT, DB_RECNO, NULL, EINVAL);
     CHECK(access(path_of("stock"), F_OK) != 0);
-    /* What may be made anew as a text's records is. */
+    /* A database that may be made anew as the records of a text is made anew. */
     db = open_("stock", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, NULL);
     CHECK(db != NULL && db->close(db) == 0 && access(path_of("stock"), F_OK) == 0 && is_kind("stock", "list"));
 }
@@ -158,13 +158,13 @@ static void bfname(void)
     char kept[4096];
 
     make();
-    /* O_TRUNC is about the path, and not about what bfname names. */
+    /* O_TRUNC empties the file at the path, not the file that bfname names. */
     memset(&info, 0, sizeof info);
     info.bval = '\n';
     snprintf(kept, sizeof kept, "%s/stock", directory);
     info.bfname = kept;
     CHECK(open_("lines", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, &info) == NULL && errno == EINVAL && is_whole());
-    /* Nor are records emptied that no text file has. */
+    /* Records that belong to no text file are not emptied, either. */
     CHECK(numbers(1));
     snprintf(kept, sizeof kept, "%s/numbers", directory);
     info.flags = R_FIXEDLEN;
@@ -204,14 +204,14 @@ static void others(void)
     CHECK(other != NULL);
     if (other == NULL)
         return;
-    /* Of the same form it is emptied, whatever pages were wished for. */
+    /* A database of the same type is emptied and keeps its page size, also if another page size is asked for. */
     memset(&info, 0, sizeof info);
     for (info.psize = 4096; info.psize <= 65536; info.psize *= 4) {
         db = open_("stock", O_RDWR | O_TRUNC, DB_BTREE, &info);
         CHECK(db != NULL && !has(db, "pears") && put(other, "pears", "7") == 0);
         CHECK(db != NULL && has(db, "pears") && db->close(db) == 0);
     }
-    /* Made anew it is another file than they have open. */
+    /* A database of another type is a new file: the older handle still has the old file open. */
     db = open_("stock", O_RDWR | O_TRUNC, DB_HASH, NULL);
     CHECK(db != NULL && put(db, "plums", "2") == 0 && db->close(db) == 0);
     errno = 0;
@@ -230,7 +230,7 @@ static void race(void)
         for (round = process; round < 100; round++) {
             int flags = process < 2 ? O_RDWR | O_TRUNC : O_RDONLY;
             DB *db = open_("stock", flags, round % 2 ? DB_HASH : DB_BTREE, NULL);
-            /* It may be of the other type, or have been made anew by another since it was looked at. */
+            /* The database may be of the other type, or another process may have made it anew during this call. */
             CHECK(db != NULL ? db->close(db) == 0 : errno == ESTALE || errno == EINVAL);
         }
         _exit(wrong != 0 && fflush(stdout) == 0);

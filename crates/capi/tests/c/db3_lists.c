@@ -203,7 +203,7 @@ static int is_same(const DBT *found, const unsigned char *bytes, size_t size)
     return found->size == size && (size == 0 || memcmp(found->data, bytes, size) == 0);
 }
 
-/* Before each call of a large test: in a transaction of the caller this call may be the first, or the first of the next one. */
+/* Called before each call of a large test: begins a transaction of the caller, or ends a full transaction and begins the next. */
 static void call(struct file *file)
 {
     if (!is_within)
@@ -322,7 +322,7 @@ static void step(struct file *file, unsigned flags, DBT key, size_t at)
         CHECK(is_same(&key, file->items[at]->key, file->items[at]->key_size));
 }
 
-/* All records: those of a hash file once each, the others in order. */
+/* Visits all records: each once in a hash file, in order in the other files. */
 static void walk(struct file *file, int is_backward)
 {
     DBT key = dbt(NULL, 0), data;
@@ -793,7 +793,7 @@ struct sizes {
     unsigned bsize, ffactors[3];
 };
 
-/* The last three are NetBSD's later ones. */
+/* NetBSD added the last three sizes. */
 static const struct sizes buckets[] = {
     {256, {11, 14, 21}},      {512, {21, 28, 43}},       {1024, {43, 57, 85}},      {2048, {85, 114, 171}},   {4096, {171, 228, 341}},
     {8192, {341, 455, 683}},  {16384, {341, 455, 683}},  {32768, {341, 455, 683}},  {65536, {341, 455, 683}},

@@ -119,7 +119,7 @@ static void audit(void)
     printf("%d accounts, sum %d, %d entries\n", count, sum, entries);
 }
 
-/* Each process adds to what the one before it has put, and sees that at once. */
+/* Two processes add to one number by turns; each sees the other's put at once. */
 static void shared(const char *directory, int flags, int count)
 {
     int to_child[2], to_parent[2], turn, number = 0;
@@ -151,7 +151,7 @@ static void shared(const char *directory, int flags, int count)
     printf("%d\n", turn == 0 ? number : -1);
 }
 
-/* In the child the file is refused, and the transaction with it; it opens the file for itself, and both go on. */
+/* In the child, the parent's file and transaction are refused; the child opens the file itself, and both processes go on. */
 static void forked(const char *directory)
 {
     DB *db = open_(directory, "forked", (int)DB_TXN, DB_BTREE, NULL);

@@ -44,7 +44,7 @@ static DB *open_(const char *directory, const char *name)
     return db;
 }
 
-/* A record as a text. */
+/* Reads a record as a string. */
 static int seq(DB *db, recno_t *number, char *text, size_t room, unsigned how)
 {
     DBT key, data;
@@ -82,7 +82,7 @@ static int del(DB *db, recno_t number, unsigned how)
     return db->del(db, &key, how);
 }
 
-/* One move with its line; -1 if it has to be done again. */
+/* Makes one move and writes its line; returns -1 if the caller has to repeat the move. */
 static int move(const char *name, int number)
 {
     char card[64], line[64];
@@ -92,7 +92,7 @@ static int move(const char *name, int number)
     from = 1 + below(last);
     if (seq(cards, &from, card, sizeof card, R_CURSOR) != 0)
         return -1;
-    /* The cards that others write on stay where they are. */
+    /* Cards with a mark, which other processes write to, are not moved. */
     if (strncmp(card, "card ", 5) == 0) {
         if (del(cards, from, below(2) ? R_CURSOR : 0) != 0)
             return -1;
@@ -133,14 +133,14 @@ static void moves(const char *name, int count)
     printf("%d done\n", done);
 }
 
-/* The cursor stays with the card, whoever puts others in front of it or takes them away. */
+/* The cursor stays with its card while other processes insert cards in front of it or remove them. */
 static void marks(const char *name, int count)
 {
     char text[64], mine[64];
     recno_t number;
     int done;
     snprintf(mine, sizeof mine, "mark %s 0", name);
-    /* As one transaction, or others come between. */
+    /* In one transaction: between two transactions other processes would renumber the records. */
     for (;;) {
         if (txn_begin() != 0)
             give_up("txn_begin");
@@ -157,7 +157,7 @@ static void marks(const char *name, int count)
             give_up("put at the cursor");
         if (done % 8 != 0)
             continue;
-        /* There and back again; in two transactions that leads to one that was put in between. */
+        /* A step forward and a step back: in two transactions, the second step could lead to a card that was inserted between them. */
         while (txn_begin() == 0) {
             int there = seq(cards, &number, text, sizeof text, R_NEXT);
             int back = there < 0 ? -1 : seq(cards, &number, text, sizeof text, there == 0 ? R_PREV : R_LAST);

@@ -3,7 +3,7 @@
  * changes in memory, and a recovery from the file behind alone.
  *
  * usage: editor edit TEXT KEPT: edits, makes the edits safe, edits on, and waits to be killed
- *        editor recover TEXT KEPT: what is safe in KEPT becomes TEXT
+ *        editor recover TEXT KEPT: writes the safe edits in KEPT to TEXT
  */
 #include <db.h>
 

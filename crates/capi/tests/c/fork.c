@@ -1,4 +1,4 @@
-/* A child that fork makes of a process with an open environment, and two processes of which one is killed.
+/* A child that a process with an open environment makes by fork; and two processes, one of which is killed.
  *
  *   fork DIRECTORY handles     the child tries its parent's handles, and opens the environment for itself
  *   fork DIRECTORY killed      the child is killed with a record locked and changed, and the parent goes on
@@ -66,7 +66,7 @@ static int show(const struct place *place, const char *key)
     return tp_abort(snapshot) != TP_OK;
 }
 
-/* In the child. Its standard output is not flushed twice: it leaves by _exit. */
+/* Runs in the child. The child ends by _exit, so that the parent's output is not flushed twice. */
 static int try_handles(const char *directory, const struct place *theirs, tp_txn *txn)
 {
     struct place mine;
@@ -79,7 +79,7 @@ static int try_handles(const char *directory, const struct place *theirs, tp_txn
         return 11;
     if (tp_snapshot(env, &other) != TP_FORKED || tp_env_flush(env) != TP_FORKED)
         return 12;
-    /* What it inherited it may give up, which changes nothing. */
+    /* The child may close the handles that it inherited; closing them changes nothing. */
     if (tp_abort(txn) != TP_FORKED || close_place(theirs) != 0)
         return 13;
     if (open_place(directory, &mine) != 0 || stored(&mine, "child", "its own") != 0 || close_place(&mine) != 0)

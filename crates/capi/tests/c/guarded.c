@@ -1,5 +1,5 @@
-/* Memory of an environment under the guard: what is declared can be stored to, and a store of a transaction that has declared nothing
- * ends the process. (By pages, one beside what is declared does, too; by protection keys it does not.)
+/* Memory of an environment under the guard: a store to a declared range succeeds, and a store of a transaction that has declared no range
+ * ends the process. (A store beside a declared range ends the process if the guard protects pages, not if it uses protection keys.)
  *
  *   guarded DIRECTORY [wild]
  */

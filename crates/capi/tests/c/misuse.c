@@ -1,4 +1,4 @@
-/* What a program must not do: each is refused with its code and a sentence, and nothing else happens. */
+/* Calls that a program must not make: each is refused with its code and a sentence, and has no other effect. */
 #include <stdio.h>
 #include <string.h>
 

@@ -61,7 +61,8 @@ pub fn compiled(source: &str, workshop: &Path, link: Link) -> PathBuf {
     linked(command, workshop, link, program)
 }
 
-/// Compiles sources of this crate into one program, which runs the named ones after each other (`together.c`).
+/// Compiles sources of this crate into one program, which runs the sources that its arguments name, one after the other
+/// (`together.c`).
 pub fn compiled_together(sources: &[&str], workshop: &Path) -> PathBuf {
     let mut command = strict_compiler();
     let mut programs = String::new();

@@ -1,5 +1,5 @@
-/* What a program must not do with ranges, several values, lists, plain files, indices, memory and words: each is refused with its code and a sentence,
- * and nothing else happens. */
+/* Calls that a program must not make with ranges, several values, lists, plain files, indices, memory and words: each is refused with
+ * its code and a sentence, and has no other effect. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static size_t as_is(const void *bytes, size_t size, void *made, size_t room, voi
     return size;
 }
 
-/* Says so much that nobody has it. */
+/* Returns a size that no memory has. */
 static size_t endless(const void *bytes, size_t size, void *made, size_t room, void *argument)
 {
     (void)bytes;
@@ -52,7 +52,7 @@ static size_t endless(const void *bytes, size_t size, void *made, size_t room, v
     return size + ((size_t)-1 >> 1);
 }
 
-/* What it is told it returns. */
+/* Returns the code of a get in the same transaction. */
 static int uses_it(const void *key, size_t key_size, const void *value, size_t value_size, void *argument)
 {
     struct scene *scene = argument;
@@ -237,7 +237,7 @@ static void lists(struct scene *scene)
     expect(tp_list_cursor_next(cursor, NULL, NULL), TP_MISUSE, "the cursor's transaction has ended");
     fine(tp_list_cursor_close(cursor));
     fine(tp_list_cursor_close(NULL));
-    /* A record that cannot stand in the file. */
+    /* A record that the file cannot hold. */
     expect(tp_text_sync(text, NULL), TP_DATABASE, "record 1 cannot be written");
     expect(tp_text_close(text), TP_DATABASE, "record 1 cannot be written");
     expect(tp_text_close(text), TP_MISUSE, "ended or closed before");
@@ -356,7 +356,7 @@ struct mover {
     volatile int is_over;
 };
 
-/* Another program that has the directory here, and away, and here again. */
+/* Another program, which renames the directory away and back again and again. */
 static void *moves(void *argument)
 {
     struct mover *mover = argument;
@@ -369,8 +369,8 @@ static void *moves(void *argument)
     return NULL;
 }
 
-/* A commit that is made, and whose file cannot be put in its place yet, because the directory has gone between the two. What its code
- * says of the transaction is so, whatever the directory does. */
+/* A commit whose file cannot be put in its place yet, because the directory has gone after the commit. The code of the commit is true
+ * of the transaction, also while the directory moves. */
 static void files_that_wait(struct scene *scene)
 {
     tp_txn *txn;
@@ -418,7 +418,7 @@ static void files_that_wait(struct scene *scene)
     tp_buffer_free(&contents);
 }
 
-/* Made in a transaction that C has no handle of. */
+/* The library calls the function in a transaction of its own, of which C has no handle. */
 enum { OF_ITS_OWN = 43 };
 
 struct kept {
@@ -427,7 +427,7 @@ struct kept {
     int code;
 };
 
-/* Adds the value, and what it does beside that its argument says. */
+/* Adds the value, twice, and makes calls that are refused. Returns the code in its argument. */
 static int function(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys, void *argument)
 {
     struct kept *kept = argument;
@@ -466,7 +466,7 @@ static void indices(struct scene *scene)
     fine(tp_put(db, txn, "ada", 3, "countess", 8));
     expect(tp_index_add(kept.keys, "late", 4), TP_MISUSE, "the keys of an index was given that was ended or closed before");
     expect(tp_index_add(NULL, "", 0), TP_MISUSE, "NULL was given for the keys of an index");
-    /* A record that is refused is as it was, and the code is the function's. */
+    /* A refused put leaves the record unchanged, and returns the function's code. */
     kept.code = 42;
     expect(tp_put(db, txn, "ada", 3, "queen", 5), 42, "the function of the index `by value` refuses the record: it returned 42; nothing was changed");
     kept.code = TP_FULL;
@@ -497,13 +497,13 @@ static void indices(struct scene *scene)
     fine(tp_index_cursor_close(NULL));
     fine(tp_commit(txn));
     fine(tp_begin(scene->env, TP_DEFAULT, &scene->txn));
-    /* One that cannot be made is not there. */
+    /* An index that cannot be made leaves no index behind. */
     kept.code = OF_ITS_OWN;
     expect(tp_index_open(db, "refused", function, &kept, &refused), OF_ITS_OWN, "refuses the record");
     holds(refused == NULL);
     kept.code = 0;
     fine(tp_put(db, scene->txn, "kurt", 4, "logician", 8));
-    /* Nor is it written to where its function is not known. */
+    /* A handle of the environment that does not know the index's function may not write to the database. */
     fine(tp_db_close(db));
     fine(tp_hash_open(scene->other, "people", &db));
     fine(tp_abort(scene->txn));
@@ -616,7 +616,7 @@ static void memory(struct scene *scene)
     fine(tp_segment_open(scene->env, "memory", 64, &segment));
     fine(tp_segment_open(scene->env, "memory", 64, &same));
     fine(tp_segment_close(same));
-    expect(tp_segment_survives(segment, NULL), TP_MISUSE, "place of what it survives");
+    expect(tp_segment_survives(segment, NULL), TP_MISUSE, "place of the events that it survives");
     fine(tp_begin(scene->env, TP_DEFAULT, &txn));
     expect(tp_segment_set_range(segment, txn, &elsewhere, sizeof elsewhere), TP_MISUSE, "has not joined the segment");
     expect(tp_segment_malloc(segment, txn, 8, &place), TP_MISUSE, "has not joined the segment");

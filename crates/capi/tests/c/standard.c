@@ -1,5 +1,5 @@
 /* A program without standard descriptors: no file of the library gets their numbers. argv: DIRECTORY. The exit status
- * names the door whose descriptor is a standard one. */
+ * is the number of the step after which a standard descriptor is open. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "libtp.h"
 #include "vista.h"
 
-/* All that the program has open is above 2. */
+/* Returns whether the descriptors 0, 1 and 2 are all closed. */
 static int all_free(void)
 {
     for (int number = 0; number < 3; number++) {

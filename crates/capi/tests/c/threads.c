@@ -1,5 +1,5 @@
-/* Threads: those that wait for each other in a circle, those that share a transaction though they must not, and those that hand one
- * on. */
+/* Threads that wait for each other in a circle; threads that share a transaction, which is refused; and a thread that hands a
+ * transaction to another thread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int add(struct scene *scene, tp_txn *txn, const char *key)
     return tp_put(scene->db, txn, key, 1, text, strlen(text));
 }
 
-/* Two keys, by every other thread in the other order, read before they are written: deadlocks. */
+/* Reads and then writes two keys. Threads with an even number take the keys in the other order, which causes deadlocks. */
 static int both(tp_txn *txn, void *argument)
 {
     struct scene *scene = argument;
@@ -110,7 +110,7 @@ static int run_intruder(struct scene *scene)
 {
     pthread_t thread;
     pthread_barrier_init(&scene->barrier, NULL, 2);
-    /* This thread's text is its own. */
+    /* Each thread has its own text of an error. */
     if (tp_begin(scene->env, TP_DEFAULT, &scene->txn) != TP_OK || tp_get(scene->db, scene->txn, "none", 4, NULL) != TP_NOTFOUND)
         return failed("begin");
     pthread_create(&thread, NULL, intrudes, scene);

@@ -1,4 +1,4 @@
-/* A child that fork, or clone behind the C library's back, makes of a process in the middle of a transaction on a segment.
+/* A child that a process makes by fork, or by a raw clone, in the middle of a transaction on a segment.
  *
  *   vista_fork FILE
  */
@@ -16,7 +16,7 @@ static int is_refused(int answer)
     return answer == -1 && strstr(vista_error(), "cannot use the inherited handle") != NULL;
 }
 
-/* In the child: which call was not refused. */
+/* Runs in the child. Returns the number of a call that was not refused; 0 if all calls were refused. */
 static int use_all(vista *segment, char *bytes, void *block)
 {
     if (!is_refused(vista_begin_transaction(segment)))
@@ -31,7 +31,7 @@ static int use_all(vista *segment, char *bytes, void *block)
         return 5;
     if (!is_refused(vista_abort_transaction(segment)))
         return 6;
-    /* It may look, and let go. */
+    /* The child may read the segment and unmap it. */
     if (bytes[0] != 1 || vista_bytes(segment) != 4096 || vista_unmap(segment) != 0)
         return 7;
     return 0;
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
             return 1;
         bytes[0] = 1;
         void *block = vista_malloc(segment, 100);
-        /* What is not printed yet the child has, too. */
+        /* Else the child inherits the unprinted output, too. */
         fflush(stdout);
         pid_t child = way % 2 == 0 ? fork() : (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
         if (child == 0)
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         if (vista_set_range(segment, bytes + 8, 8) != 0)
             return 1;
         bytes[8] = 1;
-        /* Aborted first, so all that it has saved is there still; then it ends. */
+        /* Two rounds abort, which needs all saved bytes; two rounds end the transaction. */
         if ((way < 2 ? vista_abort_transaction(segment) : vista_end_transaction(segment)) != 0)
             return 1;
         printf("the parent has %d and %d\n", bytes[0], bytes[8]);

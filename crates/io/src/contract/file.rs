@@ -14,8 +14,9 @@ use crate::error::Result;
 /// Dropping the handle closes the file. Closing syncs nothing and reports no error: a caller that needs the bytes
 /// syncs first.
 pub trait File: Send + Sync + fmt::Debug {
-    /// Fills `buf` from byte `offset` on and returns the number of bytes read, fewer than asked only where the file
-    /// ends. Bytes before the end that were never written are zero. After an error the contents of `buf` are unknown.
+    /// Fills `buf` from byte `offset` on and returns the number of bytes read. The number is smaller than the length of
+    /// `buf` only at the end of the file. Bytes before the end that were never written are zero. After an error the
+    /// contents of `buf` are unknown.
     ///
     /// # Errors
     /// [`Error::Io`] when the disk cannot read.
@@ -47,7 +48,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Io`] when the system cannot tell.
     fn len(&self) -> Result<u64>;
 
-    /// Returns whether the file has no bytes now; as [`File::len`].
+    /// Returns whether [`File::len`] is zero.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
@@ -63,9 +64,9 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
     fn set_len(&self, bytes: u64) -> Result<()>;
 
-    /// Gives the file blocks for its bytes in `range`, and the length `range.end` if it was shorter, so that no later
-    /// write in the range fails for want of space. The blocks are not durable before the next sync. Existing bytes
-    /// stay and new ones read as zero. After an error the length may have grown, but no byte has changed. A block
+    /// Allocates the blocks of the bytes in `range`, so that no later write in the range fails for want of space. A
+    /// file that was shorter gets the length `range.end`. The blocks are not durable before the next sync. Existing
+    /// bytes stay and new ones read as zero. After an error the length may have grown, but no byte has changed. A block
     /// that lies only partly in the range is allocated, too. An empty range changes nothing, not even the length.
     ///
     /// A filesystem may look at each block of the range, also at existing ones (tmpfs does): a caller that extends a
@@ -116,8 +117,9 @@ pub trait File: Send + Sync + fmt::Debug {
     /// filesystem has no locks.
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool>;
 
-    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives and for this
-    /// process alone: wherever the filesystem allows that, no child has the lock, however it was made.
+    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives. Where the filesystem
+    /// allows that, the lock is this process's alone: no child process has the lock, not even a child made by a raw
+    /// `clone`.
     ///
     /// # Errors
     /// As [`File::lock`].

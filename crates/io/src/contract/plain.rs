@@ -1,4 +1,4 @@
-//! The interface to plain files: those of other programs, anywhere on the machine, which transactions replace.
+//! The interface to plain files: files of other programs, anywhere on the machine, which transactions replace.
 //!
 //! A path is names with `/` between them. A path that begins with `/` begins at the root, any other in the directory
 //! that returned the interface. No name in it is `.` or `..`, and no directory on it is a symbolic link: so one file
@@ -37,9 +37,9 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// [`Error::NotFound`], [`Error::Unsuitable`] when it is not a file; as [`PlainFiles::status`].
     fn open(&self, path: &str) -> Result<Arc<dyn File>>;
 
-    /// Makes a file at `path`, which must be free, and opens it for writing. The file has the mode, owner and group
-    /// of `like`; until it has all three, only its owner has access. Without `like` it has those of any file that
-    /// this process makes.
+    /// Makes a file at `path`, which must be free, and opens it for writing. The file has the mode, owner and group of
+    /// `like`; until it has all three, only its owner has access. Without `like` the file has the mode, owner and group
+    /// of any file that this process makes.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Denied`], also when the file cannot get the owner or the group: then the file is

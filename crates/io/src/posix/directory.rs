@@ -123,7 +123,7 @@ impl PosixDirectory {
 }
 
 /// Returns the rights to a file in a directory with the rights `directory`. A user who may not write may not read
-/// either, because a read lock is enough to make all others wait.
+/// either, because a read lock is enough to make all other users wait.
 fn rights(directory: u32) -> u32 {
     let writers = directory & 0o222;
     (writers | writers << 1) & directory & 0o666

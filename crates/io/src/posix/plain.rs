@@ -250,7 +250,10 @@ mod tests {
             assert!(matches!(plain.status(path), Err(Error::Unsuitable { .. })), "{path}");
         }
         assert!(matches!(plain.status("none/file"), Err(Error::NotFound { .. })));
-        assert!(matches!(plain.link("real", "real/again"), Err(Error::Denied { .. })), "it is a directory");
+        assert!(
+            matches!(plain.link("real", "real/again"), Err(Error::Denied { .. })),
+            "a directory gets no second name"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!    unfinished backup and do not count.
 //! 2. A backup changes nothing in the environment, except that it takes checkpoints and keeps log meanwhile.
 //! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: no other process
-//!    takes the files there for those of a dead one.
+//! takes the files there for the files of a dead process.
 //!
 //! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
 //! the same directory starts over; an extension is done again.
@@ -119,7 +119,7 @@ impl Env {
         let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
         if done.is_err() && !to.exists(MANIFEST).unwrap_or(true) {
-            // Make room; the next backup removes what stays, and finds it unfinished.
+            // Make room. The next backup removes the files that stay, and finds the backup unfinished.
             let _ = empty(to.as_ref());
         }
         done
@@ -363,7 +363,7 @@ impl<'e> Copying<'e> {
         for file in self.found(&control)? {
             let name = file.info.file_name();
             if copies.contains(&file.info.id) {
-                // It may be renamed; the log records that.
+                // The database may have been renamed since; the copied log has the new name.
                 continue;
             }
             if manifest.files.iter().any(|known| known.name == name) {

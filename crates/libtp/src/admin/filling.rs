@@ -1,8 +1,8 @@
 //! A new environment that is filled before any other process opens it: `tp load` makes one.
 //!
-//! Paper: none. An interrupted load must not leave an environment that is empty or half filled, and passes for a whole
-//! one. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the mark when
-//! everything is durable. As long as the mark is there, every opening but the load's own is refused.
+//! Paper: none. An interrupted load must not leave an environment that is empty or half filled, and passes for a
+//! complete environment. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the
+//! mark when everything is durable. As long as the mark is there, every opening but the load's own is refused.
 //!
 //! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark
 //! last.
@@ -22,8 +22,8 @@ use crate::open::platform::{Platform, REGION_NAME};
 use crate::open::unfinished;
 use crate::{Builder, Env, Result};
 
-/// An environment that is open to be filled. An environment that existed before is open as usual. A new one is refused
-/// to other openings until [`Filling::finish`], and for ever if this is dropped before.
+/// An environment that is open to be filled. An environment that existed before is open as usual. A new environment is
+/// refused to other openings until [`Filling::finish`], and for ever if this value is dropped before.
 #[derive(Debug)]
 pub struct Filling {
     env: Env,
@@ -92,8 +92,8 @@ impl Filling {
         Ok(())
     }
 
-    /// Closes the environment, and removes a new one entirely; returns whether it was new. Drop the handles of its
-    /// databases first.
+    /// Closes the environment, and removes a new environment entirely; returns whether it was new. Drop the handles of
+    /// its databases first.
     ///
     /// # Errors
     /// `Io`: the remains are no environment.

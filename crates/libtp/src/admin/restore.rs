@@ -5,9 +5,9 @@
 //! committed. States before the last page was copied cannot be restored.
 //!
 //! The result is a *new* environment: it has an id of its own, in the control file, in page 0 of each file and in the
-//! segments of the log. So shared memory of the environment that was backed up, or that lay here before, is never taken
-//! for its own (F1), its log continues independently of the other's, and segments of memory that belong to the other
-//! are refused.
+//! segments of the log. So the restored environment never takes shared memory of another environment for its own (F1):
+//! of the environment that was backed up, or of the environment that lay here before. Its log continues independently,
+//! and segments of memory that belong to another environment are refused.
 //!
 //! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
 //! of an unfinished restore, or a log. The remains are no environment, and opening them reports that (`unfinished.rs`);

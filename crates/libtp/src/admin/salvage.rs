@@ -50,12 +50,12 @@ impl Env {
     /// included.
     ///
     /// The records of a list ([`Env::list`]) get new numbers, in their order. Where the pages with the order are lost,
-    /// records stand behind the one that was stored before them.
+    /// records stand behind the record that was stored before them.
     ///
     /// # Errors
-    /// `Database` if a database `name` exists already, or the file is no database file, or holds the program's pages
-    /// ([`Env::pages`]), which have no records, or is an index, which is made again from its database; `Full`, `Io`.
-    /// The records salvaged until then are in the new database.
+    /// `Database` if a database `name` exists already, or the file is no database file. `Database` also for a file of
+    /// the program's pages ([`Env::pages`]), which have no records, and for an index, which is made again from its
+    /// database. `Full`, `Io`. The records salvaged until then are in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: &mut Watch<'_>) -> Result<Salvaged> {
         self.0.check_writable("salvaging records")?;
         let file = file.as_ref();
@@ -184,7 +184,7 @@ impl Into<'_> {
         let mut next = merge.next()?;
         while let Some((key, value)) = next {
             next = merge.next()?;
-            // Of a record found twice the last counts.
+            // If a record is found twice, the last counts.
             if next.as_ref().is_none_or(|(later, _)| *later != key) {
                 self.wait(SalvagedRecord::Pair { key, value, lsn: Lsn::NONE })?;
             }

@@ -36,8 +36,8 @@ pub struct HeldLatch {
     pub name: String,
     /// Whether it is held exclusively.
     pub alone: bool,
-    /// Since when another session has waited for it; `None` if none waits, or not for long. The time of its acquisition
-    /// is not recorded.
+    /// The time since which another session has waited for it; `None` if no session waits, or the wait is still short.
+    /// The time of its acquisition is not recorded.
     pub wanted_since: Option<SystemTime>,
 }
 
@@ -170,7 +170,7 @@ impl Env {
         shown.collect()
     }
 
-    /// Returns every session of every process, including dead ones that are not repaired yet.
+    /// Returns every session of every process, including dead sessions that are not repaired yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

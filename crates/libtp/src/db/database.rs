@@ -268,7 +268,7 @@ impl Recno {
         txn.guarded(|| Ok(self.access(txn).recno_append(record)?))
     }
 
-    /// Removes a record; returns false if there was none.
+    /// Removes a record; returns false if there was no record.
     ///
     /// # Errors
     /// As [`Db::put`].

@@ -199,8 +199,8 @@ impl Txn<'_> {
         files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
     }
 
-    /// Returns a database by its number, unless it was dropped: the one noted in a decision, or else the result of
-    /// `open` with its name.
+    /// Returns a database by its number, unless it was dropped: the database that a decision notes, or else the result
+    /// of `open` with its name.
     fn by_number(
         &self,
         file: FileId,

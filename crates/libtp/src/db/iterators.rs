@@ -191,7 +191,7 @@ fn seen<'t, T>(
 }
 
 /// An iterator over the pairs of a database whose keys have several values: a [`MultiCursor`] in a `for` loop. The keys
-/// come in order, and the values of each in theirs.
+/// come in order, and the values of each key in their order.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

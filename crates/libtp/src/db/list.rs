@@ -116,8 +116,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_insert(number, record)?))
     }
 
-    /// Inserts a record behind the one with that number (`R_IAFTER`), or before all with number 0. Returns its number,
-    /// one higher.
+    /// Inserts a record behind the record with that number (`R_IAFTER`), or before all records with number 0. Returns
+    /// its number, one higher.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -177,7 +177,7 @@ enum Standing {
     BelowAll,
     AboveAll,
     On(u64),
-    /// Between this number and the one before: the record under the cursor was removed.
+    /// Between this number and the number before it: the record under the cursor was removed.
     Before(u64),
 }
 
@@ -377,7 +377,7 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(matches!(now, Now::At(_)))
     }
 
-    /// Replaces the record under the cursor (`R_CURSOR`). Returns false if there is none.
+    /// Replaces the record under the cursor (`R_CURSOR`). Returns false if no record is there.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -399,8 +399,8 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(())
     }
 
-    /// Inserts a record before the one under the cursor, and stays on that one, whose number is now one higher. Returns
-    /// the new record's number; `None`, with nothing inserted, if the cursor has no place.
+    /// Inserts a record before the record under the cursor. The cursor stays on its record, whose number is now one
+    /// higher. Returns the new record's number; `None`, with nothing inserted, if the cursor has no place.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -415,8 +415,8 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(Some(number))
     }
 
-    /// Inserts a record behind the one under the cursor, and stays. Returns the new record's number; `None`, with
-    /// nothing inserted, if the cursor has no place.
+    /// Inserts a record behind the record under the cursor. The cursor stays on its record. Returns the new record's
+    /// number; `None`, with nothing inserted, if the cursor has no place.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -429,8 +429,8 @@ impl ListCursor<'_, Txn<'_>> {
         self.list.insert_before(self.reader, number, record).map(Some)
     }
 
-    /// Removes the record under the cursor; the cursor then stands between its neighbours. Returns false if there is
-    /// none.
+    /// Removes the record under the cursor; the cursor then stands between its neighbours. Returns false if no record
+    /// is there.
     ///
     /// # Errors
     /// As [`List::put`].

@@ -121,7 +121,7 @@ impl Multi {
         Ok((decoded, value))
     }
 
-    /// Refuses an entry that is too long, with an error in terms of what the program gave.
+    /// Refuses an entry that is too long, with an error in terms of the program's key and value.
     pub(crate) fn check(&self, entry: &[u8]) -> Result<()> {
         let beyond = entry.len().saturating_sub(self.tree.key_bytes_max());
         if beyond == 0 {
@@ -228,7 +228,7 @@ impl Multi {
         removed.map_err(|error| error.of_values(key))
     }
 
-    /// Removes one value of a key: the first that is equal. Returns false if there is none.
+    /// Removes one value of a key: the first that is equal. Returns false if no value is equal.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -413,8 +413,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is none,
-    /// the cursor stands behind all.
+    /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is no next
+    /// pair, the cursor stands behind all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -423,8 +423,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::GoesAboveAll)
     }
 
-    /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is none, the cursor stands before
-    /// all.
+    /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is no previous pair, the cursor
+    /// stands before all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -433,8 +433,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::GoesBelowAll)
     }
 
-    /// Moves to the next value of the same key. If there is none, returns `None` and the cursor stays, even if the pair
-    /// under it was removed.
+    /// Moves to the next value of the same key. If there is no next value, returns `None` and the cursor stays, even if
+    /// the pair under it was removed.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -444,8 +444,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is none,
-    /// the cursor stays.
+    /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is no next
+    /// key, the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -455,8 +455,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is none,
-    /// the cursor stays.
+    /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is no
+    /// previous key, the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].

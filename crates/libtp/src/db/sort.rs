@@ -2,8 +2,8 @@
 //! them.
 //!
 //! The file is unlinked as soon as it is open. A process that dies before that leaves an empty file, which the next
-//! sort for the same database takes over. A run that begins where the one before ended extends that run, so sorted
-//! input makes one run of any length.
+//! sort for the same database takes over. A run that begins where the previous run ended extends the previous run, so
+//! sorted input makes one run of any length.
 //!
 //! Of records with equal keys, the last one in comes out last.
 

@@ -2,7 +2,7 @@
 //!
 //! Paper: none; db(3)'s recno, which keeps the lines of a text file (recno(3): `bval`, `reclen`, `R_SNAPSHOT`). Opening
 //! reads the whole file. Writing back writes a whole new file and renames it when it is on disk: so the file always has
-//! one committed state of the list, whatever dies meanwhile.
+//! one committed state of the list, even if a process or the machine dies meanwhile.
 //!
 //! The list notes the state of the file when both were last equal. This shows which has changed since: the list, with
 //! committed changes that were not written back; or the file, by another program; or both. If both have changed,
@@ -121,8 +121,8 @@ impl TextFile {
     /// sync writes it.
     ///
     /// # Errors
-    /// `Database` when both the list and the file have changed since they were equal, or the list has records and was
-    /// never read from a file, or a record does not fit the file's form: nothing is changed then; `Io`; else as
+    /// `Database`, with nothing changed, in three cases: both the list and the file have changed since they were equal;
+    /// the list has records and was never read from a file; or a record does not fit the file's form. `Io`; else as
     /// [`List::put`].
     pub fn open(env: &Env, list: &List, path: impl AsRef<Path>, form: TextForm) -> Result<TextFile> {
         let path = path.as_ref().to_path_buf();
@@ -239,8 +239,8 @@ impl TextFile {
         self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()
     }
 
-    /// Writes the file if this text is the one noted last; returns whether the file was different. The list may have
-    /// changed since: waiting for an unchanging list could take for ever.
+    /// Writes the file if this text was noted last; returns whether the file was different. The list may have changed
+    /// since: waiting for an unchanging list could take for ever.
     fn write_noted(&self, txn: &Txn<'_>, text: &[u8]) -> Result<Option<bool>> {
         let note = TextNote::of(text);
         let Some(notes) = self.list.text_note(txn)?.filter(|notes| notes.next == note) else { return Ok(None) };
@@ -479,7 +479,7 @@ mod tests {
         std::fs::write(&path, "one\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         if chown(&path, Some(12), Some(34)).is_err() {
-            let text = "SKIPPED text_file: not root: a file of somebody else's cannot be made here";
+            let text = "SKIPPED text_file: not root: this user cannot make a file of another user";
             assert!(std::env::var_os("CI").is_none(), "{text}");
             eprintln!("{text}");
             return;
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         let left =
             std::fs::read_dir(dir.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
-        assert_eq!(left, 1, "only the file itself");
+        assert_eq!(left, 1, "the directory has only the text file");
     }
 
     #[test]

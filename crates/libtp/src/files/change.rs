@@ -58,8 +58,8 @@ impl Txn<'_> {
     ///
     /// The contents are written to a temporary file in the same directory at once, and synced. The commit of a
     /// transaction with files always returns only when it is on disk and the files are in their places. Each file is
-    /// whole at every moment; another program that reads several files meanwhile may see some old and some new ones.
-    /// [`Txn::read_file`] waits, and sees all or none.
+    /// whole at every moment; another program that reads several files meanwhile may see some old files and some new
+    /// files. [`Txn::read_file`] waits, and sees all or none.
     ///
     /// A relative path starts at the process's working directory. A path has no `..`, and contains no symbolic link.
     ///
@@ -91,7 +91,7 @@ impl Txn<'_> {
     }
 
     /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file
-    /// keeps the old one's mode, owner and group, but not its access lists, extended attributes and further names.
+    /// keeps the old file's mode, owner and group, but not its access lists, extended attributes and further names.
     ///
     /// # Errors
     /// `File` when the file is missing; else as [`Txn::create_file`].
@@ -382,7 +382,7 @@ impl Work {
             }
             self.door.plain.check_removable(path)?;
             if let Some(new) = &row.new {
-                // The new file has the old one's rights.
+                // The new file has the old file's rights.
                 if self.rights.get(path).is_some_and(|seen| there.as_ref().map(rights) != Some(*seen)) {
                     return Err(refused(
                         path,

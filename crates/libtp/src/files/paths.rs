@@ -87,7 +87,7 @@ impl Door {
         Ok(found.is_some_and(|it| row.old.is_some_and(|old| old.inode == it.inode)))
     }
 
-    /// Refuses a path whose directory is not the one in which a committed transaction left the file.
+    /// Refuses a path whose directory is not the directory in which a committed transaction left the file.
     ///
     /// # Errors
     /// `File`.

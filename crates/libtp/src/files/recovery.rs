@@ -30,8 +30,8 @@ pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
         true => {
             let finished = finish::finish(env, &[], true);
-            // A waiting file keeps its temporary files, for weeks perhaps; those of dead processes are removed all the
-            // same.
+            // A waiting file keeps its temporary files, for weeks perhaps; temporary files of dead processes are
+            // removed all the same.
             finish::sweep(env).and(finished)
         }
         false => Ok(()),

@@ -73,14 +73,14 @@ pub(crate) fn directory_key(path: &str) -> Vec<u8> {
     [&[DIRECTORY], path.as_bytes()].concat()
 }
 
-/// What the key of a row names.
+/// The thing that the key of a row names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     File(String),
     Directory(String),
 }
 
-/// Returns what a key names.
+/// Returns the thing that a key names.
 ///
 /// # Errors
 /// `Corrupt` if it is no key of this database.
@@ -226,7 +226,7 @@ mod tests {
             let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
             let older_row = Row { directory: None, ..row.clone() };
             assert_eq!((Row::decode(b"f/a", &older).unwrap(), older_row.encode()), (older_row, older));
-            // Only the name may be shorter; a cut name is none of the library's.
+            // Only the name may be shorter; a cut name is not a name of the library.
             for cut in 0..bytes.len() - row.new.as_ref().map_or(0, |_| 5) {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
             }

@@ -115,7 +115,7 @@ pub enum Error {
     OutOfOrder {
         /// The database.
         name: String,
-        /// The record's number, from 1 on; records with the key of the one before are not counted.
+        /// The record's number, from 1 on; records with the key of the previous record are not counted.
         number: u64,
     },
     /// There is no such database.

@@ -19,7 +19,7 @@ pub struct LockWait {
     pub limit: Option<Duration>,
     /// The object in words: ``the record "apples" of database `stock` ``.
     pub object: String,
-    /// The transactions in the way after the call had failed; empty if none was any more.
+    /// The transactions in the way after the call had failed; empty if no transaction was in the way any more.
     pub in_the_way: Vec<Blocker>,
 }
 

@@ -374,15 +374,16 @@ impl Opening<'_> {
         let since_checkpoint =
             control.incarnations.list().iter().filter(|generation| generation.start > control.checkpoint).count();
         if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
-            // A restart reads the log from the last checkpoint on. Without a new one, each restart would read more.
+            // A restart reads the log from the last checkpoint on. Without a new checkpoint, each restart would read
+            // more.
             managers.checkpoint(&txn)?;
         }
         managers.leave(txn);
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         self.set_ready(&region, lasting)?;
-        // The process that closed the environment may have died before it removed the memory, and others may have used
-        // that memory since.
+        // The process that closed the environment may have died before it removed the memory, and other processes may
+        // have used that memory since.
         let has_work = done.redone != 0 || done.undone != 0;
         let how = if how == How::Clean && has_work { How::Restarted } else { how };
         let opened = Opened {

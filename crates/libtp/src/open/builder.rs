@@ -188,7 +188,7 @@ impl Builder {
         }
     }
 
-    /// Returns the builder's settings, completed by those of the file.
+    /// Returns the builder's settings, completed by the file's settings.
     pub(crate) fn settings_over(&self, file: Settings) -> Settings {
         self.settings.clone().over(file)
     }

@@ -101,7 +101,7 @@ impl Judge {
         Ok(self.file.lock(DOOR, LockMode::Exclusive, false)?.then(|| self.come()))
     }
 
-    /// Marks this process as the one at the door. Without the mark it is there unnamed.
+    /// Marks this process as the process at the door. Without the mark, no other process can name it.
     fn come(&self) -> Door<'_> {
         let own = ProcessNumber::this();
         let _ = self.file.lock(PASSERS + own.raw(), LockMode::Exclusive, false);

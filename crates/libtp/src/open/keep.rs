@@ -32,7 +32,7 @@ pub enum Keep {
 /// Regions that survived, and that may be removed after the environment has restarted from the files.
 pub(crate) struct SurvivingRegions {
     regions: Vec<Region>,
-    /// Whether the log of one was put behind that of the files.
+    /// Whether the log of a region was put behind the log of the files.
     pub(crate) is_kept: bool,
 }
 

@@ -42,9 +42,9 @@ pub struct OrphanedMemory {
 
 /// The place of an environment, as seen from its region.
 enum Place {
-    /// In its former place, or an environment restored there: its next opening decides.
+    /// The environment is in its former place, or an environment was restored there: its next opening decides.
     There,
-    /// Not there.
+    /// The environment is gone.
     Gone,
     /// Unknown.
     Unknown,
@@ -93,8 +93,8 @@ fn look_at(path: &Path) -> Option<OrphanedMemory> {
     Some(OrphanedMemory { why, ..shown })
 }
 
-/// Returns whether an answered commit may exist in this region alone. An unfinished region has none: everything earlier
-/// was written to the log files first.
+/// Returns whether an answered commit may exist in this region alone. An unfinished region has no such commit: all
+/// earlier commits were written to the log files first.
 fn may_hold_commits(region: &Region) -> bool {
     if region.header().ready.load() == 0 {
         return false;

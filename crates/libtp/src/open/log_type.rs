@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// A log-record type of the program, for [`Builder::log_type`](crate::Builder::log_type).
 ///
 /// Its functions work on a copy of a page's bytes, with no latch held. They may be called more than once for one
-/// change: for a page that changed meanwhile, or by another process that undoes a dead one's transaction. They must
+/// change: for a page that changed meanwhile, or by another process that undoes a dead process's transaction. They must
 /// depend only on their arguments, and call nothing of this library. A refused change is not made.
 ///
 /// ```
@@ -57,9 +57,9 @@ impl fmt::Debug for LogType {
 }
 
 impl LogType {
-    /// Returns a type with a code from 1 on, which the program's environments must never use for anything else, a name
-    /// of 1 to 64 bytes, which is stored in each of its records, and the function that makes the change, given the
-    /// page's bytes and the argument. By default, undo restores the former bytes.
+    /// Returns a type. Its code is 1 or more; the program's environments must never use it for anything else. Its name
+    /// has 1 to 64 bytes and is stored in each of its records. `redo` makes the change; it gets the page's bytes and
+    /// the argument. By default, undo restores the former bytes.
     pub fn new(
         code: u16,
         name: impl Into<String>,

@@ -456,8 +456,8 @@ fn name_of_any(identity: &Identity) -> String {
     format!("{PREFIX}{high:016x}{low:016x}-")
 }
 
-/// Returns the limit of a region that replaces `broken`, or of a first one. Not above that of `broken`: some process at
-/// work there may be unable to map more.
+/// Returns the limit of a region that replaces `broken`, or of a first region. The limit is not above the limit of
+/// `broken`: some process at work there may be unable to map more.
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
     // Its maker halves the limit as often as necessary: any other value comes from a wild store.
@@ -474,7 +474,7 @@ pub(crate) enum Found {
     None,
     /// A region of this environment, build and boot.
     Good(Region),
-    /// Such a region, but broken.
+    /// A broken region of this environment, build and boot.
     Broken(Region),
     /// A region of an earlier start of the machine whose memory survived, or of another build: its log can be taken.
     /// With the reason why it is not good.

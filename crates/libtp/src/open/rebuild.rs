@@ -40,8 +40,8 @@ impl Opening<'_> {
         matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }
 
-    /// Replaces a broken region (PROTOCOLS D13). Other processes may still use it: none may write to a file any more
-    /// when the new one is made.
+    /// Replaces a broken region (PROTOCOLS D13). Other processes may still use the broken region: no process may write
+    /// to a file any more when the new region is made.
     pub(crate) fn rebuild(
         &self,
         broken: &Region,

@@ -53,8 +53,8 @@ pub(crate) fn one_exists(platform: &Platform) -> Error {
     refusal(&platform.path, "it is an environment already, and this call makes only new ones. Open it with `Env::open`, or choose another directory".into())
 }
 
-/// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
-/// replace what can still be restored.
+/// Refuses to make an environment in a directory that has data of another environment: the new environment could not
+/// use the data, and would replace data that can still be restored.
 ///
 /// # Errors
 /// `Environment`, with the file that is in the way and the remedy.

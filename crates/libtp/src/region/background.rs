@@ -1,11 +1,11 @@
 //! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
 //!
-//! Each process that opened the environment has three threads. One only flushes the log: the other threads' work can
-//! take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and appenders
-//! would wait. One repairs the sessions of dead processes at once. One does everything else. For each job one session
-//! of all processes has the role at a time, and any process may have it. For the log and the last kind of
-//! work, one thread of all processes looks often while there is work; the others check that it still does (`Rounds`).
-//! So an idle process costs next to nothing.
+//! Each process that opened the environment has three threads. One thread only flushes the log: the other threads' work
+//! can take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and
+//! appenders would wait. One thread repairs the sessions of dead processes at once. One thread does all other work. For
+//! each job one session of all processes has the role at a time, and any process may have it. For the log and the last
+//! kind of work, one thread of all processes looks often while there is work; the others check that it still does
+//! (`Rounds`). So an idle process costs next to nothing.
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -92,13 +92,13 @@ impl Turns {
         Turns { rounds: Rounds::new(work), nap, is_busy: true, aside: None }
     }
 
-    /// Sleeps until the next round, of whichever process; returns whether there is one.
+    /// Sleeps until the next round of any process. Returns whether there is a round.
     fn sleep(&self, stop: &Stop) -> bool {
         stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
     }
 
     /// Returns whether this thread does the round: it becomes free for any thread half a nap after the last round, and
-    /// belongs to this thread if the last one did.
+    /// belongs to this thread if this thread did the last round.
     fn begin(&mut self, managers: &Managers) -> bool {
         if self.aside.is_some_and(|until| Instant::now() < until) {
             return false;
@@ -233,8 +233,8 @@ impl<'e> FileRecovery<'e> {
         self.repaired = repaired;
     }
 
-    /// Deletes rows that this process could not delete because another transaction was reading them; done in every
-    /// process, whichever has the rounds.
+    /// Deletes rows that this process could not delete because another transaction was reading them; every process does
+    /// this, also a process without the rounds.
     fn end_own(&mut self) {
         if self.tried.elapsed() < LEFT_NAP {
             return;
@@ -266,7 +266,7 @@ fn general_work(
     let mut unclaimed = detached_limit.map(Unclaimed::new);
     let mut looked = Instant::now();
     while turns.sleep(stop) {
-        // In every process, whichever has the rounds: the others may have no such limit.
+        // Every process does this, also a process without the rounds: other processes may have no such limit.
         if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
             looked = Instant::now();
             quiet.report("aborting a detached transaction", unclaimed.look(managers));

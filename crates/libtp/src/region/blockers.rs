@@ -1,4 +1,4 @@
-//! Adds to a failed wait for a lock what the lock table knows: the database, and the transactions in the way.
+//! Adds facts from the lock table to a failed wait for a lock: the database, and the transactions in the way.
 //!
 //! Invariant: nothing here runs before a call has failed.
 

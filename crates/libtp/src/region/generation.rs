@@ -9,9 +9,9 @@
 //! 1. A transaction lives in the life in which it began.
 //! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
 //!    last transaction that began in it ends: each session holds its life.
-//! 3. An answered commit is in the log that the next life begins with: a commit is answered only if the region was not
-//!    seen broken *after* the commit record was published, and the tail is read after a barrier that follows the
-//!    declaration.
+//! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if
+//! the region is not seen broken *after* the commit record was published. The tail is read after a barrier that follows
+//! the declaration.
 //!
 //! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
 //! panics.
@@ -131,7 +131,7 @@ impl Generation {
         &self.judge
     }
 
-    /// Returns the number of this life among those of its handle.
+    /// Returns the number of this life among the lives of its handle.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -253,7 +253,7 @@ impl Generation {
         rung
     }
 
-    /// Repairs what a panic of this thread left. Other processes would do so soon, but this one need not wait.
+    /// Repairs the remains of a panic of this thread. Other processes would do so soon, but this one need not wait.
     pub(super) fn repair_dead(&self) {
         let bury = || {
             if !self.managers.log.is_poisoned() {

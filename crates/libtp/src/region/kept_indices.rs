@@ -91,7 +91,7 @@ impl Kept {
 pub(crate) struct KeptIndices(Mutex<HashMap<u32, Arc<Kept>>>);
 
 impl KeptIndices {
-    /// Notes a function; returns the one noted before for that file.
+    /// Notes a function; returns the function noted before for that file.
     pub(crate) fn note(&self, kept: &Arc<Kept>) -> Option<Arc<Kept>> {
         lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept))
     }

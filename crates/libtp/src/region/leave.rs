@@ -6,8 +6,8 @@
 //! death, but with nothing to repair.
 //!
 //! Leaving never hangs. If a wait is not over in a moment, because the holder is stopped, the sessions are left like
-//! those of a dead process, and are repaired like those. Their commits are in the memory, which stays with the other
-//! process.
+//! the sessions of a dead process, and are repaired in the same way. Their commits are in the memory, which stays with
+//! the other process.
 //!
 //! If we die here: the next opening repairs or restarts.
 

@@ -29,7 +29,7 @@ pub(crate) struct OpenSegment {
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
     pub(crate) survives: Survives,
-    /// The handle's own number, and that of this process.
+    /// The handle's own number, and the number of this process.
     pub(crate) holder: Holder,
     /// The segment's row in the table of unresolved transactions, as far as this process knows.
     pub(crate) row: AtomicU32,

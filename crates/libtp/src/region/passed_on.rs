@@ -38,7 +38,7 @@ impl PassedOn {
     pub(crate) fn end(&self) {
         self.sweep();
         for seat in std::mem::take(&mut *lock(&self.0)) {
-            // It may have been taken over since.
+            // Another session may have taken the transaction over since.
             seat.session.session().mark_dead();
         }
     }

@@ -79,7 +79,8 @@ impl Inner {
         if broken.managers.processes.only_looks() {
             return Err(libtp_process::Error::OnlyLooks.into());
         }
-        // Otherwise each of several threads would wait for all before it, and then as long as they did.
+        // A thread that called before the refusal returns it, too: otherwise each of several threads would wait for all
+        // threads before it, and then the full time itself.
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
@@ -127,7 +128,7 @@ impl Inner {
             idle
         };
         drop((databases, one));
-        // Not earlier: until now these threads are the ones that try again.
+        // Not earlier: until now these threads try again.
         broken.abandon_background();
         // Sessions dropped in broken memory have nothing to report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 pub(crate) enum LastFailure {
     #[default]
     Nothing,
-    /// An error after which it runs again.
+    /// An error after which the transaction runs again.
     Retryable,
     /// A lock that was not granted in time.
     Timeout,

@@ -3,10 +3,10 @@
 //! Paper: a departure, as everything that combines records and memory in one transaction. The undo log of each segment
 //! has a mark (`vista::Mark`); memory joined since returns to its state when it was joined.
 //!
-//! A store through a range declared before the savepoint goes unseen. In C the program must declare the range again; in
-//! Rust such a store could happen while the [`Joined`](crate::Joined) that lent the range lives. Going back is
-//! therefore refused if a `Joined` was alive when the savepoint was made, or is alive now; the check comes before any
-//! undo.
+//! The undo log misses a store that the program makes after the savepoint through a range declared before it. In C the
+//! program must declare the range again; in Rust such a store could happen while the [`Joined`](crate::Joined) that
+//! lent the range lives. Going back is therefore refused if a `Joined` was alive when the savepoint was made, or is
+//! alive now; the check comes before any undo.
 //!
 //! If we die here: some segments went back and some did not. The rest of their undo logs is undone as for any
 //! transaction that dies while running.
@@ -19,11 +19,11 @@ use vista::{Mark, Member};
 use super::parts::{Part, Parts};
 use crate::{Error, Result};
 
-/// The transaction's mark in each segment joined by then, in the order of joining; `None` for a segment with a living
-/// `Joined`.
+/// The transaction's mark in each segment that it had joined, in the order of joining; `None` for a segment with a
+/// living `Joined`.
 pub(crate) struct MemoryMark(Vec<Option<Mark>>);
 
-/// The unused memory of a transaction that is about to go back, with the mark of each part.
+/// The joined segments of a transaction that is about to go back, each with its mark. No `Joined` of them is alive.
 pub(crate) struct GoingBack<'t>(Vec<(RefMut<'t, Option<Box<Member>>>, Mark)>);
 
 impl Parts {
@@ -35,10 +35,10 @@ impl Parts {
         MemoryMark(self.all().map(of_one).collect())
     }
 
-    /// Takes all memory joined by now, to go back.
+    /// Borrows all segments that are joined now, each with the mark to go back to.
     ///
     /// # Errors
-    /// `Segment` if a `Joined` of one is alive, or was when the mark was made.
+    /// `Segment` if a `Joined` of a segment is alive, or was alive when the mark was made.
     pub(crate) fn take_to_go_back(&self, to: &MemoryMark) -> Result<GoingBack<'_>> {
         let mut all = Vec::new();
         for (part, mark) in self.all().zip(to.0.iter().copied().chain(std::iter::repeat(Some(Mark::default())))) {

@@ -1,7 +1,7 @@
-//! Reading the log: one record, all records forward, or those of a transaction backward.
+//! Reading the log: one record, all records forward, or the records of a transaction backward.
 //!
-//! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use those of
-//! `crates/log`; these are for programs, and change nothing.
+//! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use the calls of
+//! `crates/log`. The calls here are for programs, and change nothing.
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::{Managers, RecordTable};

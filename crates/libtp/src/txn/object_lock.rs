@@ -21,7 +21,7 @@ impl Txn<'_> {
     /// use libtp::Mode;
     /// env.run(|txn| {
     ///     txn.lock(b"the printer", Mode::X)?;
-    ///     // Nobody else has it until the transaction ends.
+    ///     // No other transaction gets the lock until this transaction ends.
     ///     Ok(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,7 +36,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Trades the lock of such an object for a weaker one: the paper's `lock_downgrade`.
+    /// Trades the lock of an object that the program names for a weaker lock: the paper's `lock_downgrade`.
     ///
     /// # Errors
     /// `Io` with a message when the lock is not held, or not in a mode that covers `mode`.
@@ -47,9 +47,9 @@ impl Txn<'_> {
         })
     }
 
-    /// Releases the lock of such an object before the transaction ends: the paper's `unlock`. Two-phase locking is then
-    /// broken: other transactions can see changes of what the object guards before this one commits. The transaction's
-    /// end releases all other locks, the paper's `lock_unlock_all`.
+    /// Releases the lock of an object that the program names before the transaction ends: the paper's `unlock`.
+    /// Two-phase locking is then broken: other transactions can see changes of the guarded data before this transaction
+    /// commits. The transaction's end releases all other locks, the paper's `lock_unlock_all`.
     ///
     /// # Errors
     /// `Io` with a message when it is not held.

@@ -49,7 +49,7 @@ impl Parts {
         place.get_or_init(|| Box::new(part))
     }
 
-    /// Takes all parts, in the order in which they were joined. None is in use, though a `Joined` may have been
+    /// Takes all parts, in the order in which they were joined. No part is in use, though a `Joined` may have been
     /// forgotten.
     fn take(&mut self) -> Vec<Part> {
         let mut all = Vec::new();

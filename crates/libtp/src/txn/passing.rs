@@ -261,7 +261,7 @@ mod tests {
         stock.put(&txn, b"apples", b"2").unwrap();
         let detached = txn.detach().unwrap();
         drop((stock, env));
-        assert_eq!(apples(&other, &theirs), b"1", "whoever waited for its locks got them");
+        assert_eq!(apples(&other, &theirs), b"1", "the transaction that waited for its locks got them");
         let refused = other.attach(&detached).err().unwrap().to_string();
         assert!(refused.contains("was undone because the process that passed it on has ended"), "{refused}");
         drop((theirs, other));

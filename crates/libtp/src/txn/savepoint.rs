@@ -1,8 +1,8 @@
 //! Savepoints, and nested transactions.
 //!
 //! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the enclosing
-//! one: its locks belong to that one from the start, its changes are kept if that one commits, and its abort undoes
-//! only itself.
+//! transaction. Its locks belong to the enclosing transaction from the start. Its changes are kept if the enclosing
+//! transaction commits. An abort of the part undoes only the part.
 
 use libtp_txn::Mark;
 
@@ -27,7 +27,7 @@ use crate::{Result, Txn};
 /// txn.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a savepoint that is dropped is gone back to"]
+#[must_use = "a dropped savepoint undoes the changes since"]
 pub struct Savepoint<'t, 'e> {
     txn: &'t Txn<'e>,
     number: u64,
@@ -109,16 +109,16 @@ impl Savepoint<'_, '_> {
         }
     }
 
-    /// Keeps the changes made since, as part of the transaction. Ends later savepoints, too.
+    /// Keeps the changes made since this savepoint, as part of the transaction. Ends later savepoints, too.
     pub fn keep(self) {
         self.txn.savepoints().end(self.number);
     }
 
-    /// Undoes the transaction's changes made since, newest first; the transaction goes on with all its locks. Ends
-    /// later savepoints, too. Does nothing if an earlier savepoint has ended.
+    /// Undoes the transaction's changes made since this savepoint, newest first. The transaction goes on with all its
+    /// locks. Ends later savepoints, too. Does nothing if an earlier savepoint has ended.
     ///
-    /// Joined memory goes back, too; memory joined since returns to its state at that time. Ranges to be stored to must
-    /// be declared again, even if they were declared before.
+    /// Joined memory goes back, too. Memory that was joined after the savepoint returns to its state at its join.
+    /// Ranges to be stored to must be declared again, even if they were declared before.
     ///
     /// # Errors
     /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:

@@ -10,7 +10,7 @@ pub(crate) struct Savepoints {
     /// The numbers of the live savepoints, oldest first.
     live: RefCell<Vec<u64>>,
     made: Cell<u64>,
-    /// Why a part could not be undone, if so: then the transaction must not commit.
+    /// The error of a return to a savepoint that failed. A transaction with such an error must not commit.
     pub(super) half_undone: RefCell<Option<String>>,
 }
 

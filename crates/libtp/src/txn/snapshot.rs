@@ -19,12 +19,12 @@ use crate::{Durability, Env, Error, Result};
 /// none.
 ///
 /// It shows every commit, of this process and others, that could have been read when it began: everything that a thread
-/// has seen, or has learnt from a thread that saw it. It returns nothing that losing the machine could take back: a
-/// read that met a commit which is not on disk, and was not answered before it was ([`Durability`](crate::Durability)),
-/// waits for the disk, unless the environment's commits are `Relaxed`. Later changes are taken back with the help of
-/// the log. The log is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`);
-/// beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is rebuilt ([`Error::Rebuilt`]), the
-/// snapshot ends; another can begin at once.
+/// has seen, or has learnt from a thread that saw it. It returns nothing that a loss of the machine could take back. A
+/// read may meet a commit that is not on disk, and whose answer waits for the disk ([`Durability`](crate::Durability)):
+/// the read then waits for the disk, too, unless the environment's commits are `Relaxed`. Later changes are taken back
+/// with the help of the log. The log is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in
+/// `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is rebuilt
+/// ([`Error::Rebuilt`]), the snapshot ends; another can begin at once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -104,8 +104,8 @@ impl<'e> Snapshot<'e> {
         self.shown.log_reads()
     }
 
-    /// Waits until everything that the snapshot shows is on disk: for a program that passes on its results. Where
-    /// every commit waits for the disk, the reads have already waited for what they returned.
+    /// Waits until everything that the snapshot shows is on disk: for a program that passes on its results. Where every
+    /// commit waits for the disk, the reads have already waited for the commits that they returned.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.

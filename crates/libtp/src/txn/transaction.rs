@@ -42,7 +42,7 @@ use crate::{Durability, Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Several threads work in one transaction by turns: behind a mutex, since each change builds on the one before.
+/// Several threads work in one transaction by turns: behind a mutex, since each change builds on the previous change.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

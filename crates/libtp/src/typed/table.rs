@@ -12,8 +12,8 @@ use crate::{Db, Env, Error, Keys, Load, Pair, Pairs, Reader, Result, Txn};
 
 /// A B-tree database whose keys are of type `K` and whose values are of type `V`, in the order of the keys.
 ///
-/// Both are stored as bytes ([`Key`], [`Value`]); strings and bytes are stored as they are. The file does not record the
-/// types: every program that opens the table names the same types. A record that is none of them is an error
+/// Both are stored as bytes ([`Key`], [`Value`]); strings and bytes are stored as they are. The file does not record
+/// the types: every program that opens the table names the same types. A record of another type is an error
 /// ([`Error::Database`]) when it is read. [`Table::db`] is the database of bytes.
 ///
 /// ```
@@ -88,7 +88,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// Returns the value of a key, or `None`.
     ///
     /// # Errors
-    /// As [`Db::get`]; `Database` if the value is none of the table's type.
+    /// As [`Db::get`]; `Database` if the value is not of the table's type.
     pub fn get(&self, reader: &impl Reader, key: impl KeyLike<K>) -> Result<Option<V>> {
         let read = self.db.get_with(reader, &key_bytes(key), |bytes| self.value(bytes))?;
         read.transpose()
@@ -338,7 +338,7 @@ mod tests {
         refused(numbers.get(&snapshot, "five!").unwrap_err(), "a value of 5 bytes cannot be read as the type `u32`");
         let mut rows = numbers.iter(&snapshot);
         refused(rows.next().unwrap().unwrap_err(), "u32");
-        assert!(rows.next().is_none() && rows.next_back().is_none(), "it ends after an error");
+        assert!(rows.next().is_none() && rows.next_back().is_none(), "the iterator ends after an error");
         let numbers = Table::<u32, String>::of(bytes).unwrap();
         refused(
             numbers.iter(&snapshot).next_back().unwrap().unwrap_err(),

@@ -14,10 +14,10 @@ use super::key::take;
 
 /// Something that stands for a value of type `V`: the value itself, a reference to it, or for a `String` a `&str`.
 pub trait ValueLike<V: ?Sized> {
-    /// Appends the bytes of a value that nothing follows.
+    /// Appends the bytes of a value after which no other value stands.
     fn encode_value(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the bytes of a value that another follows: by default with their length, in four bytes, before them.
+    /// Appends the bytes of a value after which another value stands. By default four bytes with the length come first.
     ///
     /// # Panics
     /// If the value has 4 GiB or more.
@@ -30,15 +30,15 @@ pub trait ValueLike<V: ?Sized> {
     }
 }
 
-/// A type of values of a [`Table`](crate::Table). A type of the program becomes one through its bytes, as a
-/// [`Key`](crate::Key) does; with the feature `serde` a type that serde knows is one inside
+/// A type of values of a [`Table`](crate::Table). A program implements it for its own type, as it implements
+/// [`Key`](crate::Key). With the feature `serde`, a type that serde knows is a value inside
 #[cfg_attr(feature = "serde", doc = "[`Serde`](crate::Serde).")]
 #[cfg_attr(not(feature = "serde"), doc = "`Serde`.")]
 pub trait Value: ValueLike<Self> + Sized {
-    /// Returns the value of these bytes; `None` if they are none.
+    /// Returns the value of these bytes; `None` if no value has them.
     fn decode_value(bytes: &[u8]) -> Option<Self>;
 
-    /// Takes the bytes of a value that another follows from the front of `bytes`; `None` if they are none.
+    /// Takes a value off the front of `bytes`, where other bytes follow it; `None` if no value has these bytes.
     fn decode_value_part(bytes: &mut &[u8]) -> Option<Self> {
         let length = usize::try_from(u32::from_le_bytes(take(bytes)?)).ok()?;
         let (value, rest) = bytes.split_at_checked(length)?;
@@ -97,7 +97,7 @@ of_one_length! {
     [const N: usize] [u8; N]: |value: [u8; N]| value, Some;
 }
 
-/// Types that stand for a value of bytes.
+/// Types whose bytes are the bytes of the value.
 macro_rules! bytes_like {
     ($([$($of:tt)*] $like:ty => $value:ty;)*) => {$(
         impl<$($of)*> ValueLike<$value> for $like {
@@ -162,7 +162,7 @@ impl<V: Value> Value for Option<V> {
     }
 }
 
-/// Tuples: every part but the last has the form that another part may follow.
+/// Tuples: every part but the last is written by `encode_value_part`, because another part follows it.
 macro_rules! tuples {
     ($(($($part:ident $like:ident $at:tt)* ; $last:ident $last_like:ident $last_at:tt))*) => {$(
         impl<$($part, $like: ValueLike<$part>,)* $last, $last_like: ValueLike<$last>> ValueLike<($($part,)* $last,)>

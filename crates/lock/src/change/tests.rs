@@ -110,7 +110,10 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             // As at the start of the repair of a dead session.
             scene.locks.table.locker(locker.0).waiting.publish(crate::locker::Waiting::NONE);
             scene.locks.free_locker(&survivor, locker);
-            scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
+            scene
+                .locks
+                .check()
+                .unwrap_or_else(|broken| panic!("repaired after a stop before store {stores}: {broken}"));
         }
         assert_eq!(scene.rows(&survivor), []);
         stores += 1;

@@ -74,7 +74,7 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
         both_read.wait();
         let outcome = actor.locks.lock(&actor.session, actor.locker, record(1), X, PATIENCE);
         if outcome.is_err() {
-            assert_eq!(actor.holds(record(1)), Some(S), "what it held it holds until it aborts");
+            assert_eq!(actor.holds(record(1)), Some(S), "the victim holds its locks until it aborts");
         }
         outcome.is_ok()
     };

@@ -91,7 +91,7 @@ fn a_table_that_cannot_grow_says_so_and_has_changed_nothing() {
     assert!(matches!(error, Error::Full(_)), "{error}");
     assert!(held > 1000, "a megabyte has room for more than {held}");
     assert_eq!(actor.locks.check().unwrap().granted, held);
-    assert!(!scene.actor(1).try_lock(record(0), X), "what is held is held");
+    assert!(!scene.actor(1).try_lock(record(0), X), "the first locker still holds its locks");
     actor.unlock_all();
     (0..held).for_each(|hash| actor.lock(record(hash), X));
     drop(actor);

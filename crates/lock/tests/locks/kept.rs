@@ -100,7 +100,7 @@ fn whoever_wants_a_database_whole_waits_for_those_who_work_in_it() {
             let edges = first.locks.waits_for(&first.session);
             assert_eq!(edges.len(), 2, "{edges:?}");
             first.unlock_all();
-            assert!(!first.try_lock(database(1), IX), "one that waits is not overtaken");
+            assert!(!first.try_lock(database(1), IX), "a waiter is not overtaken");
             assert_eq!(first.locks.waits_for(&first.session).len(), 1);
             second.unlock_all();
         });
@@ -165,7 +165,11 @@ fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
             while taken.load(Ordering::Relaxed) < 20_000 {
                 actor.lock(database(1), X);
                 whole.store(1, Ordering::SeqCst);
-                assert_eq!(inside.load(Ordering::SeqCst), 0, "somebody works in a database that is locked whole");
+                assert_eq!(
+                    inside.load(Ordering::SeqCst),
+                    0,
+                    "a locker works in a database that another locker has locked whole"
+                );
                 whole.store(0, Ordering::SeqCst);
                 actor.unlock_all();
                 taken.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +181,7 @@ fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
         while taken.load(Ordering::Relaxed) < 20_000 && !std::thread::panicking() {
             actor.lock(database(1), IX);
             inside.store(1, Ordering::SeqCst);
-            assert_eq!(whole.load(Ordering::SeqCst), 0, "a database is locked whole while somebody works in it");
+            assert_eq!(whole.load(Ordering::SeqCst), 0, "a database is locked whole while another locker works in it");
             inside.store(0, Ordering::SeqCst);
             actor.unlock_all();
         }

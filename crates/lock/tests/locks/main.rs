@@ -110,7 +110,7 @@ pub(crate) fn record(hash: u64) -> LockName {
 pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(8);
     while !ready() {
-        assert!(Instant::now() < deadline, "it should have happened long ago");
+        assert!(Instant::now() < deadline, "the awaited state does not come");
         std::thread::yield_now();
     }
 }

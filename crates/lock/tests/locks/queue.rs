@@ -361,7 +361,7 @@ fn a_lock_of_one_who_is_dead_for_good_is_not_waited_for_for_ever() {
     dead.session.mark_dead();
     let refused = waiter.locks.lock(&waiter.session, waiter.locker, record(1), S, Wait::For(Duration::from_secs(8)));
     assert!(matches!(refused, Err(Error::HeldForGood { .. })), "{refused:?}");
-    assert_eq!(waiter.locks.count(waiter.locker), 0, "it waits no more");
+    assert_eq!(waiter.locks.count(waiter.locker), 0, "the locker waits no more");
     // No session gives back the dead session's locks.
     std::mem::forget(dead);
 }

@@ -61,7 +61,7 @@ impl Model {
             }
             if lsn < self.durable.load(Ordering::Acquire) {
                 let copied = [0, 1].map(|word| self.file[place(lsn)][word].load(Ordering::Relaxed));
-                assert!(verifies(copied, lsn), "what is durable is in the files, whole");
+                assert!(verifies(copied, lsn), "durable records are whole in the files");
                 return Some(copied);
             }
             loom::thread::yield_now();

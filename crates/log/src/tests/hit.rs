@@ -99,7 +99,7 @@ fn up_to_where_lines_are_written_back_checks_itself() {
     assert!(why.contains("out of order"), "{why}");
     hit(&rig, offset_of!(LogHeader, written_back));
     let why = rig.one.log.check_words().unwrap_err();
-    assert!(why.contains("what is kept"), "{why}");
+    assert!(why.contains("the kept end"), "{why}");
 }
 
 #[test]

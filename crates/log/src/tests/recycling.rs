@@ -127,7 +127,7 @@ fn on_a_full_disk_a_segment_has_blocks_for_what_is_needed_of_it_and_the_rest_whe
     assert_eq!(rig.disk.open("log.00000002", libtp_io::OpenMode::ReadOnly).unwrap().len().unwrap(), 2 << 20);
     let again = Rig::restart_on(rig.disk.clone(), settings).unwrap().0;
     assert_eq!(again.one.bodies(Lsn::FIRST).len(), put + 2);
-    assert!(matches!(again.one.commit(&[0; 4000]), Err(Error::Full { .. })), "it found room that is not there");
+    assert!(matches!(again.one.commit(&[0; 4000]), Err(Error::Full { .. })), "the log found room that does not exist");
     again.disk.set_capacity(None);
     for _ in 0..1000 {
         again.one.commit(&[1; 4000]).unwrap();
@@ -149,8 +149,8 @@ fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
     rig.one.log.recycle(&rig.one.session, keep, Lsn::new(u64::MAX)).unwrap();
     let left = segments(&rig);
     assert_eq!(left[0], rig.one.log.files.geometry().locate(keep).segment);
-    assert!(left.last() > files.last(), "some were made ready ahead: {left:?}");
-    assert!(left.windows(2).all(|two| two[1] == two[0] + 1), "no gaps: {left:?}");
+    assert!(left.last() > files.last(), "some segments were made ready ahead: {left:?}");
+    assert!(left.windows(2).all(|two| two[1] == two[0] + 1), "the numbers have no gaps: {left:?}");
     assert!(matches!(rig.two.log.read(first), Err(Error::TooOld { .. })));
     assert!(matches!(rig.two.log.roll(first).next(), Some(Err(Error::TooOld { .. }))));
     assert_eq!(rig.two.log.read(keep).unwrap().body, b"keep");
@@ -196,7 +196,7 @@ fn what_was_needed_of_late_lies_ready_for_a_while() {
     let ready = round(800 << 10);
     assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
-    // A larger need, or any value of the word, is forgotten as soon.
+    // A larger need, or any other value of the word, is forgotten as soon as this need.
     round(6 << 20);
     log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
@@ -227,7 +227,7 @@ fn what_a_dead_preparer_left_is_in_nobodys_way() {
     rig.one.log.files.prepare_new(next, 1).unwrap();
     let writes = rig.disk.calls(&Calls::On(Operation::Write, String::new()));
     rig.one.log.prepare_segment(&rig.one.session, rig.one.log.files.geometry().end(next)).unwrap();
-    assert_eq!(rig.disk.calls(&Calls::Of(Operation::Write)), writes, "the finished one was used");
+    assert_eq!(rig.disk.calls(&Calls::Of(Operation::Write)), writes, "the finished segment was used");
     rig.two.commit(&[1; 30_000]).unwrap();
     assert!(rig.disk.paths().contains(&segment_name(next)));
 }

@@ -126,7 +126,7 @@ fn a_region_of_a_later_life_is_told_from_the_files_and_put_behind_them_on_demand
         let told = all_in_files(&later.region, &directory, &control.read().unwrap());
         (directory, control, told)
     };
-    assert!(region_and(&backup).2.is_ok(), "it knows no more than the files");
+    assert!(region_and(&backup).2.is_ok(), "the region has no more log than the files");
     fill(&later, 5, 300);
     later.two.put(b"not flushed");
     let end = later.one.log.tail();

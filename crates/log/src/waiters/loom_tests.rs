@@ -163,7 +163,7 @@ fn check(sessions: usize, preemptions: usize, fails: bool) {
             .collect();
         let mut durable = vec![model.commit(0)];
         durable.extend(others.into_iter().map(|other| other.join().expect("no committer panics")));
-        assert!(durable.iter().all(|&durable| durable != fails), "everyone is told the truth: {durable:?}");
+        assert!(durable.iter().all(|&durable| durable != fails), "each commit gets the right answer: {durable:?}");
     });
 }
 

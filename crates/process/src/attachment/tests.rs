@@ -58,7 +58,7 @@ fn a_session_is_dead_when_its_seat_is_free_and_not_before() {
     kernel.kill(2);
     assert!(!one.is_alive(theirs.id()), "its seat is free");
     assert!(two.is_alive(mine.id()));
-    assert!(two.is_alive(theirs.id()), "who runs is alive to itself");
+    assert!(two.is_alive(theirs.id()), "a running process is alive to itself");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_process_that_died_while_it_attached_leaves_nothing_behind() {
     let slot = observer.0.attachments.slots.at(2);
     slot.tenant.publish(slot.tenant.load().next(2));
     let newcomer = attach(&region, &kernel, 2);
-    assert_eq!(newcomer.0.attachments.own().raw() & 0xffff, 2, "the slot is to be had again");
+    assert_eq!(newcomer.0.attachments.own().raw() & 0xffff, 2, "the slot is free again");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Waiter<AtomicU64> for Model {
     }
 
     fn thaw(&self, _word: &AtomicU64) -> bool {
-        unreachable!("nobody freezes in the model");
+        unreachable!("no session freezes a word in the model");
     }
 
     fn wake(&self, _word: &AtomicU64, class: Class) {
@@ -150,7 +150,7 @@ fn run(time_passes: bool, preemptions: usize, steps: &'static [Step], expected: 
         threads.into_iter().for_each(|thread| thread.join().expect("no step panics"));
         assert_eq!(model.counter.load(Ordering::Relaxed), expected, "an increment was lost");
         let advice = if time_passes { super::ASLEEP | super::PENDING } else { 0 };
-        assert_eq!(model.word.look() & !advice, 0, "the latch is free at the end, and nobody is said to wait");
+        assert_eq!(model.word.look() & !advice, 0, "the latch is free at the end, and no waiting bit is set");
         assert!(try_exclusive(&model.word, 1 << OWNER_SHIFT), "the latch can be taken at the end");
     });
 }

@@ -1,9 +1,9 @@
 //! Puts and deletes: a record enters its place, or changes there. The same loop for a B-tree and a hash file.
 //!
 //! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both. Here a replacement is one record with only the
-//! bytes that differ. The steps are those of the walk in ARCHITECTURE.md: lock the key; reserve everything; latch the
-//! key's place, a [`Leaf`]. A place without room gets some, and the search begins again. Then one log record is written
-//! and applied by redo.
+//! bytes that differ. The steps are the steps of the walk in ARCHITECTURE.md: lock the key; reserve everything; latch
+//! the key's place, a [`Leaf`]. A place without room gets some, and the search begins again. Then one log record is
+//! written and applied by redo.
 
 use libtp_lock::{LockName, Mode};
 use libtp_process::Rank;
@@ -29,7 +29,7 @@ use crate::shortcuts::Name;
 use crate::Result;
 use libtp_buffer::ExclusivePage;
 
-/// What a put does with an existing or a missing record.
+/// The action of a put for an existing or a missing record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Replaces or inserts.
@@ -164,7 +164,7 @@ pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
 
 /// The outcome of an attempt at a place: done, or a missing resource that must be got without latches.
 pub(crate) enum Attempt {
-    /// Done; whether there was something to do.
+    /// Done; whether there was work to do.
     Done(bool),
     /// Log space: the old record has this number of bytes.
     Reserve(usize),
@@ -174,7 +174,7 @@ pub(crate) enum Attempt {
     Finish(u32),
     /// A lock that others hold.
     Lock(LockName, Mode),
-    /// A gap that others have locked.
+    /// A gap that other transactions have locked.
     WaitForGap(LockName),
     /// A page that is not in memory.
     Read(u32),
@@ -329,7 +329,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
                 record.lsn < ghosts::first_own_lsn(&self.access) && ghosts::is_seen_by_all(&self.access, record.lsn);
             is_old || planted("record: replaced chain freed at once")
         };
-        // Not after the new value is written: the new chain names the chain that it replaces.
+        // Once the new value is written, the older chain cannot be dropped first: the new chain names the chain that it
+        // replaces.
         let may_drop = !matches!(self.outcome, Outcome::Chain(_));
         if may_drop && before.is_some_and(|record| record.replaced().is_some() && is_settled(record)) {
             return Ok(Err(Attempt::DropFirst));
@@ -408,8 +409,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     }
 }
 
-/// Returns the chain that a change of this record replaces or continues to replace: its value's own, or the one
-/// replaced before.
+/// Returns the chain that a change of this record replaces or continues to replace: the chain of its value, or the
+/// chain that was replaced before.
 fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     if record.flags.has(RecordFlags::OVERFLOW) {
         return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);

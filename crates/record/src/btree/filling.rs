@@ -1,7 +1,7 @@
 //! A page that a load fills from left to right, before it has a number: its cells, and whether another fits.
 //!
 //! The capacity of a page depends on its fences: the prefix that both share is stored once. The high fence is known
-//! only when the next key is. So a cell is added when the one behind it has come. At each moment the page's cells fit
+//! only when the next key is. So a cell is added when the cell behind it has come. At each moment the page's cells fit
 //! with the fence that the page would get if it ended there.
 
 use zerocopy::little_endian::U16;
@@ -132,8 +132,8 @@ impl Filling {
         (record, rest)
     }
 
-    /// Appends the cells in the format that `take_cell` reads. Their LSN will be that of the log record, which is not
-    /// known yet.
+    /// Appends the cells in the format that `take_cell` reads. Their LSN will be the LSN of the log record, which is
+    /// not known yet.
     pub(crate) fn encode_cells(&self, prefix: usize, body: &mut Vec<u8>) {
         for (index, cell) in self.cells.iter().enumerate() {
             let (key, payload) =

@@ -1,6 +1,6 @@
 //! A leaf as the place of a record that changes: the B-tree's part of a put (`change`).
 //!
-//! An insertion also enters a gap, the one below the next key. It asks for that gap in `IX`, for this instant
+//! An insertion also enters a gap: the gap below the next key. It asks for that gap in `IX`, for this instant
 //! (PROTOCOLS K1; if it must wait, it keeps the lock), so that no transaction that has scanned over the gap meets a
 //! phantom. The next key may stand on another leaf, with empty leaves in between. Other insertions, which enter the
 //! same gap, may put nearer keys there after our look. No scan misses our key because of that: a scan that meets such a

@@ -131,7 +131,7 @@ impl Loader<'_> {
         self.records
     }
 
-    /// Takes a cell for a level, and puts the one before it on a page.
+    /// Takes a cell for a level, and puts the previous cell on a page.
     fn come(&mut self, at: usize, cell: Loading) -> Result<()> {
         if self.levels.len() == at {
             let level = u8::try_from(at).unwrap_or(u8::MAX);

@@ -21,7 +21,7 @@ pub const INSERT: u16 = 32;
 pub const UPDATE: u16 = 33;
 /// A record becomes a ghost; laid out as an update. Undo: as for an update.
 pub const DELETE: u16 = 34;
-/// The compensation of all three: bytes, flags and LSN as they were.
+/// The compensation of [`INSERT`], [`UPDATE`] and [`DELETE`]: bytes, flags and LSN as they were.
 pub const RESTORE: u16 = 35;
 /// A page gives its upper part to a new right neighbour.
 pub const SPLIT: u16 = 36;
@@ -134,11 +134,11 @@ body! {
         prefix_bytes: U16,
         /// 34: the level of both pages.
         level: u8,
-        /// 35: the flags of the page before, which the new one inherits.
+        /// 35: the flags that the page had, which the new page inherits.
         flags: u8,
         /// 36: zero.
         unused: U32,
-        /// 40: the highest LSN of a ghost removed from the page, which the new one inherits.
+        /// 40: the highest LSN of a ghost removed from the page, which the new page inherits.
         deleter_lsn: U64,
     }
 }
@@ -270,13 +270,13 @@ body! {
         last: U32,
         /// 20: the head of the free list before.
         next: U32,
-        /// 24: the first page of the chain that holds the record's value, zero if the leaf does.
+        /// 24: the first page of the chain that holds the record's value, zero if the leaf holds the value.
         live: U32,
         /// 28: zero.
         unused_2: U32,
         /// 32: bytes of the chain that is dropped next.
         older_bytes: U64,
-        /// 40: that chain's first page, zero if there is none left.
+        /// 40: that chain's first page, zero if no chain is left.
         older_first: U32,
         /// 44: that chain's last page.
         older_last: U32,

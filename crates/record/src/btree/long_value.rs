@@ -4,7 +4,7 @@
 //! allocates the page. The leaf gets the reference last. Undo frees each page. A replaced or deleted chain stays until
 //! the transaction has ended, for undo may want it back (PROTOCOLS S3). The record keeps a reference to it. The next
 //! session that changes the record, or makes room on its leaf, frees the chain in one action. Several changes in one
-//! transaction make a list: the record names the chain replaced last, that chain's first page names the one replaced
+//! transaction make a list: the record names the chain replaced last, that chain's first page names the chain replaced
 //! before, and so on. Invariant: if the value itself lies in a chain, that chain's first page names the same replaced
 //! chain as the record.
 //!
@@ -101,7 +101,7 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
     Err(pages.corrupt(META_PAGE, "no page could be taken for a long value"))
 }
 
-/// Returns the chain that the one beginning on this page replaced.
+/// Returns the chain that was replaced by the chain beginning on this page.
 pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<ChainRef> {
     let header = overflow::header(page).ok_or_else(|| pages.corrupt(number, "it is not a part of a long value"))?;
     Ok(ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes })

@@ -77,14 +77,14 @@ impl Access<'_> {
     /// If the session runs a transaction.
     pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "it ends with all locks given back");
+        assert_eq!(change.txn.state(), State::Idle, "the merging transaction ends with all locks given back");
         self.check_btree()?;
         if !super::load::FILL_PERCENT.contains(&fill_percent) {
             let what = format!("pages are filled to between 10 and 100 percent, and {fill_percent} was given");
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         }
-        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds
-        // no locks on records to protect its ghosts.
+        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: such a
+        // transaction holds no locks on records to protect its ghosts.
         self.lock(lock_names::database(self.database.id()), Mode::IX)?;
         let done = self.compact_locked(from, leaves, fill_percent);
         change.managers.locks.unlock_all(self.pages.session(), change.txn.locker());

@@ -156,7 +156,7 @@ mod tests {
         stretch(low, b"zz").leftwards(&Node::over(page).unwrap())
     }
 
-    /// Returns a key with a long common beginning, so that a stored low fence holds none of the rest.
+    /// Returns a key with a long common beginning, so that a stored low fence holds only this beginning.
     fn long(end: &[u8]) -> Vec<u8> {
         [&[b'x'; 300][..], end].concat()
     }
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn the_way_to_a_page_that_went_into_another_ends_there() {
         assert_eq!(way(b"m", 9, b"m"), Leftwards::Here);
-        assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5, b"g"), "it was split meanwhile");
-        assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "it has taken the page over");
+        assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5, b"g"), "the page was split meanwhile");
+        assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "the left page has taken the page over");
         assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
         // A long low fence is stored cut short.
         assert_eq!(way(&long(b"3"), 5, &long(b"7")), Leftwards::Right(5, &long(b"3")));
@@ -190,11 +190,11 @@ mod tests {
             |here: &Stretch, low: &[u8], high: &[u8]| here.is_before(&Node::over(&page(low, 5, high)).unwrap());
         let here = stretch(b"g", b"m");
         assert!(is_before(&here, b"m", b"t") && is_before(&here, b"m", b""));
-        assert!(!is_before(&here, b"c", b"g"), "it begins before the end");
+        assert!(!is_before(&here, b"c", b"g"), "the other page begins before the end");
         let here = stretch(&long(b"3"), &long(b"5"));
         assert!(is_before(&here, &long(b"5"), &long(b"7")));
-        assert!(!is_before(&here, &long(b"3"), &long(b"5")), "it ends where the other ends");
+        assert!(!is_before(&here, &long(b"3"), &long(b"5")), "both pages end at the same key");
         assert!(!is_before(&here, &long(b"1"), &long(b"3")));
-        assert!(!is_before(&stretch(b"g", b""), b"m", b""), "behind the last nothing goes on");
+        assert!(!is_before(&stretch(b"g", b""), b"m", b""), "no page follows the last page");
     }
 }

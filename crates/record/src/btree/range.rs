@@ -25,8 +25,8 @@ use crate::Result;
 
 /// Most passes over the leaves of a range. Each pass has far fewer leaves.
 const PASSES_MAX: usize = 8;
-/// Leaves that are examined on each side of an emptied one. With only one, leaves that once stayed would never become
-/// fewer.
+/// Leaves that are examined on each side of an emptied leaf. If only one leaf were examined, the leaves that once
+/// stayed would never become fewer.
 const AROUND_MAX: usize = 32;
 /// Number of failed leaves after which the session stops: a snapshot may want their records.
 const FAILED_MAX: usize = 4;
@@ -113,9 +113,9 @@ impl Access<'_> {
     /// Runs `clear` if no transaction has locked the whole database.
     fn with_cleaning_lock(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "it ends with all locks given back");
-        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds
-        // no locks on records to protect its ghosts, and may want them back.
+        assert_eq!(change.txn.state(), State::Idle, "the cleaning transaction ends with all locks given back");
+        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: such a
+        // transaction holds no locks on records to protect its ghosts, and may want the ghosts back.
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }
@@ -144,7 +144,7 @@ impl Access<'_> {
     }
 
     /// Clears a leaf. Returns `None` if the leaf has records or is no leaf any more. The number comes from an earlier
-    /// visit; the page may be another leaf by now, which is as good.
+    /// visit; the page may be another leaf by now, and that leaf is cleared as well.
     fn clear_leaf(&self, number: u32) -> Result<Option<LeafCleared>> {
         let _visit = self.pages.visit();
         let (left, right, is_to_be_cleaned) = {

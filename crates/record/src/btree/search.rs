@@ -21,7 +21,7 @@ pub(crate) const ROOT: u32 = FIRST_PAGE;
 
 /// The next step of the search.
 enum Step {
-    /// None: this is the page.
+    /// No step: this is the page.
     Here,
     /// To the right neighbour, with whether that page is unposted.
     Right(u32, bool),

@@ -33,7 +33,7 @@ fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
     }
 }
 
-/// The reason for a split, which determines where.
+/// The reason for a split, which determines where the page is split.
 #[derive(Clone, Copy)]
 enum SplitReason<'k> {
     /// A cell finds no room: both halves get the same share.

@@ -161,8 +161,8 @@ pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     }
 }
 
-/// Frees the unlinked pages that no session can reach any more. A page that another process, or one before a crash,
-/// unlinked is found at its left neighbour, `seen`. Its waiting time begins now.
+/// Frees the unlinked pages that no session can reach any more. A page that another process unlinked, perhaps before a
+/// crash, is found at its left neighbour, `seen`. Its waiting time begins now.
 pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()> {
     if let Some(left) = seen {
         let gone = {
@@ -187,7 +187,7 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
     }
 }
 
-/// Removes a page from the list of unlinked ones. Returns false if another thread has removed it.
+/// Removes a page from the list of unlinked pages. Returns false if another thread has removed it.
 fn take(access: &Access<'_>, ready: Unlinked) -> bool {
     let mut unlinked = access.database.unlinked();
     let at = unlinked.iter().position(|known| *known == ready);

@@ -56,7 +56,7 @@ pub struct Verified {
     pub unlinked_pages: u64,
 }
 
-/// A copy of a page, so that no latch is held while others are read.
+/// A copy of a page, so that no latch is held while other pages are read.
 pub(crate) struct Copied {
     number: u32,
     pub(crate) bytes: Vec<u8>,

@@ -4,8 +4,8 @@
 //! shared holder sees a constant bucket. Further pages are latched one at a time behind it. Pages of two buckets are
 //! latched together only in a split: the giving bucket has the lower number and comes first.
 //!
-//! While records still move from one bucket to another, a search for a key of the new one latches both, and looks into
-//! the old one's pages as well.
+//! While records still move from one bucket to another, a search for a key of the new bucket latches both, and looks
+//! into the old bucket's pages as well.
 //!
 //! No session waits for the disk with a latch held: a further page that is not in memory is returned
 //! ([`SearchResult::Read`]), and the search begins again.
@@ -134,7 +134,7 @@ pub(crate) struct PinnedPages<'a> {
 }
 
 impl<'a> PinnedPages<'a> {
-    /// Pins a page, and unpins old ones if there are too many. The session holds no latch.
+    /// Pins a page, and unpins old pages if there are too many. The session holds no latch.
     pub(crate) fn keep(&mut self, pages: &Pages<'a>, page: u32) -> Result<()> {
         if self.pins.len() >= KEPT_MAX {
             self.pins.drain(..KEPT_MAX / 2);
@@ -236,8 +236,8 @@ impl<'a> Buckets<'a> {
         Err(self.pages.corrupt(HEADER_PAGE, "a bucket could not be found"))
     }
 
-    /// Latches a bucket that takes records from another, and the other first. Returns `None` if the bucket no longer
-    /// takes any, or the other one has been split again.
+    /// Latches a bucket that takes records from another bucket, after the other bucket. Returns `None` if the bucket no
+    /// longer takes records, or the other bucket has been split again.
     fn latch_both<L: Latched<'a>>(&self, bucket: u32, number: u32) -> Result<Option<Bucket<'a, L>>> {
         let (parent, bits) = parent_of(bucket);
         let page = self.page_of(parent)?;

@@ -33,7 +33,7 @@ impl Chain {
         }
     }
 
-    /// Returns the next page's number. It is none of the pages passed just now, so both may be latched together.
+    /// Returns the next page's number. It is not one of the pages passed just now, so both may be latched together.
     #[inline]
     pub fn next(&self) -> Option<u32> {
         self.next

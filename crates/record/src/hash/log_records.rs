@@ -17,7 +17,7 @@ pub const INSERT: u16 = 96;
 pub const UPDATE: u16 = 97;
 /// A record becomes a ghost. Undo: as for an update.
 pub const DELETE: u16 = 98;
-/// The compensation of all three.
+/// The compensation of [`INSERT`], [`UPDATE`] and [`DELETE`].
 pub const RESTORE: u16 = 99;
 /// A new file gets its header and its first bucket. Roles: the meta page, the header, the bucket's page. No undo.
 pub const CREATE: u16 = 100;

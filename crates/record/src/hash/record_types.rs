@@ -36,7 +36,7 @@ pub fn record_types() -> Vec<RecordType> {
             describe: |body| describe(body, |r: &Move, page, _| format!("{page} gives {} cells to page {}", r.count, r.to)) },
         RecordType { code: FINISH, name: "hash finish", redo: redo::finish, undo: None,
             pages: |body| pages_of(body, |r: &Finish| [r.new.get(), 0, 0]),
-            describe: |body| describe(body, |r: &Finish, page, _| format!("{page} has given all to page {}", r.new)) },
+            describe: |body| describe(body, |r: &Finish, page, _| format!("{page} has given all its records to page {}", r.new)) },
         RecordType { code: EXTEND, name: "hash extend", redo: redo::extend, undo: None,
             pages: |body| pages_of(body, |r: &Extend| [r.new.get(), META_PAGE, 0]),
             describe: |body| describe(body, |r: &Extend, page, _| format!("{page} leads on to page {} of bucket {}", r.new, r.bucket)) },

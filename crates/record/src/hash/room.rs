@@ -1,7 +1,7 @@
 //! Makes room in a bucket: removes ghosts, gives up slack, moves a growing record to another page, extends the chain by
 //! a page.
 //!
-//! The conditions are those of a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that a key has no gap of its
+//! The conditions are as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that a key has no gap of its
 //! own. Each action is redo-only, and stays even if the transaction that needed it aborts.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
@@ -200,7 +200,7 @@ fn relocate_latched<'a>(
     // The record moves with its cell, and gets a larger cell beside it.
     let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
     let Which::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
-    // The record's page is latched, and no page behind it is: the others are tried in the chain's order.
+    // The record's page is latched, and no page behind it is latched: the other pages are tried in the chain's order.
     let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     if need <= own.free_bytes() {
         let (from, page) = match &mut which {

@@ -7,7 +7,7 @@
 //! removes the marks. A session that needs room in a marked bucket, or would split it, finishes it first; so any
 //! session finishes it after a death.
 //!
-//! Latches: those of the two buckets, and the header's for the first action. All other sessions continue.
+//! Latches: the latches of the two buckets, and the header's latch for the first action. All other sessions continue.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;

@@ -1,8 +1,8 @@
 //! Changes a list: one node of each level, from the bottom to the top, then the head.
 //!
 //! A node with too many children gives half of them to a new node on its right. If only the newest child, at its end,
-//! is too much, it gives only that, so a list that grows at its end has full nodes. A node without children is dropped.
-//! A node with few children joins its neighbour if both together are half full.
+//! is too many, the node gives only this child, so a list that grows at its end has full nodes. A node without children
+//! is dropped. A node with few children joins its neighbour if both together are half full.
 
 use libtp_lock::Mode;
 use rio::{failpoint, planted};
@@ -220,7 +220,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the nodes of a path whose last one was changed, each with the new state of the node below.
+    /// Stores the nodes of a path whose last node was changed, each with the new state of the node below.
     fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: After) -> Result<()> {
         while let Some(mut step) = steps.pop() {
             let Some(above) = steps.last_mut() else { return self.store_root(head, step) };

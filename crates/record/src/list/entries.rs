@@ -216,7 +216,7 @@ impl Node {
     }
 
     /// Returns the child that holds the record with `index` others of this node before it, and the number of the
-    /// child's records before it. Behind the last record, returns the place behind those of the last child.
+    /// child's records before it. Behind the last record, returns the place behind the last child's records.
     pub(crate) fn place(&self, index: u64) -> (usize, u64) {
         let mut before = 0;
         for (at, child) in self.children.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The present number of a record that others may have renumbered: for cursors that outlive transactions.
+//! The present number of a record that other transactions may have renumbered: for cursors that outlive transactions.
 //!
 //! No entry leads from a record's id up to its number: such an entry would need a change in each insertion. So the
 //! search starts at the record's old number and goes to both sides, a leaf at a time. It costs nothing extra if nothing

@@ -2,8 +2,8 @@
 //!
 //! A record's entry does not contain its number: the number is the place among the children of nodes. So lost nodes
 //! lose the order of the records below them. The known order stays: the order of the nodes that the head leads to, and
-//! below a lost node, that of each of its children. A record that no node leads to is placed behind the record with the
-//! next lower id. In a list that only grew at its end that is its true place.
+//! below a lost node, the order of each of its children. A record that no node leads to is placed behind the record
+//! with the next lower id. In a list that only grew at its end, that place is the record's true place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -75,7 +75,7 @@ impl Counting<'_, '_> {
         }
         if node.count() != count {
             self.findings
-                .push(format!("node {id} of the list counts {} records, above it stand {count}", node.count()));
+                .push(format!("node {id} of the list counts {} records, and above it stand {count}", node.count()));
         }
         let most = Node::capacity(self.access.database().page_bytes(), node.level);
         if node.children.len() > most {

@@ -42,13 +42,13 @@ body! {
         page_count: U32,
         /// 16: the next page of the chain, zero for the last.
         next: U32,
-        /// 20: on the first page, the chain that is replaced: its first page, or zero.
+        /// 20: on the first page of a chain, the first page of the chain that it replaces; else zero.
         older_first: U32,
-        /// 24: its last page.
+        /// 24: the last page of the replaced chain.
         older_last: U32,
         /// 28: zero.
         unused: U32,
-        /// 32: its bytes.
+        /// 32: the bytes of the replaced chain.
         older_bytes: U64,
     }
 }

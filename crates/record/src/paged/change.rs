@@ -29,7 +29,7 @@ pub const BEGIN: usize = size_of::<libtp_buffer::PageHeader>();
 /// The purpose of a page's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLock {
-    /// To read it: others may read it, too.
+    /// To read it: other transactions may read it, too.
     Read,
     /// To change it: no other transaction has it.
     Write,

@@ -3,14 +3,14 @@
 //! The next number is where the used slots of the last page end. It is found and taken under that page's latch, so
 //! appending transactions wait for each other for nanoseconds, and never for each other's locks. An append passes over
 //! a number whose lock another transaction holds because it looked there and found nothing. It does not pass over the
-//! number if its own transaction has read to the end: that would later find a record where it found none before.
-//! Numbers of aborted transactions stay empty.
+//! number if its own transaction has read to the end: the transaction would later find a record where it found no
+//! record before. Numbers of aborted transactions stay empty.
 //!
 //! The meta page has the number of the last page; a process keeps a copy.
 //!
-//! All appending transactions need the next page at the same moment, with locks that others wait for. So the session
-//! that takes the middle slot of the last page brings the next page into memory: one session does the slow part while
-//! the others continue.
+//! All appending transactions need the next page at the same moment, with locks that other transactions wait for. So
+//! the session that takes the middle slot of the last page brings the next page into memory: one session does the slow
+//! part while the others continue.
 
 use libtp_lock::Mode;
 use libtp_process::Rank;
@@ -33,9 +33,9 @@ enum Attempt {
     Full,
     /// Another transaction has scanned to the end.
     WaitForEnd,
-    /// Others have locked the page.
+    /// Other transactions have locked the page.
     WaitForPage,
-    /// Others hold this number, and it must not be passed over.
+    /// Other transactions have locked this number, and the append must not pass it over.
     WaitForNumber(u64),
 }
 

@@ -12,13 +12,13 @@ use crate::page::recno::Slot;
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use libtp_log::Lsn;
 
-/// A record enters a slot that has none. Undo: a ghost with the old LSN.
+/// A record enters an empty slot. Undo: a ghost with the old LSN.
 pub const PUT: u16 = 64;
 /// A record changes. Undo: the old bytes and LSN.
 pub const UPDATE: u16 = 65;
 /// A record becomes a ghost. Undo: as for an update.
 pub const DELETE: u16 = 66;
-/// The compensation of all three.
+/// The compensation of [`PUT`], [`UPDATE`] and [`DELETE`].
 pub const RESTORE: u16 = 67;
 /// The file gets another page. Roles: the page, the meta page. No undo.
 pub const START_PAGE: u16 = 68;
@@ -32,9 +32,10 @@ body! {
         slot: U16,
         /// 10: where in the record the change begins.
         offset: U16,
-        /// 12: bytes taken out there: those of an update, all of a deletion, none of a put.
+        /// 12: number of bytes taken out: the replaced bytes of an update, the whole record of a deletion, zero for a
+        /// put.
         cut_bytes: U16,
-        /// 14: bytes put in there: those of an update, none of a deletion, all of a put.
+        /// 14: number of bytes put in: the new bytes of an update, zero for a deletion, the whole record of a put.
         put_bytes: U16,
         /// 16: the flags before.
         flags_before: u8,
@@ -56,7 +57,7 @@ body! {
         page: U64,
         /// 08: the slot.
         slot: U16,
-        /// 10: where in the record they go.
+        /// 10: where in the record the bytes are put in.
         offset: U16,
         /// 12: number of bytes that follow.
         put_bytes: U16,

@@ -186,7 +186,7 @@ impl NumberWalk<'_> {
     fn is_end(&self, tail: u32, granularity: Option<Granularity>) -> Result<bool> {
         if granularity.is_some() {
             let gap = lock_names::end_gap(self.access.database.id());
-            // A session that has waited to append holds the gap in `IX`, which others may hold, too.
+            // A session that has waited to append holds the gap in `IX`, which other transactions may hold, too.
             if !self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
                 self.access.lock(gap, Mode::S)?;
                 return Ok(false);

@@ -126,12 +126,12 @@ thread_local! {
     static KEPT: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
-/// A batch whose buffers return to the thread when it is dropped. An empty one has no buffers yet.
+/// A batch whose buffers return to the thread when it is dropped. An empty room has no buffers yet.
 #[derive(Default)]
 pub(super) struct Room(Option<Box<Batch>>);
 
 impl Room {
-    /// Takes the buffers, or the thread's if this has none. Their contents are arbitrary.
+    /// Takes the buffers, or the thread's buffers if this room has none. Their contents are arbitrary.
     pub(super) fn take(&mut self) -> Room {
         // A thread that ends keeps no buffers any more.
         let kept = || KEPT.try_with(Cell::take).ok().flatten();
@@ -189,9 +189,9 @@ mod tests {
     fn the_room_of_a_cursor_that_is_gone_is_the_next_ones() {
         assert_eq!(kept(), 0);
         drop(with(1000));
-        assert_eq!(kept(), 1000, "and a look gives it back");
+        assert_eq!(kept(), 1000, "taking the room and dropping it gives it back");
         let outer = Room::default().take();
-        assert_eq!(kept(), 0, "no two have the same");
+        assert_eq!(kept(), 0, "no two cursors have the same room");
         drop(outer);
         assert_eq!(kept(), 1000);
     }

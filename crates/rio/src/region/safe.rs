@@ -1,6 +1,6 @@
-//! The work that keeps a region whole through a crash of the system that its stores survive: it secures the lines
-//! that are still in the processor's cache, and the file's length and blocks, which the filesystem keeps in ordinary
-//! memory until it has written them.
+//! The work that keeps a region whole through a crash of the system that its stores survive. It secures the lines that
+//! are still in the processor's cache. It also secures the file's length and blocks: the filesystem keeps these in
+//! ordinary memory until it has written them.
 //!
 //! Paper: a departure from Rio, which kept all of the file cache and wrote it to the disk before the next start.
 //!

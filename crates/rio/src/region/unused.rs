@@ -119,12 +119,12 @@ mod tests {
         let (one, path) = region("mappings");
         let two = attach(&path).expect("whole");
         let again = one.map_again().expect("a second mapping");
-        assert!(!one.is_alone(), "there is another");
+        assert!(!one.is_alone(), "another mapping exists");
         for used in [one, two, again] {
-            assert!(UnusedRegion::take(&path).expect("a region").is_none(), "it is used");
+            assert!(UnusedRegion::take(&path).expect("a region").is_none(), "the region is in use");
             drop(used);
         }
-        let left = UnusedRegion::take(&path).expect("a region").expect("nobody uses it");
+        let left = UnusedRegion::take(&path).expect("a region").expect("no process uses the region");
         assert_eq!(left.region().header().directory().as_deref(), Some(Path::new("/some/where")));
         assert!(UnusedRegion::take(&path).expect("a region").is_none(), "two do not remove it at once");
         left.remove().expect("ours");
@@ -136,7 +136,7 @@ mod tests {
         let (one, path) = region("meanwhile");
         drop(one);
         for is_removed in [false, true] {
-            let left = UnusedRegion::take(&path).expect("a region").expect("nobody uses it");
+            let left = UnusedRegion::take(&path).expect("a region").expect("no process uses the region");
             let came = std::thread::scope(|scope| {
                 let comes = scope.spawn(|| attach(&path));
                 // The outcome is the same however far the other thread gets meanwhile.

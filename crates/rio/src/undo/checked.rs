@@ -155,7 +155,7 @@ impl Undo {
     pub(super) fn commit_checked(&self) {
         let top = self.top.get();
         if top == 0 {
-            // The records are those of a dead process.
+            // The records were written by a dead process.
             let records = self.records(0);
             return self.keep_rolled_back(0, &records);
         }
@@ -394,7 +394,7 @@ mod tests {
         let one = first.top.get();
         save(&first, 100);
         let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(Word::get).collect();
-        // The first user dies. The next user has no checksums, the one after that has.
+        // The first user dies. The next user writes no checksums, and the user after it writes checksums.
         drop(made.used_by(WriteBack::None));
         let last = made.used_by(WriteBack::Clflush);
         save(&last, 0);
@@ -403,7 +403,7 @@ mod tests {
         for (word, was) in last.words[one..].iter().zip(stale) {
             word.init(was);
         }
-        assert_eq!(last.records(0).len(), 1, "what was saved now is there, and nothing of before");
+        assert_eq!(last.records(0).len(), 1, "the new record is there, and no older record");
     }
 
     #[test]
@@ -421,7 +421,11 @@ mod tests {
             // The machine goes down. The zero that empties the log is not in memory.
             put(&undo, &log);
             let next = made.used_by(WriteBack::Clflush);
-            assert_eq!((made.words(), next.has_saved()), (ended, false), "all was there");
+            assert_eq!(
+                (made.words(), next.has_saved()),
+                (ended, false),
+                "all stores of the ended transaction were in memory"
+            );
             // One of the changed lines is not in memory either.
             made.store(&next, 0, 3);
             made.store(&next, 64, 3);
@@ -444,7 +448,7 @@ mod tests {
         // The next transaction has a record, and has stored.
         made.store(&undo, 0, 2);
         drop(made.used_by(WriteBack::Clflush));
-        assert_eq!(made.words(), [1, 1, 0], "it alone is taken back");
+        assert_eq!(made.words(), [1, 1, 0], "only the next transaction is taken back");
         let undo = made.used_by(WriteBack::Clflush);
         made.store(&undo, 0, 5);
         let first = copy(&undo)[..undo.top.get()].to_vec();
@@ -454,7 +458,7 @@ mod tests {
         undo.announce(|| [0, 64].map(|at| undo.save_bytes(made.place + at, &5_u64.to_ne_bytes())));
         put(&undo, &first);
         drop(made.used_by(WriteBack::Clflush));
-        assert_eq!(made.words(), [5, 5, 0], "the one before has ended, and stays so");
+        assert_eq!(made.words(), [5, 5, 0], "the earlier transaction has ended, and its stores stay");
     }
 
     #[test]
@@ -473,7 +477,7 @@ mod tests {
             // Another thread has stored there since.
             made.word(0).init(90 + nth);
             drop(made.used_by(WriteBack::Clflush));
-            assert_eq!(made.words()[0], 90 + nth, "it is not taken for the one that ended");
+            assert_eq!(made.words()[0], 90 + nth, "the record is not taken for a record of the ended transaction");
         }
     }
 
@@ -502,7 +506,7 @@ mod tests {
         let undo = made.used_by(WriteBack::Clflush);
         undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
         let at = undo.words.len();
-        assert!(undo.is_ready(at, made.place, 8), "it was announced");
+        assert!(undo.is_ready(at, made.place, 8), "the range was announced");
         // The longer lengths have the same lowest bits.
         for longer in [8 << 20, 16 << 20] {
             assert!(!undo.is_ready(at, made.place, longer + 8), "{longer} and 8 bytes");

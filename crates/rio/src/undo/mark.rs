@@ -43,10 +43,7 @@ impl Undo {
         assert!(start <= top, "a mark is of the transaction that goes on");
         let gone: Vec<Gone> =
             self.records(start).into_iter().map(|record| (record, self.words[record].load())).collect();
-        assert!(
-            gone.iter().all(|(_, header)| self.is_there(*header)),
-            "an undo log has images of what lies in its region"
-        );
+        assert!(gone.iter().all(|(_, header)| self.is_there(*header)), "an undo log has images of bytes in its region");
         let end = gone.last().map_or(start, |&(record, header)| record + 1 + words_of(header));
         assert_eq!(end, top, "an undo log has records up to its end: one was stored to");
         let is_cut_first = planted("undo: records of a savepoint are cut before they are restored");

@@ -30,7 +30,7 @@ impl Undo {
     /// call uses the same room.
     ///
     /// # Errors
-    /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; those of `ready`.
+    /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; the errors of `ready`.
     pub fn ensure_ready(&mut self, bytes: u64, unit: u64, ready: impl FnOnce(u64, u64) -> Result<()>) -> Result<()> {
         let words = bytes / 8 + 16;
         self.start.mark.refuse_child(self.region.path())?;
@@ -59,7 +59,8 @@ impl Undo {
         }
         let header = self.region.at(self.log);
         // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
-        // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.
+        // loses no image. The area is stored first, because a survivor that reads the old, smaller length stays inside
+        // the new area.
         failpoint("rio: larger undo log allocated, not used");
         header.area.publish(Some(area));
         failpoint("rio: undo log moved, length old");

@@ -30,7 +30,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
             let mut memory = options(group).open_in(Arc::new(left.clone())).unwrap();
             let found = word(memory.segment(), 0);
             let least = safe.iter().rev().find(|(end, _)| *end <= position).map_or(0, |(_, number)| *number);
-            // The transaction being written may be there, and those of its group.
+            // The transaction that is being written may be there, and the other transactions of its group.
             let most = ends.iter().filter(|end| **end <= position).count() as u64 + u64::from(group);
             assert!((least..=most).contains(&found), "{mode:?} at {position}: {found} is there, {least} were safe");
             assert_eq!(state(memory.segment()), states[usize::try_from(found).unwrap()], "{mode:?} at {position}");

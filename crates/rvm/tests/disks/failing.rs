@@ -56,7 +56,7 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
     for number in 1..=TRANSACTIONS {
         match transact(&mut memory, &mut draw, number) {
             Ok(()) => {
-                assert!(!came.is_refused, "number {number} was taken after what is on the disk was not known");
+                assert!(!came.is_refused, "transaction {number} was accepted after the state of the disk was unknown");
                 came.ended = number;
             }
             Err(error) => {
@@ -65,7 +65,7 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
                 came.is_poisoned |= matches!(error, Error::Poisoned { .. });
                 came.is_refused = true;
                 let there = &states[usize::try_from(came.ended).unwrap()];
-                assert!(state(memory.segment()) == *there, "what was refused is gone from memory");
+                assert!(state(memory.segment()) == *there, "the refused transaction's stores are gone from memory");
             }
         }
         if came.is_refused && number > came.ended + 4 {

@@ -81,7 +81,7 @@ fn who_comes_late_finds_what_another_has_made_and_ended() {
         }
     });
     let memory = options(1).open_in(watched).unwrap();
-    assert_eq!(word(memory.segment(), 0), 1, "it was acknowledged");
+    assert_eq!(word(memory.segment(), 0), 1, "the transaction was acknowledged");
     memory.close().unwrap();
     assert_eq!(word(options(1).open_in(disk).unwrap().segment(), 0), 1);
 }
@@ -99,7 +99,7 @@ fn the_memory_has_no_name_while_it_is_filled() {
             *looks.lock().unwrap() += 1;
         });
         let mut memory = options(1).memory(place.path()).open_in(watched).unwrap();
-        assert!(*looked.lock().unwrap() > 2, "it was looked there");
+        assert!(*looked.lock().unwrap() > 2, "the test looked for names during the filling");
         transact(&mut memory, &mut Draw(number), number).unwrap();
     }
 }

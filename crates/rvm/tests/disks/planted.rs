@@ -25,7 +25,7 @@ fn planted_bugs_are_noticed() {
         let message = String::from_utf8_lossy(&noticed.stdout).into_owned();
         let what =
             message.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or_default().to_owned();
-        assert!(!noticed.status.success() && message.contains("1 failed"), "nobody noticed {bug:?}: {message}");
+        assert!(!noticed.status.success() && message.contains("1 failed"), "no test noticed {bug:?}: {message}");
         println!("  {bug}: noticed: {what}");
     }
 }

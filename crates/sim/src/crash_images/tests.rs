@@ -1,4 +1,4 @@
-//! Each loss mode loses what it may and keeps what it must.
+//! Each loss mode loses only data that it may lose, and keeps the data that it must keep.
 //!
 //! The doubt: a simulated disk that is too kind passes a library that would lose data, and one that loses synced
 //! bytes fails a library that is correct. So the tests make each mode do its worst, and judge random workloads by a
@@ -268,8 +268,8 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
         file.sync().unwrap();
         let mut seen = [0; 4 * 4096];
         file.read_at(&mut seen, 0).unwrap();
-        assert_eq!(seen, [1; 4 * 4096], "the cache goes on showing what the disk does not have");
-        // Lost changes are lost in every mode: none of them is unsynced any more.
+        assert_eq!(seen, [1; 4 * 4096], "the cache shows bytes that the disk does not have");
+        // Lost changes are lost in every mode: they are not unsynced changes any more.
         let image = disk.crash_image(LossMode::DropAll, 1);
         for mode in LossMode::ALL {
             assert_eq!(disk.crash_image(mode, 2).file_bytes("file"), image.file_bytes("file"));
@@ -331,7 +331,7 @@ fn an_image_can_be_used_and_crashed_again() {
         assert_eq!(image.crash_image(LossMode::DropAll, 0).file_bytes("file").unwrap()[0], value - 1);
         file.sync().unwrap();
     }
-    assert_eq!(image.activity().keep_all, 1, "only the first had anything unsynced");
+    assert_eq!(image.activity().keep_all, 1, "only the first image had unsynced writes");
 }
 
 /// A workload of writes, lengths, names and syncs over a few files.

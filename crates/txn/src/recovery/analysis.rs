@@ -94,7 +94,7 @@ impl Found {
         Ok(())
     }
 
-    /// Notes what a record says about changes that were left. Returns true if the record says nothing else.
+    /// Notes the statement of a record about changes that were left. Returns true if the record says nothing else.
     fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
         if record.header.kind() == LEFT {
             let damaged =
@@ -134,8 +134,8 @@ impl Found {
         Ok(())
     }
 
-    /// Notes the segments of a commit record. A session that joins a segment has found that it knows of all earlier
-    /// commits: so the last one counts.
+    /// Notes the segments of a commit record. A session that joins a segment has found that the segment knows of all
+    /// earlier commits: so only the last commit counts.
     fn note_end(&mut self, record: &RecordRef<'_>) {
         if record.header.kind() != COMMIT || planted("txn: restart drops open segments of a committed transaction") {
             return;

@@ -62,7 +62,8 @@ struct Share {
     page: PageId,
     changes: u32,
     body_bytes: u32,
-    /// Where the page's next change goes while changes are placed, and its next body. Behind the last ones afterwards.
+    /// While changes are placed: where the page's next change and its next body go. Afterwards: the ends behind the
+    /// last change and the last body.
     change_at: u32,
     body_at: u32,
 }
@@ -181,7 +182,7 @@ fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) ->
         share.page.file() == first.file() && share.page.page().raw() == first.page().raw().wrapping_add(number)
     };
     let count = (0_u32..).zip(shares).take(AHEAD).take_while(is_neighbour).count();
-    let run = u32::try_from(count).expect("so far is not looked ahead");
+    let run = u32::try_from(count).expect("the look-ahead is a small number");
     if run >= RUN_MIN {
         let fetched = managers.buffers.prefetch(session, first.file(), PageNo::new(first.page().raw()), run);
         // A caller that asks for the pages one by one meets the same error, and knows the page.

@@ -58,7 +58,7 @@ pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &Record
     Ok(redone)
 }
 
-/// Redoes one record on those of its pages that are older and that `dead` has latched, under those latches (PROTOCOLS
+/// Redoes one record on each of its pages that is older and that `dead` has latched, under those latches (PROTOCOLS
 /// D4). The latches stay. The redo uses the undo log of `name`: the dead session's own.
 pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };

@@ -30,7 +30,7 @@ impl Member {
         self.segment.mark()
     }
 
-    /// Takes back what the transaction did here since the mark, newest first; the transaction goes on. Later marks
+    /// Takes back the transaction's changes here since the mark, newest first; the transaction goes on. Later marks
     /// become invalid. Ranges declared since have to be declared again.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Segment {
         Mark { undo: self.undo.mark(), freed: self.freed.len(), opened: self.opened_count() }
     }
 
-    /// Takes back what the suspended transaction did since the mark.
+    /// Takes back the suspended transaction's changes since the mark.
     fn go_back(&mut self, mark: &Mark) {
         if !planted("vista: a rollback to a savepoint restores no memory") {
             self.undo.roll_back_to(mark.undo);
@@ -92,7 +92,7 @@ impl Segment {
     }
 }
 
-/// Returns the parts of a range that lie in none of the others.
+/// Returns the parts of a range that lie in no range of `others`.
 fn outside(range: (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = vec![range];
     for other in others.iter().filter(|other| other.0 < range.1 && range.0 < other.1) {

@@ -3,8 +3,8 @@
 //! A lock is one word with its owner's number, so one load tells an owner that it has the lock. A lock is taken with
 //! acquire and given back with release, which orders the accesses of two owners to the bytes.
 //!
-//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of stripes. The last lock
-//! is that of the heap's own structures.
+//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of stripes. The last lock is
+//! the lock of the heap's own structures.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -148,7 +148,7 @@ impl Stripes {
 
     /// Gives a lock back.
     pub(super) fn give(&self, nth: Nth) {
-        // Release: the next owner sees what this one has stored.
+        // Release: the next owner sees the stores of this owner.
         self.locks[nth].store(0, Ordering::Release);
     }
 }
@@ -177,11 +177,15 @@ mod tests {
         let stripes = Stripes::new(1 << 20, 0);
         assert_eq!(stripes.take(3, 1, true), Ok(()));
         assert!(stripes.is_owned(3 << 12, 8, 1) && !stripes.is_owned(3 << 12, 8, 2));
-        assert_eq!(stripes.take(3, 2, false), Err(Refused::TimedOut), "not in time");
+        assert_eq!(
+            stripes.take(3, 2, false),
+            Err(Refused::TimedOut),
+            "the other worker does not give the stripe in time"
+        );
         assert_eq!(stripes.keep(3, 2), Err(Refused::TimedOut));
-        assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "of two stripes one");
+        assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "worker 1 owns one of the two stripes");
         stripes.give(3);
         assert_eq!((stripes.keep(3, 2), stripes.has(3, 2), stripes.keep(3, 1)), (Ok(()), true, Err(Refused::Kept)));
-        assert_eq!(stripes.take(3, 1, true), Err(Refused::Kept), "what is kept is not waited for");
+        assert_eq!(stripes.take(3, 1, true), Err(Refused::Kept), "a kept stripe is not waited for");
     }
 }

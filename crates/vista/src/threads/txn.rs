@@ -110,7 +110,7 @@ impl ThreadTxn<'_, '_> {
             // A forgotten transaction is recognized by its saved bytes.
             self.set_range(at, 8)?;
         } else {
-            // So that no other thread uses the block now.
+            // Locks the range, so that no other thread uses the block now.
             self.worker.lock_range(at, 8)?;
         }
         self.worker.freed.insert(at, self.worker.freed.len());

@@ -58,7 +58,7 @@ impl<'t> Worker<'t> {
     /// does not wait for stripes that another worker keeps: the end of that is not known.
     ///
     /// # Errors
-    /// Those of `work`, except `Contended`: everything is taken back. Those of [`ThreadTxn::end`].
+    /// The errors of `work`, except `Contended`: all changes are undone. The errors of [`ThreadTxn::end`].
     pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
         let mut times = 0;
         loop {
@@ -161,7 +161,7 @@ impl<'t> Worker<'t> {
         self.taken.drain(..).for_each(|nth| self.threads.stripes.give(nth));
     }
 
-    /// Puts back what the transaction changed.
+    /// Undoes the changes of the transaction.
     #[cold]
     pub(super) fn take_back(&mut self) {
         if self.threads.mark.is_current() {

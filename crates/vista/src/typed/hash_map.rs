@@ -1,8 +1,8 @@
 //! A hash map in a segment: linear hashing splits one bucket at a time, so no insertion ever moves all pairs.
 //!
 //! A bucket is a list of nodes. The rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and no
-//! row is ever moved. When there are more pairs than buckets, the next bucket is split: those of its nodes that
-//! belong to the new last bucket go there. A node (`node.rs`) has a link to the next.
+//! row is ever moved. When there are more pairs than buckets, the next bucket is split: each of its nodes that belongs
+//! to the new last bucket goes there. A node (`node.rs`) has a link to the next.
 
 use std::marker::PhantomData;
 

@@ -42,7 +42,7 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-/// Returns the height of a key's tower: each level has a quarter as many nodes as the one below it.
+/// Returns the height of a key's tower: each level has a quarter as many nodes as the level below it.
 fn height(key: &[u8]) -> usize {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)

@@ -90,7 +90,7 @@ enum EngineName {
     Vista,
     /// RVM: new bytes go to a redo log on a disk, which is synced.
     Rvm,
-    /// RVM with its redo log in memory, which no sync waits for: the paper's RVM on Rio.
+    /// RVM with its redo log in memory, where a sync costs nothing: the paper's RVM on Rio.
     RvmRio,
     /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. `pmdk` is the same.
     #[value(alias = "pmdk")]
@@ -236,7 +236,7 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
             report.compared_with, report.without.median_ns, report.without.min_ns
         ))?,
         None => output.line(format_args!(
-            "{:.1} ns more than {}, which took {:.1} ns: {:.2} of it; in the quickest rounds {:.1} more than {:.1}: {:.2}",
+            "{:.1} ns more than {}, which took {:.1} ns: a ratio of {:.2}; in the quickest rounds {:.1} ns more than {:.1} ns: a ratio of {:.2}",
             report.overhead_ns,
             report.compared_with,
             report.without.median_ns,

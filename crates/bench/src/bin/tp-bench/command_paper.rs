@@ -157,8 +157,8 @@ impl Peers {
         if let Some(left_out) = kinds.iter().find(|kind| !kind.is_built_in()) {
             let option = if self == Peers::All { " --peers all" } else { "" };
             return Err(Failure::Usage(format!(
-                "{} is not in this build: `cargo xtask bench paper{option} --out DIR` installs what the peers need, builds them in \
-                 and measures; `--peers none` measures libtp alone",
+                "{} is not in this build: `cargo xtask bench paper{option} --out DIR` installs the packages that the \
+                 peers need, builds the peers in and measures; `--peers none` measures libtp alone",
                 left_out.name()
             )));
         }

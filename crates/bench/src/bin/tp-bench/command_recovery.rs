@@ -155,7 +155,7 @@ fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoin
         log_bytes / MIB
     ));
     while first.hear()?.log_bytes < log_bytes {}
-    // Both as nearly at the same time as possible.
+    // Kills both processes as nearly at the same time as possible.
     first.kill()?;
     Ok(second.kill()?)
 }

@@ -1,8 +1,12 @@
 //! The cost of snapshots for readers and writers: `tp bench snapshots`.
 //!
-//! Four figures: the first read of a record with a long history; a snapshot held while 8 writers make transactions of
-//! TPC-B at a fixed pace; the loss of writers at full speed while a snapshot is held and read, in pairs of turns; and a
-//! scan of all accounts under update, in a snapshot and with shared locks. Only ratios within one run count.
+//! Four figures:
+//! * the first read of a record with a long history;
+//! * the reads of a snapshot that is held while 8 writers make transactions of TPC-B at a fixed pace;
+//! * the loss of writers at full speed while a snapshot is held and read, in pairs of turns;
+//! * a scan of all accounts under update, in a snapshot and with shared locks.
+//!
+//! Only ratios within one run count.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +23,7 @@ use libtp_console::numbers::seconds;
 use libtp_console::output::Output;
 use serde_json::json;
 
-/// The number from which the paper's multi-user runs become crowded.
+/// The number of clients with which the paper's multi-user runs begin to be crowded.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
@@ -90,8 +94,8 @@ fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
     Error::engine("libtp", doing)
 }
 
-/// Measures the first read of a record in a snapshot that is `updates` versions old: a short record, one of the size of
-/// a common row, longer ones, and the longest that a page of 64 KiB allows.
+/// Measures the first read of a record in a snapshot that is `updates` versions old, for records of four lengths, up to
+/// the longest record that a page of 64 KiB allows.
 fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
     let table = env.btree(LONG_HISTORY).map_err(failed("opening"))?;
     for bytes in [100_usize, 1000, 4000, 16_000] {
@@ -107,7 +111,7 @@ fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
             let begun = Instant::now();
             let found = table.get(&snapshot, b"hot").map_err(failed("reading"))?;
             let took = begun.elapsed();
-            assert_eq!(found, Some(vec![1; bytes]), "a snapshot shows what was");
+            assert_eq!(found, Some(vec![1; bytes]), "a snapshot shows the old version");
             Ok(took)
         };
         let (first, second) = (read()?, read()?);

@@ -1,4 +1,5 @@
-//! The processes that are killed: this binary again, in a role of its own, which reports in lines of JSON.
+//! The child processes that the benchmark kills. A child is this program with the verb `recovery-child`; it reports in
+//! lines of JSON.
 //!
 //! A child prints one line when it has opened the environment. A working child prints a line after every
 //! `TRANSFERS_A_LINE` transfers. A child that only opened waits until its input is closed, then closes the
@@ -31,7 +32,7 @@ const NAME: &str = "libtp";
 /// One line of a child.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Said {
-    /// Duration in milliseconds of opening, or of the line's own subject.
+    /// Duration in milliseconds: of opening, or of the step that the line reports.
     pub open_ms: f64,
     /// How the environment was opened.
     pub how: String,
@@ -54,7 +55,7 @@ pub struct Said {
 pub enum Tells {
     /// The size of the log.
     Log,
-    /// None: no process reads the pipe, and a full pipe would stop the child.
+    /// No report: no process reads the pipe, and a full pipe would stop the child.
     Nothing,
 }
 
@@ -116,7 +117,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Reached after an error elsewhere. If the child has ended, both calls fail, without harm.
+        // The child still runs if an error has ended the measurement. If the child has ended, both calls fail without
+        // harm.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -25,9 +25,9 @@ fn code_lines(text: &str) -> usize {
 pub(super) fn note() -> String {
     let lines: usize = FILES.map(code_lines).iter().sum();
     format!(
-        "What the paper's section 4 counts in its 720 lines of C (transactions, recovery, the heap, ranges found by the virtual memory \
-         system) has {lines} lines of Rust in the source of this program; `cargo test -p libtp-vista --test budget -- --nocapture` counts them by file, and \
-         what is beside them."
+        "The parts that the paper's section 4 counts in its 720 lines of C (transactions, recovery, the heap, ranges found by the virtual memory system) \
+         have {lines} lines of Rust in the source of this program; `cargo test -p libtp-vista --test budget -- --nocapture` counts them by file, and the \
+         other lines, too."
     )
 }
 

@@ -62,14 +62,15 @@ fn figure(paper: &mut Paper<'_>, letter: char, name: &str, times: &str, sizes: &
         id: format!("vista-5{letter}"),
         title: format!("{name}, by the size of the database"),
         paper: format!(
-            "Rio Vista figure 5{letter}: the text says that Vista did {times} while the database was in memory; that RVM and Vista begin \
-             to thrash once it is larger than memory, and RVM-Rio at half that size, because the file cache has a second copy of it."
+            "Rio Vista figure 5{letter}: the text says that Vista did {times} while the database was in memory. RVM and Vista begin to \
+             thrash once the database is larger than memory, and RVM-Rio at half that size, because the file cache has a second copy of \
+             the database."
         ),
         here: format!(
-            "Each size in a process of its own that may have {} MiB of memory, by a control group, its pages of files among them; the files are \
-             on the disk. Vista's segment is a file there. RVM's memory is one without a name; its database and its log, which has a tenth of the \
-             database, are files, not the paper's raw disks: so the file cache has a second copy of what truncations have written for `rvm`, \
-             too. `rvm-rio` is the same without syncs.",
+            "Each size has a process of its own. A control group limits the process to {} MiB of memory, with its pages of files. The files are \
+             on the disk. Vista's segment is a file. RVM's memory is anonymous. RVM's database and log are files, not the paper's raw disks, and \
+             the log has a tenth of the database's length. So for `rvm`, too, the file cache has a second copy of the bytes that truncations have \
+             written. `rvm-rio` is the same without syncs.",
             LIMIT >> 20
         ),
         x: Axis::logarithmic("MiB of database"),

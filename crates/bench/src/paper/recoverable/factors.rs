@@ -28,8 +28,8 @@ pub(super) fn figure(paper: &mut Paper<'_>) {
         id: "vista-5-factors".into(),
         title: "What a safe file cache gives, and what Vista gives beside it".into(),
         paper: "Rio Vista, section 5.3: Rio made RVM 11 to 20 times as fast, and Vista was 14 to 100 times as fast as RVM on Rio.".into(),
-        here: "The figures of 5a, 5b and 5c at their smallest size, the samples of a round beside each other. The former is the time of the \
-               disk's sync beside that of a system call, so it is what the disk is."
+        here: "The figures of 5a, 5b and 5c at their smallest size; each ratio is of two samples of the same round. The first ratio \
+               compares a sync of the disk with a system call, so it depends on the disk."
             .into(),
         x: Axis::linear("benchmark"),
         y: Axis::logarithmic("times"),
@@ -75,7 +75,7 @@ mod tests {
         };
         assert_eq!(times(&figure, "vista", "rvm-rio", true), Some(vec![3.0, 2.0]));
         assert_eq!(times(&figure, "rvm-rio", "vista", false), Some(vec![3.0, 2.0]));
-        assert_eq!(times(&figure, "rvm-rio", "rvm", true), None, "it was not measured");
+        assert_eq!(times(&figure, "rvm-rio", "rvm", true), None, "rvm was not measured");
         assert_eq!(times(&figure, "vista", "none", true), None);
     }
 }

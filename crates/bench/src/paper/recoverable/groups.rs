@@ -1,4 +1,5 @@
-//! RVM with several transactions for each sync (Rio Vista figure 6), and the time that each of them waits for it.
+//! RVM with several transactions for each sync (Rio Vista figure 6), and the time that each transaction waits for its
+//! sync.
 
 use std::cell::RefCell;
 
@@ -60,12 +61,13 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
         id: id.clone(),
         title: format!("RVM's group commit: {name}"),
         paper: format!(
-            "Rio Vista figure 6{}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
-             more of them with groups, and that one thread whose transactions depend on each other has nothing of it.",
+            "Rio Vista figure 6{}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that RVM \
+             does more transactions a second with groups, and that a thread whose transactions depend on each other gains \
+             nothing.",
             &which[..1],
         ),
-        here: "Groups of one thread: those of a group are answered before they are on the disk. Vista and libpmemobj have no groups: their \
-               one figure is shown at each."
+        here: "Groups of one thread: the transactions of a group are answered before they are on the disk. Vista and libpmemobj have no \
+               groups: their one figure is shown at each group size."
             .into(),
         x: Axis::logarithmic("transactions of a group"),
         y: Axis::logarithmic("transactions a second"),
@@ -76,8 +78,8 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
         id: format!("{id}-response"),
         title: format!("How long a transaction takes until it is safe: {name}"),
         paper: "Rio Vista, section 5.3: response time gets slightly worse by group commit, because a transaction waits for its group.".into(),
-        here: "Of Vista and RVM. From a transaction's begin until its group is synced, by one thread that goes on at once; truncations in between are in it. \
-               Each has two looks at the clock in it, which are most of Vista's."
+        here: "For Vista and RVM: the time from a transaction's begin until its group is synced, by one thread that begins the next transaction at once. The \
+               time of truncations is included. Each time includes two reads of the clock, which are most of Vista's time."
             .into(),
         y: Axis::logarithmic("microseconds"),
         series: response_series(&responses.into_inner()).into_iter().map(|series| everywhere(series, groups)).collect(),

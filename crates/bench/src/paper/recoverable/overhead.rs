@@ -52,15 +52,14 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
     paper.figures.push(Figure {
         id: "vista-5a".into(),
         title: "What a transaction of recoverable memory costs, by its size".into(),
-        paper: "Rio Vista figure 5a: bytes at a random place of 50 MB; the time of a transaction less that of the same stores without. The text \
-                says 5 microseconds for small ones on Vista, at least 500 on RVM-Rio, 10 milliseconds on RVM; above 1 KB Vista takes 17.9 \
-                microseconds a KB."
+        paper: "Rio Vista figure 5a: bytes at a random place of 50 MB; the time of a transaction minus the time of the same stores without a \
+                transaction. The text says 5 microseconds for small transactions on Vista, at least 500 on RVM-Rio, 10 milliseconds on RVM; \
+                above 1 KB Vista takes 17.9 microseconds a KB."
             .into(),
         here: format!(
-            "The segment in {}, or where it is said so in a file on the disk, of which the system's file cache has all. `rvm-rio` has its log and its \
-             database in memory, too, `rvm` on the disk, synced at each transaction; their log has 5 MB, a tenth of the database, as in the \
-             paper, and their share of truncations is a part of it; in groups one write of the log is for several transactions. What is compared took turns of 0.3 to 5 ms; 0.001 stands for what cannot be \
-             told from nothing.",
+            "The segment in {}, or, where the name says so, in a file on the disk that is wholly in the system's file cache. `rvm-rio` has its log and its database in memory, too; `rvm` has them on the \
+             disk, and syncs each transaction. Their log has 5 MB, a tenth of the database, as in the paper, and their times include their share of truncations; in groups one write of the log is for \
+             several transactions. The compared cases took turns of 0.3 to 5 ms; 0.001 stands for a time that cannot be distinguished from zero.",
             paper.settings.memory.display()
         ),
         x: Axis::logarithmic("bytes"),

@@ -118,7 +118,7 @@ fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
     assert!(!records.delete(&key(4), 0).unwrap());
     assert_eq!(records.seek(&key(0), R_PREV).unwrap(), Some((3, b"once".to_vec())));
     records.sync(0).unwrap();
-    assert!(!path.exists(), "it has no text");
+    assert!(!path.exists(), "the database has no text file");
     let other = RecordsInfo { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
     let flags = u32::try_from(libc::O_RDWR).unwrap() | DB_TXN;
     let refused = open(Some(&path), &OpenMode::new(flags, 0).unwrap(), FileInfo::Recno(other)).err().unwrap();

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest.clone()));
         assert_eq!(manifest.environment(), Some([7; 16]));
         let control = manifest.control([9; 16], Lsn::new(900)).unwrap();
-        assert_eq!(control.incarnations.list().len(), 1, "it ends before the second life began");
+        assert_eq!(control.incarnations.list().len(), 1, "the restored log ends before the second life began");
         assert_eq!(manifest.control([9; 16], Lsn::new(2400)).unwrap().incarnation(), 2);
     }
 

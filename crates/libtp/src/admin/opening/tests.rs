@@ -1,4 +1,4 @@
-//! The ways to open: creating, opening what exists, and opening for reading only.
+//! The ways to open: creating, opening an existing environment, and opening for reading only.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ fn one_of_many_creates_an_environment() {
         }
     });
     assert_eq!(created.into_inner(), 1);
-    // Nor is one replaced that no process uses.
+    // An environment that no process uses is not replaced, either.
     assert!(matches!(Env::create(&path), Err(Error::Environment { .. })));
     assert_eq!(Env::open(&path).unwrap().databases().unwrap(), ["words"]);
 }
@@ -86,7 +86,7 @@ fn a_handle_for_reading_refuses_every_change() {
     assert!(matches!(read.index("other", |_, _, _| ()).unwrap_err(), Error::NoDatabase { .. }));
     assert_eq!(writer.databases().unwrap(), ["by value", "stock"]);
 
-    // It sees the writer's commits, and it stays for reading when it is alone.
+    // The reader sees the writer's commits, and can still read when the writer has left.
     writer.run(|txn| stock.put(txn, b"pears", b"7")).unwrap();
     drop((stock, by_value, writer));
     assert_eq!(read.get(&env.snapshot().unwrap(), b"pears").unwrap().as_deref(), Some(&b"7"[..]));

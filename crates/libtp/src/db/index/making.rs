@@ -51,7 +51,7 @@ impl Db {
         });
         let index = Index { of: self.clone(), tree, kept };
         if env.is_read_only {
-            // It is read if the database keeps it, and refused there if not.
+            // A read of the index is refused if the database does not keep it.
             return Ok(index);
         }
         // Before the index is on the list: from then on this process's writers need it.

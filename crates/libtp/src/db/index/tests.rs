@@ -210,10 +210,10 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
             refused
         })
     };
-    assert!(refused.join().unwrap(), "the database was to be had while a session writes");
+    assert!(refused.join().unwrap(), "the database was locked while a session writes");
     txn.commit().unwrap();
     let index = ours.index("by town", town).unwrap();
-    // Their session kept its lock from the transaction before; it must notice the new index.
+    // The session of the handle `theirs` kept its lock from its previous transaction; it must notice the new index.
     let message = writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap_err().to_string();
     assert!(message.contains("by town"), "{message}");
     let same = theirs.index("by town", town).unwrap();

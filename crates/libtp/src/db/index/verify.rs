@@ -2,7 +2,7 @@
 //!
 //! Three checks: from each entry to its record, which needs no function; with the function, whether the entry belongs
 //! to the record; and, with the function, from each record to its entries. `Env::verify` of a database checks its list
-//! of indices and the last; of an index, the first two.
+//! of indices and makes the third check; of an index, it makes the first two checks.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Index {
     /// that do not belong to their record. Reads everything; a transaction locks everything, a snapshot does not.
     ///
     /// # Errors
-    /// As [`Index::keys`], and those of the index's function.
+    /// As [`Index::keys`], and the errors of the index's function.
     pub fn verify(&self, reader: &impl Reader) -> Result<Vec<String>> {
         self.check_listed(reader)?;
         let compared = Compared { of: &self.of, tree: &self.tree, kept: Some(&self.kept) };

@@ -105,7 +105,7 @@ fn an_index_shows_its_records_from_both_ends() {
     let later = people.index("later", |_, value, keys| keys.add(value)).unwrap();
     let mut refused = later.cursor(&snapshot).into_iter();
     assert!(matches!(refused.next(), Some(Err(Error::Database { .. }))));
-    assert!(refused.next().is_none() && refused.next_back().is_none(), "it ends after an error");
+    assert!(refused.next().is_none() && refused.next_back().is_none(), "the iterator ends after an error");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_hash_file_has_no_last_pair() {
         assert_eq!(found, (0..100).map(pair).collect::<Vec<_>>());
         let mut back = hash.cursor(txn).into_iter();
         assert!(matches!(back.next_back(), Some(Err(Error::Database { .. }))));
-        assert!(back.next().is_none(), "it ends after an error");
+        assert!(back.next().is_none(), "the iterator ends after an error");
         Ok(())
     })
     .unwrap();

@@ -477,8 +477,8 @@ fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
         })
         .unwrap()
         .unwrap();
-    // The previous record and the record itself are removed, others are inserted in front: the cursor stands behind a,
-    // before d.
+    // The previous record and the record itself are removed, other records are inserted in front: the cursor stands
+    // behind a, before d.
     env.run(|txn| list.delete(txn, 2).and_then(|_| list.delete(txn, 2))).unwrap();
     env.run(|txn| (0..300).try_for_each(|_| list.insert_before(txn, 1, b"new").map(|_| ()))).unwrap();
     env.run(|txn| {

@@ -21,7 +21,7 @@ impl Place {
     fn new() -> Place {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
-        // Background work would finish what a test has left for later.
+        // Background work would finish files that a test has left for later.
         let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
         let builder = Env::builder().settings(settings).lock_timeout(Duration::from_millis(50));
         let env = builder.open(path.join("env")).unwrap();
@@ -624,8 +624,8 @@ fn thousands_of_files_in_one_transaction() {
     }
 }
 
-/// A session finishes its files long after its commit; others have put them in their places since, and a later
-/// transaction has undone that.
+/// A session finishes its files long after its commit; another process has put them in their places since, and a later
+/// transaction has undone that change.
 #[test]
 fn who_comes_late_undoes_nothing_of_a_later_transaction() {
     let place = Place::new();

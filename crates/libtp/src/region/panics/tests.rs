@@ -22,12 +22,20 @@ fn own_panic(work: impl FnOnce() -> crate::Result<()>) -> &'static str {
 fn a_panic_ends_a_session_first_then_the_region_then_it_is_the_callers() {
     let panics = Panics::default();
     assert_eq!(panics.note_panic(0, "index 7 of 3"), PanicEffect::Session);
-    assert_eq!(panics.note_panic(0, "no such frame"), PanicEffect::Session, "another place");
-    assert_eq!(panics.note_panic(0, "index 12 of 4"), PanicEffect::Region, "the same place");
-    assert_eq!(panics.note_panic(1, "no such frame"), PanicEffect::Session, "that did not end the life before");
+    assert_eq!(panics.note_panic(0, "no such frame"), PanicEffect::Session, "the first panic at another place");
+    assert_eq!(panics.note_panic(0, "index 12 of 4"), PanicEffect::Region, "the second panic at the same place");
+    assert_eq!(
+        panics.note_panic(1, "no such frame"),
+        PanicEffect::Session,
+        "a panic at this place did not end the life before"
+    );
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
-    assert_eq!(panics.note_panic(2, "index 9 of 5"), PanicEffect::Session, "it did not end the life before");
+    assert_eq!(
+        panics.note_panic(2, "index 9 of 5"),
+        PanicEffect::Session,
+        "a panic at this place did not end the life before"
+    );
 }
 
 #[test]
@@ -56,7 +64,11 @@ fn the_panic_of_a_programs_own_function_goes_on_to_the_program_and_kills_nobody(
     assert_eq!(own_panic(in_a_change), "mine");
     assert_eq!(own_panic(in_a_transaction), "mine");
     assert_eq!(env.managers().processes.dead_sessions(), []);
-    assert_eq!(env.run(|txn| db.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]), "it was undone at once");
+    assert_eq!(
+        env.run(|txn| db.get(txn, b"apples")).unwrap().as_deref(),
+        Some(&b"3"[..]),
+        "the transaction was undone at once"
+    );
     assert_eq!(env.repairs().rebuilds, 0);
 }
 

@@ -22,12 +22,12 @@ fn a_life_whose_threads_cannot_be_started_is_tried_again() {
     let stock = env.btree("stock").unwrap();
     env.0.threads_refused.store(3, Ordering::Relaxed);
     env.managers().processes.declare_broken();
-    // No call is made: the threads of the broken life begin the next one.
-    until("nobody begins the next life", || {
+    // No call is made: the threads of the broken life begin the next life.
+    until("no thread begins the next life", || {
         env.0.threads_refused.load(Ordering::Relaxed) == 0 && !env.managers().region.is_broken()
     });
     env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"apples", b"3")).unwrap();
-    until("nobody writes the log of the new life", || env.managers().log.is_all_durable());
+    until("no thread writes the log of the new life", || env.managers().log.is_all_durable());
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
@@ -161,7 +161,7 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
         .collect();
     assert!(began[0] < began[1]);
     // The next life that this handle finds is the second after its own.
-    assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "nobody has that record");
+    assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "no file has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
 
@@ -186,10 +186,10 @@ fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged
         env.checkpoint().unwrap();
     }
     managers.reap().unwrap();
-    assert!(!managers.region.is_broken(), "its record was gone");
+    assert!(!managers.region.is_broken(), "the dead session's record was gone");
     assert_eq!(managers.processes.dead_sessions(), []);
     env.checkpoint().unwrap();
-    assert!(managers.log.read(done.lsn).is_err(), "it is given up when nobody needs it any more");
+    assert!(managers.log.read(done.lsn).is_err(), "the record is given up when no session needs it any more");
 }
 
 #[test]

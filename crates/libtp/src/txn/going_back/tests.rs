@@ -127,7 +127,7 @@ fn blocks_of_a_part_are_given_back_and_what_it_freed_is_there() {
     assert_eq!(blocks(&txn), 1);
     txn.commit().unwrap();
     let txn = house.env.begin().unwrap();
-    assert_eq!(blocks(&txn), 1, "it was not freed");
+    assert_eq!(blocks(&txn), 1, "the block was not freed");
     txn.join(&house.left).unwrap().free(old).unwrap();
     txn.commit().unwrap();
     assert_eq!(house.env.run(|txn| Ok(blocks(txn))).unwrap(), 0);

@@ -103,9 +103,9 @@ fn what_a_part_allocated_is_free_and_what_it_freed_is_not() {
     let end = member.segment().get(large + 299_999, 1).is_ok();
     member.go_back(&mark).unwrap();
     assert!(end && member.segment().get(large + 299_999, 1).is_err(), "nothing lies there any more");
-    assert!(matches!(member.free(first), Err(Error::NotAllocated { .. })), "it was freed before");
+    assert!(matches!(member.free(first), Err(Error::NotAllocated { .. })), "the block was freed before the mark");
     member.free(second).unwrap();
-    assert_eq!(member.malloc(300_000).unwrap(), large, "it was given back");
+    assert_eq!(member.malloc(300_000).unwrap(), large, "the room of the undone part is free again");
     member.go_back(&mark).unwrap();
     member.prepare().unwrap();
     member.end(Decision { incarnation: 1, lsn: 1 });
