@@ -1,7 +1,7 @@
 //! Bugs that a case of one suite must notice.
 
 use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Vista, Warm};
-use super::{case, Planted};
+use super::{case, seldom, Planted};
 
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
