@@ -17,8 +17,8 @@ fn add(env: &Env, file: &PageFile, other: &PageFile) -> Result<()> {
         for page in [0, 1] {
             file.lock(txn, page, PageLock::Write)?;
             let mut copy = file.get(txn, page)?;
-            let count = count_of(&copy) + 1;
-            copy[..8].copy_from_slice(&count.to_le_bytes());
+            let count = count_of(&copy.bytes) + 1;
+            copy.bytes[..8].copy_from_slice(&count.to_le_bytes());
             file.put(txn, &copy)?;
         }
         Ok(())
@@ -33,7 +33,7 @@ fn count_of(page: &[u8]) -> u64 {
 fn a_transaction_that_has_locked_a_database_is_alone_in_it() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(Durability::Relaxed).open(directory.path()).unwrap();
-    let (file, other) = (env.page_file("pages").unwrap(), env.page_file("others").unwrap());
+    let (file, other) = (env.pages("pages").unwrap(), env.pages("others").unwrap());
     add(&env, &file, &other).unwrap();
     let (is_over, added) = (AtomicBool::new(false), AtomicU32::new(1));
     std::thread::scope(|scope| {
@@ -48,7 +48,8 @@ fn a_transaction_that_has_locked_a_database_is_alone_in_it() {
         for round in 0..ROUNDS {
             let looked = env.run(|txn| {
                 file.lock_all(txn, if round % 2 == 0 { PageLock::Write } else { PageLock::Read })?;
-                let look = || Ok([count_of(&file.get(txn, 0)?), count_of(&file.get(txn, 1)?)]);
+                let look =
+                    || -> Result<_> { Ok([count_of(&file.get(txn, 0)?.bytes), count_of(&file.get(txn, 1)?.bytes)]) };
                 let first = look()?;
                 (0..20).for_each(|_| std::thread::yield_now());
                 Ok([first, look()?])
@@ -58,6 +59,6 @@ fn a_transaction_that_has_locked_a_database_is_alone_in_it() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    let total = env.run(|txn| Ok(count_of(&file.get(txn, 0)?))).unwrap();
+    let total = env.run(|txn| Ok(count_of(&file.get(txn, 0)?.bytes))).unwrap();
     assert_eq!(total, u64::from(added.into_inner()), "additions are lost");
 }
