@@ -15,7 +15,8 @@
 //! Why the credit is covered:
 //! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
 //!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger of
-//!    both, which is at most the largest reservation.
+//!    both, which is at most the largest reservation. A request for undo stands for
+//!    the least reservation at least.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
 //! 3. A larger reservation leaves no credit: with one, small records could use it up, and their marks would take
@@ -169,7 +170,8 @@ impl LogManager {
         self.raise_reservation(session, bytes)?;
         let file_end = || self.header.tail.load().plus(bytes as u64 + MARK_BYTES_LEFT);
         self.make_sure(session, || (self.ring_end_wanted(), file_end()))?;
-        session.log_room().ask(bytes as u64);
+        // A compensation may be longer than its request: it has the least reservation.
+        session.log_room().ask((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
         Ok(())
     }
 
