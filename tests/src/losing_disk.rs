@@ -10,7 +10,7 @@
 //!
 //! Invariants
 //! 1. A shadow has all synced bytes of its file: a sync holds the shadow's lock from its first read to its last store,
-//! so no sync stores older bytes over the bytes of a later sync.
+//!    so no sync stores older bytes over the bytes of a later sync.
 //! 2. A shadow belongs to one file for as long as the file exists, and to no later file with the same inode number.
 
 use std::fs::OpenOptions;

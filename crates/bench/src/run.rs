@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. A transfer counts as committed only after the engine has acknowledged it, and is sent again until then. A
-//! transfer that is aborted when the time is up is given up and leaves no trace.
+//!    transfer that is aborted when the time is up is given up and leaves no trace.
 //! 2. The clock is read once for each transaction: the end of one is the beginning of the next.
 //! 3. All clients have their session before the first transfer is sent.
 //! 4. The counted transactions ended in one window that all clients share (`window`).

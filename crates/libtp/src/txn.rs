@@ -3,9 +3,7 @@
 pub(crate) mod commit;
 pub(crate) mod decisions;
 pub(crate) mod emptied;
-pub(crate) mod extras;
 pub(crate) mod failure;
-pub(crate) mod file_work;
 pub(crate) mod going_back;
 pub(crate) mod joined;
 pub(crate) mod log_reading;

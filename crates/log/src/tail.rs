@@ -12,7 +12,7 @@
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
 //! 4. `poison` is zero until a write or a sync fails, and never zero again.
 //! 5. These words and the words of the two roles check themselves ([`rio::Checked`]). A read of a word that a wild
-//! store has damaged ends the region, before bytes in memory or in a file are overwritten because of it.
+//!    store has damaged ends the region, before bytes in memory or in a file are overwritten because of it.
 //!
 //! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so each is the last store of its change and
 //! never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has not moved: the record does not

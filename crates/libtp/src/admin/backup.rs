@@ -16,7 +16,7 @@
 //!    unfinished backup and do not count.
 //! 2. A backup changes nothing in the environment, except that it takes checkpoints and keeps log meanwhile.
 //! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: no other process
-//! takes the files there for the files of a dead process.
+//!    takes the files there for the files of a dead process.
 //!
 //! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
 //! the same directory starts over; an extension is done again.

@@ -20,8 +20,8 @@ use rio::{failpoint, planted};
 use crate::ground::mutex::lock;
 use crate::region::inner::Inner;
 use crate::region::plain_files::Door;
-use crate::txn::file_work::{FileWork, PreparedFiles};
 use crate::txn::run::run;
+use crate::txn::transaction::{FileWork, PreparedFiles};
 use crate::{Db, Durability, Error, Result, Txn};
 
 use super::finish::{self, Intention, TOO_EARLY, UNSEEN};

@@ -10,8 +10,8 @@
 //! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
 //!    last transaction that began in it ends: each session holds its life.
 //! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if
-//! the region is not seen broken *after* the commit record was published. The tail is read after a barrier that follows
-//! the declaration.
+//!    the region is not seen broken *after* the commit record was published. The tail is read after a barrier that follows
+//!    the declaration.
 //!
 //! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
 //! panics.
@@ -73,7 +73,7 @@ pub(crate) type Sessions = Vec<Box<Seated>>;
 pub(crate) struct Present {
     pub(super) now: Mutex<Now>,
     /// The idle sessions at hand for threads.
-    pub(super) at_hand: IdleSessions,
+    pub(super) at_hand: IdleSessions<Seated>,
 }
 
 /// The present life and its idle sessions.

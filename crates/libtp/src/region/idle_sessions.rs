@@ -12,40 +12,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::atomic::AtomicCell;
 
-use super::generation::Seated;
-
 /// More threads than these share places.
 const PLACES: usize = 16;
 
 /// A place for one session, on a cache line of its own.
 #[repr(align(64))]
-#[derive(Default)]
-struct Place(AtomicCell<Option<Box<Seated>>>);
+struct Place<S>(AtomicCell<Option<Box<S>>>);
 
 /// A place for each thread.
-#[derive(Default)]
-pub(super) struct IdleSessions([Place; PLACES]);
+pub(super) struct IdleSessions<S>([Place<S>; PLACES]);
 
-impl IdleSessions {
+impl<S> Default for IdleSessions<S> {
+    fn default() -> IdleSessions<S> {
+        IdleSessions(std::array::from_fn(|_| Place(AtomicCell::new(None))))
+    }
+}
+
+impl<S> IdleSessions<S> {
     /// Takes the session in the calling thread's place.
     #[inline]
-    pub(super) fn take(&self) -> Option<Box<Seated>> {
+    pub(super) fn take(&self) -> Option<Box<S>> {
         self.own_place().0.take()
     }
 
     /// Puts a session into the calling thread's place. Returns the session that was there.
     #[inline]
-    pub(super) fn put(&self, seat: Box<Seated>) -> Option<Box<Seated>> {
-        self.own_place().0.swap(Some(seat))
+    pub(super) fn put(&self, session: Box<S>) -> Option<Box<S>> {
+        self.own_place().0.swap(Some(session))
     }
 
     /// Takes the sessions of all threads, one by one.
-    pub(super) fn take_all(&self) -> impl Iterator<Item = Box<Seated>> + use<'_> {
+    pub(super) fn take_all(&self) -> impl Iterator<Item = Box<S>> + use<'_, S> {
         self.0.iter().filter_map(|place| place.0.take())
     }
 
     #[inline]
-    fn own_place(&self) -> &Place {
+    fn own_place(&self) -> &Place<S> {
         &self.0[thread_number() % PLACES]
     }
 }
@@ -66,4 +68,4 @@ fn thread_number() -> usize {
     })
 }
 
-const _: () = assert!(AtomicCell::<Option<Box<Seated>>>::is_lock_free(), "a place is one word");
+const _: () = assert!(AtomicCell::<Option<Box<u8>>>::is_lock_free(), "a place is one word");

@@ -11,7 +11,7 @@ use rio::{failpoint, planted};
 use crate::ground::mutex::lock;
 use crate::open::attach;
 use crate::region::background;
-use crate::region::generation::{Generation, Refused, Seated, Sessions};
+use crate::region::generation::{Generation, Refused, Sessions};
 use crate::region::inner::Inner;
 use crate::region::leave::leave;
 use crate::region::open_database::take_along;
@@ -170,7 +170,7 @@ impl Inner {
             idle.extend(self.present.at_hand.take_all());
             (Arc::clone(&present.generation), idle)
         };
-        let (idle, stale) = idle.into_iter().partition(|idle: &Box<Seated>| Arc::ptr_eq(&idle.generation, &generation));
+        let (idle, stale) = idle.into_iter().partition(|idle| Arc::ptr_eq(&idle.generation, &generation));
         // Sessions dropped in broken memory have nothing to report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop::<Sessions>(stale)));
         self.passed_on.end();

@@ -10,7 +10,7 @@ use rio::planted;
 use crate::region::generation::Seated;
 use crate::region::inner::Inner;
 use crate::txn::emptied::Cleared;
-use crate::txn::file_work::PreparedFiles;
+use crate::txn::transaction::PreparedFiles;
 use crate::{Durability, Error, Result, Txn};
 
 impl Txn<'_> {

@@ -1,6 +1,7 @@
 //! Transactions, as a program holds them.
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,8 @@ use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::txn::decisions::DatabaseDecisions;
-use crate::txn::extras::Extras;
+use crate::txn::emptied::Emptied;
 use crate::txn::failure::LastFailure;
-use crate::txn::file_work::Files;
 use crate::txn::parts::Parts;
 use crate::txn::savepoints::Savepoints;
 use crate::{Durability, Error, Result};
@@ -289,6 +289,101 @@ impl Drop for Txn<'_> {
             if let Err(error) = self.abort_in_place() {
                 tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
             }
+        }
+    }
+}
+
+/// The parts that few transactions have. They are made at the first use, so a plain transaction carries one empty
+/// pointer.
+#[derive(Default)]
+pub(crate) struct Extras(OnceCell<Box<Extra>>);
+
+#[derive(Default)]
+pub(crate) struct Extra {
+    pub(crate) joined: Parts,
+    pub(crate) savepoints: Savepoints,
+    pub(crate) emptied: Emptied,
+    pub(crate) files: Files,
+    pub(crate) decided: DatabaseDecisions,
+}
+
+impl Extras {
+    /// Returns the extras; makes them first if the transaction has none.
+    pub(crate) fn make(&self) -> &Extra {
+        self.0.get_or_init(Box::default)
+    }
+
+    /// Returns the extras, if the transaction has any.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Extra> {
+        self.0.get().map(Box::as_ref)
+    }
+
+    /// As [`Extras::get`], to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Extra> {
+        self.0.get_mut().map(Box::as_mut)
+    }
+}
+
+/// The work of one transaction on plain files. The floor of plain files implements it.
+pub(crate) trait FileWork: Any + Send {
+    /// Does the steps that may fail before the commit.
+    ///
+    /// # Errors
+    /// The reason why the transaction cannot commit.
+    fn prepare(&self, txn: &Txn<'_>) -> Result<Box<dyn PreparedFiles>>;
+
+    /// Removes the transaction's files after an undo.
+    fn discard(&self);
+
+    /// Returns the work as a value of any type, to get its own type back.
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// The files of a transaction that is about to commit.
+pub(crate) trait PreparedFiles {
+    /// Returns the durability to use: other programs must not see files before the disk has the commit.
+    fn durability(&self, asked: Durability) -> Durability;
+
+    /// Puts the files of the committed transaction in their places.
+    ///
+    /// # Errors
+    /// `FilesWaiting`.
+    fn finish(self: Box<Self>, env: &Arc<Inner>) -> Result<()>;
+}
+
+/// A transaction's work on plain files, if it has begun any.
+#[derive(Default)]
+pub(crate) struct Files(RefCell<Option<Box<dyn FileWork>>>);
+
+impl Files {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    /// Runs `work` with the transaction's work on files; `begin` makes that when there is none yet.
+    pub(crate) fn with<W: FileWork, T>(
+        &self,
+        begin: impl FnOnce() -> Result<W>,
+        work: impl FnOnce(&mut W) -> Result<T>,
+    ) -> Result<T> {
+        let mut own = self.0.borrow_mut();
+        let own = match &mut *own {
+            Some(own) => own,
+            empty => empty.insert(Box::new(begin()?)),
+        };
+        work(own.as_any().downcast_mut().expect("all work on plain files has one type"))
+    }
+
+    /// As [`FileWork::prepare`]; returns `None` for a transaction without files.
+    pub(crate) fn prepare(&self, txn: &Txn<'_>) -> Result<Option<Box<dyn PreparedFiles>>> {
+        self.0.borrow().as_ref().map(|work| work.prepare(txn)).transpose()
+    }
+
+    fn discard(&self) {
+        if let Some(work) = self.0.take() {
+            work.discard();
         }
     }
 }
