@@ -90,7 +90,7 @@ fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_explains() {
     swap_both();
     for _ in 0..2 {
         let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
-        for word in [region.as_str(), "another build", "Nothing was changed", "--keep-files"] {
+        for word in [region.as_str(), "another build", "nothing was changed", "--keep-files"] {
             assert!(error.contains(word), "{word} is not in: {error}");
         }
     }

@@ -285,7 +285,7 @@ mod tests {
         assert!(faults.contains(&format!("the first is {}", all[4].transfer.id)), "{faults}");
         assert!(
             faults.contains(&format!(
-                "1 transfers are in the history with other contents, the first is {}",
+                "1 transfers are in the history with other contents; the first is {}",
                 all[6].transfer.id
             )),
             "{faults}"

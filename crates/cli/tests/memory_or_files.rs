@@ -129,7 +129,7 @@ fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is
     }
     let refused = tp("recover", env, &["--keep-region"]);
     let why = refused.refused(1);
-    assert!(why.contains(".tp is not there") && why.contains("Nothing was changed"), "no file of the bank is: {why}");
+    assert!(why.contains(".tp is missing") && why.contains("nothing was changed"), "no file of the bank is: {why}");
     tp("recover", env, &["--keep-files"]).text();
     assert_eq!(tp("get", env, &["names", "key"]).text().trim(), "value");
     assert_eq!(tp("recover", env, &["--json"]).result()["how"], json!("clean"));

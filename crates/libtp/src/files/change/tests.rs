@@ -223,7 +223,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         assert_says(&missing.unwrap_err(), "there is no such file");
     }
     assert_says(&txn.rename_file(place.at("x"), place.at("y")).unwrap_err(), "there is no such file");
-    assert_says(&txn.create_file(place.path.join("env/x"), b"").unwrap_err(), "the environment's own");
+    assert_says(&txn.create_file(place.path.join("env/x"), b"").unwrap_err(), "a directory of the environment");
     assert_says(&txn.create_file("/", b"").unwrap_err(), "it is a directory");
     let long = "x/".repeat(2000);
     assert_says(&txn.create_file(place.at(&long).join("x"), b"").unwrap_err(), "a key of");
