@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libtp::{Durability, Env, PageFile, PageLock, Result};
 
 /// How many times the whole database is locked.
-const ROUNDS: u32 = 400;
+const ROUNDS: u32 = 120;
 const WRITERS: usize = 3;
 
 /// Adds one to both pages.

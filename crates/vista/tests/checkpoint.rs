@@ -41,7 +41,7 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
         set(&mut segment, 3);
         assert_eq!(segment.bytes()[7], 3);
         let itself = segment.checkpoint(&file).unwrap_err();
-        assert!(itself.to_string().contains("a file of its own"), "{itself}");
+        assert!(itself.to_string().contains("give the checkpoint another path"), "{itself}");
         crashed(&file, &left);
     }
     let refused = options.open(&left).unwrap_err();

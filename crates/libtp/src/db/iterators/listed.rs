@@ -31,7 +31,7 @@ struct Gap {
     side: Side,
     /// The number of the record behind the gap. `u64::MAX` stands behind all records.
     at: u64,
-    /// The record by which the gap is found again. A number beyond the list has no such record, and stays.
+    /// The record by which the gap is found again. In an empty list there is no such record.
     seen: Seen,
 }
 
@@ -55,9 +55,14 @@ impl Gap {
         if self.at == u64::MAX {
             return Ok(());
         }
+        let mut has_before = self.see(list, reader, self.at - 1)?.is_some();
+        let has_behind = self.see(list, reader, self.at)?.is_some();
+        if !has_before && !has_behind {
+            // A range that ends beyond the list ends behind the list's last record.
+            self.at = list.count(reader)? + 1;
+            has_before = self.see(list, reader, self.at - 1)?.is_some();
+        }
         let (before, behind) = (self.at - 1, self.at);
-        let has_before = self.see(list, reader, before)?.is_some();
-        let has_behind = self.see(list, reader, behind)?.is_some();
         let is_by_behind = has_behind && (self.side == Side::Front || !has_before);
         self.seen.number = if is_by_behind { behind } else { before };
         Ok(())
