@@ -190,7 +190,7 @@ impl LockManager {
 
     /// Takes an intent lock that an earlier transaction of the locker took with [`LockManager::lock_kept`], as `index`
     /// of that `epoch`. Returns false if the epoch is over; then the lock is not taken. Costs one store to a word that
-    /// only this locker stores to.
+    /// other lockers seldom touch.
     #[inline]
     pub fn lock_again(&self, locker: LockerId, index: u8, epoch: u64) -> bool {
         let slot = self.table.locker(locker.0);

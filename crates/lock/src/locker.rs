@@ -4,7 +4,7 @@
 //! 1. A bit of `filter` is set for every name that the locker holds (and perhaps for further names); all bits are zero
 //!    only if it holds nothing. So most locks are known to be new without a search.
 //! 2. One session uses a locker at a time. Other sessions only read it, change the state of its requests under the
-//!    latch of their bucket, and store `victim`.
+//!    latch of their bucket, mark `active`, and store `victim`.
 //!
 //! If we die: the stack (`stack.rs`) states the held locks; `count` and `filter` may be too large, never too small.
 
@@ -16,7 +16,7 @@ use crate::lane::{LaneStart, LaneWait};
 use crate::request::Place;
 
 shared! {
-    /// A locker's slot. The first cache line is written by its own session only.
+    /// A locker's slot. Its own session writes the first cache line; another session may mark `active` there.
     pub(crate) struct LockerSlot {
         /// The last request that the locker made and still has.
         pub(crate) top: Word<Place>,

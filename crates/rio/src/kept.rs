@@ -410,7 +410,7 @@ mod tests {
             });
             assert!(
                 lock_alone(&path, &access).unwrap().is_some(),
-                "a lock that ends in a moment, like that of a child that becomes another program"
+                "the lock is not waited for, though its holder drops the lock in a moment"
             );
         });
         std::fs::remove_file(&path).unwrap();
