@@ -194,6 +194,9 @@ impl LogManager {
 
     #[inline]
     fn publish(&self, session: &Session, lsn: Lsn, header: &RecordHeader) {
+        if planted("log: the tail is published before the append is noted") {
+            self.header.tail.publish(lsn.plus(header.length() as u64));
+        }
         if !planted("log: appends are not noted") {
             session.note_append(lsn.raw(), header.txn().raw());
         }

@@ -103,7 +103,11 @@ impl<T: Bits> Word<T> {
     #[inline]
     pub fn set(&self, section: &mut Section<'_>, value: T) {
         point();
-        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
+        let old = self.get().to_raw().widen();
+        if planted("rio: a word changes before its before-image is saved") {
+            self.init(value);
+        }
+        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, old);
         // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
         // the compiler fence in `save_word` keeps.
         T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);

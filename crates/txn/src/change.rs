@@ -8,7 +8,7 @@
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After that, the repairing session rolls the section back and redoes the record on those of its pages that are older.
 
-use libtp_buffer::ExclusivePage;
+use libtp_buffer::{ExclusivePage, PageHeader};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -166,6 +166,11 @@ impl Change<'_> {
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);
             failpoint("change: before a page is changed");
+            if planted("txn: the page LSN precedes the page's bytes") {
+                // Without a before-image.
+                let at = std::mem::offset_of!(PageHeader, page_lsn);
+                page.fresh()[at..at + 8].copy_from_slice(&lsn.raw().to_le_bytes());
+            }
             if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
                 panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);
             }

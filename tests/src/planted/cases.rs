@@ -1,7 +1,7 @@
 //! Bugs that a case of one suite must notice.
 
-use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Vista, Warm};
-use super::{case, Planted};
+use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Stepped, Vista, Warm};
+use super::{case, seldom, Planted};
 
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
@@ -125,6 +125,12 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: readers leave no shortcuts", "rules::s4_a_late_reader_is_led_past_a_long_history"),
     case(Snapshots, "snapshot: a shortcut from an earlier place is used", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
     case(Snapshots, "snapshot: a shortcut older than the snapshot is used", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it"),
+    // The order of stores (PROTOCOLS D3, D4, D15): no failpoint lies between two of them.
+    case(Stepped, "rio: a word changes before its before-image is saved", "deaths_in_a_lock"),
+    case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),
+    seldom(case(Stepped, "rio: before-images are discarded before they are put back", "deaths_of_repairers_of_an_insert")),
+    case(Stepped, "txn: the page LSN precedes the page's bytes", "deaths_in_an_insert"),
+    case(Stepped, "log: the tail is published before the append is noted", "deaths_in_an_append_to_records_by_number"),
     // Commits that are answered from memory.
     case(Warm, "libtp: a commit returns before its record is in memory", CACHE),
     case(Warm, "libtp: a warm start ignores the log's tail in memory", CACHE),
