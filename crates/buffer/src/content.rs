@@ -109,11 +109,11 @@ impl<'p> ExclusivePage<'p> {
         PageHeader::of(self)
     }
 
-    /// Marks the page dirty: log records from `recovery` (the log's tail) on may change it. Called before the append.
-    /// Does nothing if the page is dirty already.
+    /// Marks the page dirty: log records from the LSN on that `recovery` returns (the log's tail) may change it. Called
+    /// before the append. Asks for nothing and does nothing if the page is dirty already.
     #[inline]
-    pub fn mark_dirty(&self, recovery: Lsn) {
-        self.slot.mark_dirty(recovery);
+    pub fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
+        self.slot.mark_dirty_with(recovery);
     }
 
     /// Returns whether a restart needs the log for this page.

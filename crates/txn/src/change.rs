@@ -145,9 +145,8 @@ impl Change<'_> {
     fn drive(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let managers = self.managers;
         let record_type = managers.types.get(entry.kind).expect("a record type is registered before it is logged");
-        let recovery_lsn = managers.log.tail();
         for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
-            page.mark_dirty(recovery_lsn);
+            page.mark_dirty_with(|| managers.log.tail());
             failpoint("change: one page marked dirty");
         }
         let session = self.session();
