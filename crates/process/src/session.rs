@@ -207,6 +207,12 @@ impl Session {
         failpoint("session: append noted");
     }
 
+    /// Returns whether the session has noted the append of the record at `lsn`, and not cleared the note.
+    #[inline]
+    pub fn has_noted(&self, lsn: u64) -> bool {
+        self.slot.append_lsn.get() == lsn
+    }
+
     /// Returns the LSN that the session noted last, and its transaction; zeros if there was no note. Known even after
     /// the session's death and repair.
     pub fn last_noted(&self) -> (u64, u64) {

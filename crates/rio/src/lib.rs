@@ -64,7 +64,7 @@ mod word;
 pub use access::Access;
 pub use anchor::Anchor;
 pub use bytes::{ExclusiveHold, SharedHold};
-pub use bytes_mut::BytesMut;
+pub use bytes_mut::{BytesMut, Store};
 pub use checked::{Checkable, Checked};
 pub use descriptor::above_standard;
 pub use error::{Error, Result};

@@ -5,10 +5,13 @@
 //! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
 //! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
+//! Redo stores some bytes without before-images (`PageMut::again`): the noted record says them. The driver passes the
+//! proof that the record is noted. Without the proof, as in an unprotected environment, every store has a before-image.
+//!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After that, the repairing session rolls the section back and redoes the record on those of its pages that are older.
 
-use libtp_buffer::ExclusivePage;
+use libtp_buffer::{ExclusivePage, Repeated};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -158,12 +161,16 @@ impl Change<'_> {
             true => (Lsn::FIRST, logged.body()),
             false => logged.log(managers, session, entry),
         };
+        let repeated = Repeated::noted(session, lsn);
         if planted("txn: the append note is cleared before the pages change") {
             session.clear_append();
         }
         failpoint("change: logged, no page changed");
         for (role, page) in pages.iter_mut().enumerate() {
-            let mut page = page.page_mut(&mut section);
+            let mut page = match repeated {
+                Some(proof) => page.page_mut_repeated(&mut section, proof),
+                None => page.page_mut(&mut section),
+            };
             failpoint("change: before a page is changed");
             if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
                 panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);

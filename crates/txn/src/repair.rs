@@ -3,7 +3,8 @@
 //! The process manager has rolled back the open sections, and the managers have given back their latches and pins. The
 //! rest is done here, in this order. Notes of appends that were never published are forgotten, because this process
 //! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on those
-//! of its pages that are older (PROTOCOLS D3, D4). Then each transaction ends as its last record says (PROTOCOLS D6).
+//! of its pages that are older (PROTOCOLS D3, D4); until then no page is written or replaced. Then each transaction ends
+//! as its last record says (PROTOCOLS D6).
 //!
 //! If the process dies here: redo goes by page LSN and undo by compensations, so the next process that opens the
 //! environment does the rest.
@@ -51,6 +52,10 @@ impl Managers {
         dead.forget_unpublished(self.log.tail().raw());
         let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         noted.sort_unstable();
+        if planted("buffer: a repair alone writes pages before the noted records are redone") {
+            self.buffers.all_repeated();
+            self.buffers.write_all(session.session())?;
+        }
         for (lsn, id) in noted.into_iter().map(|(lsn, id)| (Lsn::new(lsn), TxnId::new(id))) {
             let record = self.log.read(lsn)?;
             if record.header.txn() != id {
@@ -61,6 +66,9 @@ impl Managers {
             failpoint("alone: redone, not the transaction's last");
             self.adopt_note(id, lsn);
         }
+        // The notes stay until the end: they name finished records from here on.
+        self.buffers.all_repeated();
+        failpoint("alone: all redone, nothing ended");
         for index in 1..=self.txns.slots.capacity() {
             if index != session.slot_index() {
                 self.end_slot(session, index, &mut repaired)?;

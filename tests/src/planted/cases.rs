@@ -116,6 +116,8 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "record: an undo makes a new version", UNDONE),
     case(Snapshots, "snapshot: ghosts are removed under a snapshot", GHOSTS),
     case(Snapshots, "snapshot: a removed version counts as absent", GONE),
+    case(Snapshots, "txn: repair releases latches before the redo of an update", "half::a_snapshot_sees_no_part_of_an_update_whose_session_died"),
+    case(Snapshots, "buffer: changes without a record save nothing", "half::an_unprotected_update_whose_session_died_is_taken_back"),
     case(Snapshots, "record: a split drops the mark of removed versions", GONE),
     case(Snapshots, "record: a freed chain leaves no mark of removed versions", CHAINS),
     case(Snapshots, "snapshot: log that a snapshot needs is recycled", BOUND),

@@ -4,7 +4,7 @@
 //! transaction manager latches, compares and stamps LSNs. The session that logged a record checked that the pages can
 //! take it, so a refusal here means that page and log do not belong together.
 
-use rio::planted;
+use rio::{planted, Store};
 use zerocopy::little_endian::U32;
 use zerocopy::IntoBytes;
 
@@ -160,9 +160,6 @@ impl Edit<'_> {
     }
 }
 
-/// Two changes this near to each other share one before-image.
-const NEAR_BYTES: usize = 64;
-
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
 fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
@@ -175,19 +172,23 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     }
     let (cell_at, stored_at) = (record.cell_at, record.stored_at);
     let at = stored_at + edit.offset;
-    if new_bytes == old_bytes && at + edit.put.len() - cell_at <= NEAR_BYTES {
-        // One before-image for both.
-        let bytes = page.range(cell_at..at + edit.put.len());
-        bytes[..8].copy_from_slice(&lsn_and_flags.to_le_bytes());
-        bytes[at - cell_at..].copy_from_slice(edit.put);
-        return Ok(());
-    }
-    page.range(cell_at..cell_at + 8).copy_from_slice(&lsn_and_flags.to_le_bytes());
+    let word = lsn_and_flags.to_le_bytes();
     if new_bytes == old_bytes {
-        page.range(at..at + edit.put.len()).copy_from_slice(edit.put);
+        // Slot, key length and stored length lead to the place, and stay. The LSN comes first: a reader that finds it
+        // takes the bytes from the log (PROTOCOLS S2).
+        if planted("txn: repair releases latches before the redo of an update") {
+            page.again([Store::Bytes(at, edit.put), Store::Bytes(cell_at, &word)]);
+            return Ok(());
+        }
+        page.again([Store::Bytes(cell_at, &word), Store::Bytes(at, edit.put)]);
         return Ok(());
     }
-    page.range(cell_at + 8..cell_at + 10).copy_from_slice(&number(new_bytes)?.to_le_bytes());
+    let length = number(new_bytes)?.to_le_bytes();
+    page.range(cell_at..cell_at + 8).copy_from_slice(&word);
+    if planted("record: a changed length has no before-image") {
+        page.again([Store::Bytes(cell_at + 8, &length)]);
+    }
+    page.range(cell_at + 8..cell_at + 10).copy_from_slice(&length);
     let end = stored_at + old_bytes.max(new_bytes);
     let bytes = page.range(at..end);
     bytes.copy_within(edit.cut..edit.cut + tail, edit.put.len());
@@ -485,7 +486,8 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
                 (older.as_bytes(), at.flags)
             };
             let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
-            change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
+            // The record's LSN is read from the page, not from the log record.
+            change(&mut page.saved(), slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
             // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
             // them fail.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
