@@ -63,6 +63,20 @@ impl BufferManager {
         None
     }
 
+    /// Does as [`BufferManager::exclusive_now`], for a page that the session had latched just now: the page is not
+    /// prefetched, and its use is noted already.
+    #[inline(always)]
+    pub fn exclusive_again<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
+        let slot = self.table.find_again(id)?;
+        let body = Body::taken(slot);
+        let guard = slot.latch.try_exclusive(session, rank)?;
+        if holds(slot, id) {
+            return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
+        }
+        let_go(guard);
+        None
+    }
+
     /// Returns the page, latched exclusively.
     ///
     /// # Errors

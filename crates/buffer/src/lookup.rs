@@ -24,7 +24,7 @@ use rio::{failpoint, Extent, Held, Link, Offset, Region, Section, Slab, SlabHead
 
 use crate::certain_count::CertainCount;
 use crate::frame::{FrameSlot, State};
-use crate::hints::Hints;
+use crate::hints::{Hint, Hints};
 use crate::{PageId, Result};
 
 /// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,
@@ -103,6 +103,17 @@ impl PageTable {
         if let Some(data) = hint.data() {
             self.region.prefetch(data, PREFETCH_BYTES);
         }
+        self.follow(hint, id)
+    }
+
+    /// Does as [`PageTable::find`], for a page that is in the processor's cache.
+    #[inline(always)]
+    pub(crate) fn find_again(&self, id: PageId) -> Option<&FrameSlot> {
+        self.follow(self.hints.get(id), id)
+    }
+
+    #[inline(always)]
+    fn follow(&self, hint: Hint, id: PageId) -> Option<&FrameSlot> {
         // Acquire, here and in `walk`: a session that sees the page in the slot sees the earlier stores to the slot.
         match hint.slot().and_then(|place| self.region.try_at(place)) {
             Some(slot) if slot.page.load() == id => Some(slot),

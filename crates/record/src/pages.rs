@@ -66,6 +66,12 @@ impl<'a> Pages<'a> {
         self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))
     }
 
+    /// Does as [`Pages::exclusive_now`], for a page that the session had latched just now.
+    #[inline(always)]
+    pub(crate) fn exclusive_again(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
+        self.change.managers.buffers.exclusive_again(self.session(), self.id(page), rank(level))
+    }
+
     /// Pins a page, so that it stays in memory while other pages are latched.
     pub(crate) fn pin(&self, page: u32) -> Result<Pin<'a>> {
         Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)

@@ -99,6 +99,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
 }
 
 /// Redoes an update or a deletion.
+#[inline]
 pub fn update(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);
@@ -161,6 +162,7 @@ impl Edit<'_> {
 }
 
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
+#[inline]
 fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;
@@ -202,6 +204,8 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
 }
 
 /// Moves a record that needs more room than its cell has to another cell.
+#[cold]
+#[inline(never)]
 fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;

@@ -11,6 +11,7 @@ use libtp_txn::Damage;
 use rio::Store;
 
 /// Redoes a put, an update or a deletion.
+#[inline]
 pub fn change(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);
@@ -33,6 +34,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
 }
 
 /// Stores a slot's word and a part of its record; a ghost gets zeros.
+#[inline]
 fn store(page: &mut PageMut<'_, '_>, slot: usize, lsn_and_flags: u64, offset: usize, put: &[u8]) -> Redone {
     let recno = RecnoPage::over(page.bytes()).ok_or_else(|| Damage("it is no recno page".into()))?;
     let (used, length) = (recno.used(), recno.record_bytes());
