@@ -37,8 +37,9 @@ pub struct Session {
     tree_depth: Cell<u32>,
     /// The number of live [`Freeing`] guards.
     freeing: Cell<u32>,
-    /// The session is dead and changes nothing shared any more.
-    dead: Cell<bool>,
+    /// The session is dead and changes nothing shared any more. A section that is dropped without being closed sets
+    /// this before its drop returns, because the guards of the latches above it are dropped next.
+    doomed: Cell<bool>,
     /// Another manager's table has an entry in its name that it has not given back.
     has_foreign_entry: Cell<bool>,
     /// The last append noted, and its transaction, also after the note was cleared.
@@ -99,7 +100,7 @@ impl Session {
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
             freeing: Cell::new(0),
-            dead: Cell::new(false),
+            doomed: Cell::new(false),
             has_foreign_entry: Cell::new(false),
             last_noted: Cell::new((0, 0)),
             cancels: Cell::new(cancels()),
@@ -159,7 +160,7 @@ impl Session {
     /// Opens a section (PROTOCOLS D2). The section must be closed before the latches on its changes are given back.
     #[inline]
     pub fn section(&self) -> Section<'_> {
-        self.undo().section()
+        self.undo().section_of(&self.doomed)
     }
 
     /// Returns the session's undo log.
@@ -283,12 +284,12 @@ impl Session {
     /// It keeps everything that it held until it is repaired, and can do nothing more.
     #[inline]
     pub fn is_dead(&self) -> bool {
-        (self.dead.get() || self.undo().is_broken()) && self.notices_its_death()
+        self.doomed.get() && self.notices_its_death()
     }
 
     #[cold]
     fn notices_its_death(&self) -> bool {
-        self.dead.set(true);
+        self.doomed.set(true);
         if !unwinds() {
             self.mark_dead();
         }
@@ -299,7 +300,7 @@ impl Session {
     /// all its guards are gone, because their drops would interfere with the repair.
     #[cold]
     pub fn mark_dead(&self) {
-        self.dead.set(true);
+        self.doomed.set(true);
         let status = self.slot.status.load();
         if status.state() == State::Alive && status.generation() == self.id.generation() {
             // A failure means that another session has marked it, and perhaps buried it since.
@@ -435,19 +436,18 @@ impl Session {
         self.notes_used.set(self.notes_used.get() & !(1 << note));
     }
 
-    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): above an open section that will
-    /// not be closed any more, and whenever the library panics. So a panic leaves the same state as a kill.
+    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): if the session is doomed, and
+    /// whenever the library panics. So a panic leaves the same state as a kill.
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
-        (self.undo().is_open() || std::thread::panicking()) && self.abandons_what_it_holds()
+        (self.doomed.get() || std::thread::panicking()) && self.abandons_what_it_holds()
     }
 
     #[cold]
+    #[inline(never)]
     fn abandons_what_it_holds(&self) -> bool {
-        // A section is dropped before the latches above which it was opened: for a panic in a destructor only the
-        // section shows it.
-        let is_gone = self.undo().is_open() && (self.dead.get() || self.undo().is_broken());
-        let abandons = (is_gone || unwinds()) && !planted("process: a panic releases latches above an open section");
+        let is_gone = self.doomed.get() || unwinds();
+        let abandons = is_gone && !planted("process: a panic releases latches above an open section");
         abandons && self.notices_its_death()
     }
 }

@@ -103,6 +103,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("process: a stopped process counts as dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
+    case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session"),
     by("process: a panic releases latches above an open section", &[Panicking("change: page changed, LSN old")]),
     by("process: a panic returns the session's roles", &[Panicking("buffer: page claimed, still dirty")]),
     by("libtp: a first panic breaks the region", &[Panicking("commit: committing, nothing logged")]),
