@@ -15,41 +15,43 @@ use std::time::Duration;
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::cancel::cancels;
-use crate::notes::Note;
+use crate::notes::{Note, NoteNumber, ALL_NOTES};
 use crate::slot::{SessionSlot, State};
 use crate::unwinding::unwinds;
 use crate::{ProcessManager, Rank, Result, SessionId, NOTES};
 
 /// One thread's handle. Dropping it leaves the environment.
+// The first cache line has all that a latch needs.
+#[repr(C, align(64))]
 pub struct Session {
     slot: Held<SessionSlot>,
-    id: SessionId,
-    /// The id as the owner in a latch word.
-    owner: u64,
     /// The address at which this process has mapped the region: notes name latches by their distance from it.
     base: usize,
-    /// Bit n: note n is in use.
-    notes_used: Cell<u32>,
-    /// Bit n: pin n is in use.
-    pins_used: Cell<u64>,
-    /// The ranks of the latches noted, for the debug build's assertion.
-    ranks: [Cell<Rank>; NOTES],
+    /// The id as the owner in a latch word.
+    owner: u64,
+    /// The notes that are not in use, as a set.
+    notes_free: Cell<u32>,
     tree_depth: Cell<u32>,
-    /// The number of live [`Freeing`] guards.
-    freeing: Cell<u32>,
     /// The session is dead and changes nothing shared any more. A section that is dropped without being closed sets
     /// this before its drop returns, because the guards of the latches above it are dropped next.
     doomed: Cell<bool>,
     /// Another manager's table has an entry in its name that it has not given back.
     has_foreign_entry: Cell<bool>,
-    /// The last append noted, and its transaction, also after the note was cleared.
-    last_noted: Cell<(u64, u64)>,
-    /// The number of cancellations when its transaction began (`cancel.rs`).
-    cancels: Cell<u32>,
     /// The session works in a dead session's name, for its repair.
     is_stand_in: bool,
-    undo_log: Offset<UndoLog>,
+    /// The number of live [`Freeing`] guards.
+    freeing: Cell<u32>,
+    id: SessionId,
     undo: UndoHandle,
+    /// The last append noted, and its transaction, also after the note was cleared.
+    last_noted: Cell<(u64, u64)>,
+    /// Bit n: pin n is in use.
+    pins_used: Cell<u64>,
+    /// The number of cancellations when its transaction began (`cancel.rs`).
+    cancels: Cell<u32>,
+    /// The ranks of the latches noted, for the debug build's assertion.
+    ranks: [Cell<Rank>; NOTES],
+    undo_log: Offset<UndoLog>,
     processes: ProcessManager,
 }
 
@@ -95,7 +97,7 @@ impl Session {
             undo: UndoHandle { undo: Undo::open(region, undo_log), newer: OnceCell::new() },
             slot,
             id,
-            notes_used: Cell::new(0),
+            notes_free: Cell::new(ALL_NOTES),
             pins_used: Cell::new(0),
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
@@ -120,8 +122,8 @@ impl Session {
     ) -> Session {
         let mut session = Session::new(processes, dead, place, undo_log);
         session.is_stand_in = true;
-        let used = session.slot.notes.iter().enumerate().filter(|(_, note)| note.load() != Note::NONE);
-        session.notes_used.set(used.fold(0, |bits, (note, _)| bits | 1 << note));
+        let free = session.slot.notes.iter().enumerate().filter(|(_, note)| note.load() == Note::NONE);
+        session.notes_free.set(free.fold(0, |bits, (note, _)| bits | 1 << note));
         session
     }
 
@@ -310,7 +312,7 @@ impl Session {
 
     /// Returns the number of latches that the session holds.
     pub fn latch_count(&self) -> u32 {
-        self.notes_used.get().count_ones()
+        (self.notes_free.get() ^ ALL_NOTES).count_ones()
     }
 
     /// Notes what the session has in hand: taken from a list, or taken once the section that changes the list closes.
@@ -364,12 +366,13 @@ impl Session {
     }
 
     /// Returns the note for the latch at `place` that the session holds exclusively.
-    pub(crate) fn note_of(&self, place: u64) -> Option<usize> {
-        self.slot.notes.iter().position(|note| note.load().is_exclusive() && note.load().is_about(place))
+    pub(crate) fn note_of(&self, place: u64) -> Option<NoteNumber> {
+        let is_it = |note: Note| note.is_exclusive() && note.is_about(place);
+        (0..).zip(&self.slot.notes).find(|(_, note)| is_it(note.load())).and_then(|(number, _)| NoteNumber::new(number))
     }
 
     pub(crate) fn forget_notes(&self) {
-        self.notes_used.set(0);
+        self.notes_free.set(ALL_NOTES);
     }
 
     #[inline]
@@ -397,24 +400,23 @@ impl Session {
 
     /// Takes a free note. A debug build asserts the order of latches if the session may wait.
     #[inline]
-    pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> usize {
-        let used = self.notes_used.get();
-        let note = used.trailing_ones() as usize;
-        if note >= NOTES {
-            too_many_latches(self.id);
-        }
+    pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> NoteNumber {
+        let free = self.notes_free.get();
+        // The bit behind the last note ends the search.
+        let Some(note) = NoteNumber::new((free | 1 << NOTES).trailing_zeros()) else { too_many_latches(self.id) };
         if cfg!(debug_assertions) {
             if waits {
-                self.check_rank(used, rank);
+                self.check_rank(free, rank);
             }
-            self.ranks[note].set(rank);
+            self.ranks[note as usize].set(rank);
         }
-        self.notes_used.set(used | 1 << note);
+        // Without its lowest bit, which is the note.
+        self.notes_free.set(free & free.wrapping_sub(1));
         note
     }
 
-    fn check_rank(&self, used: u32, rank: Rank) {
-        let held = (0..NOTES).filter(|note| used & (1 << note) != 0).map(|note| self.ranks[note].get());
+    fn check_rank(&self, free: u32, rank: Rank) {
+        let held = (0..NOTES).filter(|note| free & (1 << note) == 0).map(|note| self.ranks[note].get());
         for held in held {
             assert!(
                 rank.may_follow(held),
@@ -426,14 +428,14 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn write_note(&self, note: usize, value: Note) {
-        self.slot.notes[note].init(value);
+    pub(crate) fn write_note(&self, note: NoteNumber, value: Note) {
+        self.slot.notes[note as usize].init(value);
     }
 
     #[inline]
-    pub(crate) fn drop_note(&self, note: usize) {
+    pub(crate) fn drop_note(&self, note: NoteNumber) {
         self.write_note(note, Note::NONE);
-        self.notes_used.set(self.notes_used.get() & !(1 << note));
+        self.notes_free.set(self.notes_free.get() | note.bit());
     }
 
     /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): if the session is doomed, and
@@ -488,7 +490,7 @@ impl Drop for Session {
             // The session was taken for dead and buried: the slot has another tenant.
             return;
         }
-        let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
+        let holds_nothing = self.latch_count() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
         let clean =
             holds_nothing && !self.has_foreign_entry.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         // A session that unwinds may be in the middle of any change.
