@@ -54,10 +54,10 @@ impl<'a> Pages<'a> {
         Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
     }
 
-    /// Latches a page shared, if that needs nothing but the latch.
+    /// Latches a page shared, if that needs nothing but the latch. The bytes of a page that `is_far` are prefetched.
     #[inline(always)]
-    pub(crate) fn shared_now(&self, page: u32, level: u8) -> Option<SharedPage<'a>> {
-        self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level))
+    pub(crate) fn shared_now(&self, page: u32, level: u8, is_far: bool) -> Option<SharedPage<'a>> {
+        self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level), is_far)
     }
 
     /// Latches a page exclusively, if that needs nothing but the latch.

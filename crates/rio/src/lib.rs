@@ -85,8 +85,8 @@ pub use planted::planted;
 #[doc(hidden)]
 pub use region::simulated_cache;
 pub use region::{
-    boot_id, remove_region, Broken, Held, HeldSlice, Identity, Lasting, Region, RegionHeader, RootSlot, UnusedRegion,
-    HEADER_BYTES, SIZES,
+    boot_id, remove_region, Broken, Held, HeldSlice, Identity, Lasting, Place, Region, RegionHeader, Remembered,
+    RootSlot, UnusedRegion, HEADER_BYTES, SIZES,
 };
 pub use section::Section;
 pub use shared::Shared;

@@ -115,7 +115,8 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
 pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'a>> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        let page = pages.shared_now(number, level)?;
+        // Inner pages are few, and stay in the processor's cache.
+        let page = pages.shared_now(number, level, level == 0 && number != ROOT)?;
         let node = Node::over(&page)?;
         if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
             return None;
