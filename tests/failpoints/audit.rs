@@ -13,25 +13,6 @@ use libtp_tests::transfers::TransferId;
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// Checks that nothing is left of dead sessions: no latch, no pin, no lock, no frame in hand, no page that cannot be
-/// written. The caller is the only attached process.
-#[track_caller]
-pub fn at_rest(env: &Env, what: &str) {
-    let managers = env.managers();
-    let dead = managers.processes.dead_sessions();
-    assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
-    let running = env.transactions();
-    assert!(running.is_empty(), "{what}: transactions without owner: {running:?}");
-    let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
-    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
-    let sessions = managers.processes.sessions().len() as u64;
-    assert!(census.lockers <= sessions, "{what}: lockers without owner, beside {sessions} sessions: {census:?}");
-    // First the checkpoint: a session takes a dead session's task over when it next has that task.
-    assert!(env.checkpoint().unwrap(), "{what}: another session takes a checkpoint");
-    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that no session can write");
-    managers.buffers.check_at_rest();
-}
-
 /// Opens the environment and checks that it is whole: the bank's journal holds the transfers in `acknowledged`,
 /// balances agree, every page fits its neighbours, and no aborted change is there.
 #[track_caller]

@@ -3,6 +3,9 @@
 //!
 //! Repeated panics: `crates/libtp/src/region/panics.rs`.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use libtp_process::{Call, Latch, ProcessManager, Rank, Settings};
 use libtp_sim::Random;
 use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
@@ -113,4 +116,37 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     town.all_are_buried(what);
     town.go_on(what);
     town.close(what);
+}
+
+/// A panic of the program is under way. A destructor of the program calls the library, which panics above an open
+/// section. That the thread unwinds says nothing about the session here; only the section does.
+#[test]
+fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session() {
+    struct Calls<'l>(&'l dyn Fn());
+    impl Drop for Calls<'_> {
+        fn drop(&mut self) {
+            let _call = Call::begin();
+            (self.0)();
+        }
+    }
+    let region = rio::Region::anonymous(1 << 24).unwrap();
+    ProcessManager::init(&region).unwrap();
+    let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
+    let session = processes.join().unwrap();
+    let latch = region.at(region.allocate::<Latch>(1).unwrap());
+    let dies = || {
+        let own = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = latch.exclusive(&session, Rank::CATALOGUE);
+            let _section = session.section();
+            panic!("the library's");
+        }));
+        assert!(own.is_err());
+    };
+    let programs = catch_unwind(AssertUnwindSafe(|| {
+        let _calls = Calls(&dies);
+        panic!("the program's");
+    }));
+    assert!(programs.is_err());
+    assert_eq!(latch.owner(), Some(session.id()), "the guard above the section frees nothing");
+    assert!(session.is_dead() && !processes.is_alive(session.id()));
 }

@@ -12,6 +12,7 @@ use crate::audit;
 use crate::child::Role;
 use crate::crew::{whereabouts, Death, Member};
 use crate::watchdog;
+use libtp_tests::audit::{at_rest, report};
 use libtp_tests::transfers::{TransferId, MONEY};
 
 /// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken often.
@@ -286,7 +287,7 @@ impl Scenario {
         // All changes are on the disk as far as the log goes; the pages have not been written on purpose.
         let copy = self.directory.path().join("copy");
         audit::copy(&self.path(), &copy);
-        audit::at_rest(self.observe(), what);
+        at_rest(self.observe(), what);
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
@@ -315,17 +316,6 @@ impl Scenario {
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
-}
-
-/// Describes the holders of locks and the sessions.
-fn report(env: &Env) -> String {
-    let processes = env.managers().processes.clone();
-    let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
-    let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
-    let locks: Vec<String> = env.locks().unwrap_or_default().iter().map(|one| format!("\n  {one:?}")).collect();
-    let dead = processes.dead_sessions();
-    let [sessions, txns, locks] = [sessions, txns, locks].map(|lines| lines.concat());
-    format!("dead: {dead:?}\nsessions:{sessions}\ntransactions:{txns}\nlocks:{locks}")
 }
 
 /// Returns the file of the shared memory that a process has mapped.

@@ -6,6 +6,49 @@ use libtp::{Env, How};
 use crate::crew::Member;
 
 #[test]
+fn a_half_made_update_is_made_again_though_two_repairers_die_in_its_redo() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = Member::start(directory.path(), 1);
+    first.ask("put one before");
+    first.ask("begin");
+    first.ask("arm rio: first repeated store made");
+    first.order("put one behind");
+    first.wait();
+    for number in 2..4 {
+        let mut repairer = Member::launch_armed(directory.path(), number, "redo: changed, LSN old");
+        repairer.wait();
+    }
+    let env = Env::open_or_create(directory.path()).unwrap();
+    assert_eq!((env.opened().how, env.opened().redone), (How::Repaired, 1));
+    let table = env.btree("table").unwrap();
+    let found = env.run(|txn| table.get(txn, b"one")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"before"[..]), "its transaction had not committed");
+}
+
+/// The record of a half-made update is in the memory alone, and its page has the LSN from before. Only the order of the
+/// repair keeps the page from the disk (PROTOCOLS D4).
+#[test]
+fn a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = Member::start(directory.path(), 1);
+    first.ask("put one before");
+    let region = first.ask("region");
+    first.ask("begin");
+    first.ask("arm rio: further repeated store made");
+    first.order("put one behind");
+    first.wait();
+    let mut repairer = Member::launch_armed(directory.path(), 2, "alone: all redone, nothing ended");
+    repairer.wait();
+    // The machine stops: the memory is gone, and with it the record.
+    std::fs::remove_file(region).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Restarted);
+    let table = env.btree("table").unwrap();
+    let found = env.run(|txn| table.get(txn, b"one")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"before"[..]), "a part of the update is on the disk");
+}
+
+#[test]
 fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     let directory = tempfile::tempdir().unwrap();
     // The slot of the first process comes before the slot of the second process. So every repair first ends the

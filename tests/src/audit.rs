@@ -1,4 +1,4 @@
-//! Checks of an environment whose processes have left or died.
+//! Checks of an environment whose processes have left or died, and a report of the sessions and locks in it.
 
 use std::collections::BTreeSet;
 
@@ -33,4 +33,38 @@ pub fn nothing_lost(env: &Env, acknowledged: &BTreeSet<TransferId>, what: &str) 
     assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
     verify_all(env).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
     journal
+}
+
+/// Checks that nothing is left of dead sessions: no latch, no pin, no lock, no frame in hand, no page that cannot be
+/// written. The caller is the only attached process.
+///
+/// # Panics
+/// If something is left; the message begins with `what`.
+#[track_caller]
+pub fn at_rest(env: &Env, what: &str) {
+    let managers = env.managers();
+    let dead = managers.processes.dead_sessions();
+    assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
+    let running = env.transactions();
+    assert!(running.is_empty(), "{what}: transactions without owner: {running:?}");
+    let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
+    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
+    let sessions = managers.processes.sessions().len() as u64;
+    assert!(census.lockers <= sessions, "{what}: lockers without owner, beside {sessions} sessions: {census:?}");
+    // First the checkpoint: a session takes a dead session's task over when it next has that task.
+    let is_taken = env.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(is_taken, "{what}: another session takes a checkpoint");
+    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that no session can write");
+    managers.buffers.check_at_rest();
+}
+
+/// Describes the holders of locks and the sessions.
+pub fn report(env: &Env) -> String {
+    let processes = env.managers().processes.clone();
+    let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
+    let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
+    let locks: Vec<String> = env.locks().unwrap_or_default().iter().map(|one| format!("\n  {one:?}")).collect();
+    let dead = processes.dead_sessions();
+    let [sessions, txns, locks] = [sessions, txns, locks].map(|lines| lines.concat());
+    format!("dead: {dead:?}\nsessions:{sessions}\ntransactions:{txns}\nlocks:{locks}")
 }

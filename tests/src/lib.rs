@@ -17,6 +17,7 @@
 //! | `short_run` | a few commits, and the images that a power cut then leaves |
 //! | `versions` | work in versions on a simulated disk: after a power cut, all data has one version |
 //! | `wrapped` | a directory in which other calls replace the reads and syncs of some files |
+//! | `stepping` | steps a child from one store to the next, and stops it before each |
 //! | `standstill` | a process that stops at a call |
 //! | `stopped_writer` | a checkpoint while another process is stopped in the middle of writing pages |
 //! | `counted_ranges` | keys put into a range that another process has counted |
@@ -61,6 +62,7 @@ pub mod small_disk;
 pub mod sources;
 pub mod stale_log;
 pub mod standstill;
+pub mod stepping;
 pub mod stopped_writer;
 pub mod threads;
 pub mod transfers;

@@ -27,6 +27,7 @@ pub enum Suite {
     Model,
     Multiprocess,
     Snapshots,
+    Stepped,
     Vista,
     Warm,
 }

@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use libtp_tests::stepping::MARK;
 use nix::sys::ptrace;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{getppid, Pid};
+use nix::unistd::Pid;
 
 use crate::trace::stopped;
 
@@ -29,9 +30,7 @@ impl Call {
 }
 
 /// Begins or ends the reported calls. The child calls it after [`be_traced`](crate::trace::be_traced).
-pub fn mark() {
-    let _ = getppid();
-}
+pub use libtp_tests::stepping::mark;
 
 /// Runs the command, which calls [`be_traced`](crate::trace::be_traced) with that path, to its end. Reports each
 /// system call between a first mark and the second after it.
@@ -59,7 +58,7 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
         if signed(regs.rax) != -i64::from(libc::ENOSYS) {
             continue;
         }
-        if number == libc::SYS_getppid {
+        if number == MARK {
             is_between = !is_between;
         } else if is_between {
             told(Call { number, given: [regs.rdi, regs.rdx, regs.r10], pid });

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `killed` | a process that changes a segment is killed again and again, at random moments |
 //! | `trace` | steps a child one instruction at a time; reports each store, each line written back and each fence |
-//! | `instructions` | the possible effects of the child's next instruction on the file |
 //! | `traced` | after each event the segment is recovered as if the machine had stopped there |
 //! | `lines` | the possible states of memory that outlives the cache |
 //! | `joined` | the same for a transaction over records and memory: all of both, or of neither |
@@ -36,7 +35,6 @@ mod creation;
 mod forks;
 mod hidden;
 mod inherited;
-mod instructions;
 mod joined;
 mod killed;
 mod lines;
@@ -44,7 +42,6 @@ mod mappings;
 mod members;
 mod modes;
 mod parts;
-mod quiet;
 mod several;
 mod trace;
 mod traced;

@@ -6,17 +6,14 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use libtp_tests::stepping::{self, on_one_processor, Effect, Instructions, Memory};
 use nix::sys::ptrace;
-use nix::sys::signal::{raise, Signal};
+use nix::sys::signal::Signal;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use nix::unistd::{gettid, Pid};
+use nix::unistd::Pid;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
-
-use crate::instructions::{Effect, Instructions};
 
 /// The effect of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +38,12 @@ pub fn answer() {
 
 /// Called in the child: from here on the parent steps this thread, whose number is in a file beside `path`.
 pub fn be_traced(path: &Path) {
-    ptrace::traceme().unwrap();
-    let passing = path.with_extension("passing");
-    std::fs::write(&passing, gettid().to_string()).unwrap();
-    std::fs::rename(passing, path.with_extension("thread")).unwrap();
-    raise(Signal::SIGSTOP).unwrap();
+    let tell = |thread: i32| {
+        let passing = path.with_extension("passing");
+        std::fs::write(&passing, thread.to_string()).unwrap();
+        std::fs::rename(passing, path.with_extension("thread")).unwrap();
+    };
+    stepping::be_traced(tell).unwrap();
 }
 
 /// Waits until the child has stopped. Returns the thread to be stepped.
@@ -57,10 +55,7 @@ pub fn stopped(child: &mut Child, path: &Path) -> Pid {
         std::thread::sleep(Duration::from_millis(1));
     }
     let pid = Pid::from_raw(std::fs::read_to_string(told).unwrap().parse().unwrap());
-    let stopped = waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
-    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
-    // If this process is killed, the kernel kills the child.
-    ptrace::setoptions(pid, ptrace::Options::PTRACE_O_EXITKILL).unwrap();
+    stepping::stopped(pid);
     pid
 }
 
@@ -79,44 +74,17 @@ pub fn trace_while(
     path: &Path,
     mut told: impl FnMut(Event, &[u8]) -> bool,
 ) -> Result<u64, String> {
-    // Both run on one processor, and take turns: waking another processor for each step takes many times as long as
-    // the step.
-    let here = Pid::from_raw(0);
-    let all = sched_getaffinity(here).unwrap();
-    let ours: Vec<usize> = (0..CpuSet::count()).filter(|&nth| all.is_set(nth).unwrap()).collect();
-    let mine = least_busy(&ours);
-    let mut one = CpuSet::new();
-    one.set(mine).unwrap();
-    sched_setaffinity(here, &one).unwrap();
-    let steps = step_through(command, path, &mut told);
-    sched_setaffinity(here, &all).unwrap();
-    busy()[mine] -= 1;
-    steps
-}
-
-/// Returns the number of pairs on each processor. A pair whose test failed stays counted: the suite has failed then.
-fn busy() -> MutexGuard<'static, Vec<usize>> {
-    static PAIRS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    PAIRS.lock().unwrap()
-}
-
-/// Returns the processor among `ours` with the fewest pairs, and counts one more there.
-fn least_busy(ours: &[usize]) -> usize {
-    let mut busy = busy();
-    busy.resize(CpuSet::count(), 0);
-    let mine = *ours.iter().min_by_key(|&&nth| busy[nth]).unwrap();
-    busy[mine] += 1;
-    mine
+    on_one_processor(None, || step_through(command, path, &mut told))
 }
 
 fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8]) -> bool) -> Result<u64, String> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
     let file = Mapped::new(path);
-    let mut instructions = Instructions::new(pid, path);
+    let mut instructions = Instructions::new(pid, Memory::File(path.to_path_buf()));
     let (mut before, mut steps) = (file.bytes().to_vec(), 0);
     loop {
-        let effect = instructions.next();
+        let effect = instructions.upcoming();
         ptrace::step(pid, None).unwrap();
         match waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}

@@ -9,12 +9,13 @@
 //!    place.
 //! 2. Page bytes change through a [`PageMut`] only, which belongs to an open section.
 //! 3. A page is marked dirty, with the log's tail, before the record that changes it is appended (PROTOCOLS L7).
+//! 4. Every store has a before-image, except where a [`Repeated`] proves that a survivor makes the change again.
 
 use std::ops::{Deref, Range};
 
 use libtp_log::Lsn;
 use libtp_process::{ExclusiveGuard, PinNote, Rank, Session, SharedGuard};
-use rio::{Bytes, BytesMut, ExclusiveHold, Offset, Region, Section, SharedHold};
+use rio::{planted, Bytes, BytesMut, ExclusiveHold, Offset, Region, Section, SharedHold, Store};
 
 use crate::frame::FrameSlot;
 use crate::page_header::{lsn_field, page_lsn, PageHeader};
@@ -109,11 +110,11 @@ impl<'p> ExclusivePage<'p> {
         PageHeader::of(self)
     }
 
-    /// Marks the page dirty: log records from `recovery` (the log's tail) on may change it. Called before the append.
-    /// Does nothing if the page is dirty already.
+    /// Marks a clean page dirty. `recovery` returns the log's tail: no earlier log record changes the page. Called before
+    /// the append. Does not call `recovery` if the page is dirty already.
     #[inline]
-    pub fn mark_dirty(&self, recovery: Lsn) {
-        self.slot.mark_dirty(recovery);
+    pub fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
+        self.slot.mark_dirty_with(recovery);
     }
 
     /// Returns whether a restart needs the log for this page.
@@ -122,10 +123,17 @@ impl<'p> ExclusivePage<'p> {
         !self.slot.is_clean()
     }
 
-    /// Returns the page's bytes, to be changed inside `section`.
+    /// Returns the page's bytes, to be changed inside `section`. Every store has a before-image.
     #[inline]
     pub fn page_mut<'g, 'u>(&'g mut self, section: &'g mut Section<'u>) -> PageMut<'g, 'u> {
         PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
+    }
+
+    /// Does as [`ExclusivePage::page_mut`], for a change that a survivor makes again: [`PageMut::again`] saves nothing.
+    #[inline]
+    pub fn page_mut_repeated<'g, 'u>(&'g mut self, section: &'g mut Section<'u>, _proof: Repeated) -> PageMut<'g, 'u> {
+        let (data, page_bytes) = (self.body.data, self.body.page_bytes);
+        PageMut { bytes: self.region.page_mut_repeated(data, page_bytes, &mut self.guard, section) }
     }
 }
 
@@ -134,6 +142,21 @@ impl Deref for ExclusivePage<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         self.body.bytes(self.region, &self.guard)
+    }
+}
+
+/// Proof that a survivor makes a change again if the session dies: the change's record is published, and the session
+/// has noted the record (PROTOCOLS D3). Only the session's note makes one.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeated(());
+
+impl Repeated {
+    /// Returns the proof for the record at `lsn`, which the caller has appended; `None` if the session has not noted
+    /// that record. In an unprotected environment there is no record, so there is never a proof.
+    #[inline]
+    pub fn noted(session: &Session, lsn: Lsn) -> Option<Repeated> {
+        let is_noted = session.has_noted(lsn.raw()) || planted("buffer: changes without a record save nothing");
+        is_noted.then_some(Repeated(()))
     }
 }
 
@@ -147,6 +170,16 @@ impl<'g, 'u> PageMut<'g, 'u> {
     /// Wraps a page in private memory, which needs no undo: at restart, and in tests.
     pub fn detached(bytes: &'g mut [u8]) -> PageMut<'g, 'u> {
         PageMut { bytes: BytesMut::detached(bytes) }
+    }
+
+    /// Wraps a page in private memory, for a test: see [`BytesMut::listed`].
+    pub fn listed(bytes: &'g mut [u8], list: &'g mut Vec<(usize, u8)>) -> PageMut<'g, 'u> {
+        PageMut { bytes: BytesMut::listed(bytes, list) }
+    }
+
+    /// Returns the same page. Every store through the result has a before-image.
+    pub fn saved(&mut self) -> PageMut<'_, 'u> {
+        PageMut { bytes: self.bytes.saved() }
     }
 
     /// Returns the bytes as they are now.
@@ -164,6 +197,15 @@ impl<'g, 'u> PageMut<'g, 'u> {
         self.bytes.range(range)
     }
 
+    /// Makes stores that the record of the change makes again after a death: see [`BytesMut::again`].
+    ///
+    /// # Panics
+    /// If a store lies out of the page's bounds. Nothing was stored then.
+    #[inline(always)]
+    pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
+        self.bytes.again(stores);
+    }
+
     /// Returns the whole page for writing, without a before-image: for a page made new, whose old bytes mean nothing.
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
@@ -176,10 +218,17 @@ impl<'g, 'u> PageMut<'g, 'u> {
         page_lsn(self.bytes())
     }
 
-    /// Stores the LSN of the log record that changed the page.
+    /// Stores the LSN of the log record that changed the page, by one store: the last of the change. A survivor takes
+    /// a page with this LSN for changed (PROTOCOLS D4).
     #[inline]
     pub fn set_lsn(&mut self, lsn: Lsn) {
-        self.range(lsn_field()).copy_from_slice(&lsn.raw().to_le_bytes());
+        let (at, word) = (lsn_field().start, lsn.raw().to_le_bytes());
+        if planted("buffer: the page LSN is stored byte by byte") {
+            // The highest first: a part of it is greater than either LSN.
+            (0..word.len()).rev().for_each(|nth| self.again([Store::Bytes(at + nth, &word[nth..=nth])]));
+            return;
+        }
+        self.bytes.conclude(at, word);
     }
 }
 
@@ -280,5 +329,46 @@ impl Body {
     #[inline]
     pub(crate) fn bytes_mut<'g>(self, region: &'g Region, hold: &'g mut impl ExclusiveHold) -> &'g mut [u8] {
         region.bytes_mut(self.data, self.page_bytes, hold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use libtp_process::ProcessManager;
+    use rio::Word;
+
+    use super::*;
+
+    #[test]
+    fn the_page_lsn_is_never_a_mixture_of_two() {
+        const LSNS: [u64; 2] = [0x00ff_ffff_ffff_fff8, 0x0100_0000_0000_0000];
+        let region = Region::anonymous(1 << 24).unwrap();
+        ProcessManager::init(&region).unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        let session = processes.join().unwrap();
+        let slot = region.at(region.allocate::<FrameSlot>(1).unwrap());
+        let body = Body { data: region.allocate_bytes(4096, 4096).unwrap(), page_bytes: 4096 };
+        let guard = slot.latch.exclusive(&session, Rank::page(0));
+        let mut page = ExclusivePage::new(&region, slot, body, guard, PageId::NONE);
+        let at = Offset::<Word<u64>>::from_raw(body.data.raw() + lsn_field().start as u64).unwrap();
+        let (word, is_over) = (region.at(at), AtomicBool::new(false));
+        word.publish(LSNS[0]);
+        std::thread::scope(|threads| {
+            // As a survivor reads the page of a session that a kill stopped at any instruction.
+            let reader = threads.spawn(|| {
+                let seen = std::iter::repeat_with(|| word.load()).take_while(|_| !is_over.load(Ordering::Acquire));
+                seen.filter(|lsn| !LSNS.contains(lsn)).count()
+            });
+            for lsn in LSNS.into_iter().cycle().take(400_000) {
+                let mut section = session.section();
+                let proof = Repeated(());
+                page.page_mut_repeated(&mut section, proof).set_lsn(Lsn::new(lsn));
+                section.close();
+            }
+            is_over.store(true, Ordering::Release);
+            assert_eq!(reader.join().unwrap(), 0, "a survivor finds a mixture of two LSNs");
+        });
     }
 }

@@ -43,6 +43,13 @@ impl BufferManager {
             if part.grow(session, &self.table, Bound::Budget) > 0 {
                 continue;
             }
+            if self.may_be_half_changed() {
+                if part.grow(session, &self.table, Bound::Emergency) > 0 {
+                    continue;
+                }
+                let why = "no page is replaced before the records of dead sessions are redone".into();
+                return Err(Error::Full { what: "one more page in the page cache", why });
+            }
             let is_at_it = || growth < GROWTH_SLICES && !part.has_stopped_grower(session);
             let is_waited_for =
                 growth < GROWTH_LOOKS || planted("buffer: sessions wait for a stopped grower") || is_at_it();
@@ -133,6 +140,7 @@ impl BufferManager {
         part: &'s PoolPart,
         slot: &'s FrameSlot,
     ) -> Option<FrameInHand<'s>> {
+        assert!(!self.may_be_half_changed(), "no page is replaced before the noted records are redone");
         let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
         let is_clean = slot.is_clean() || planted("buffer: dirty pages replaced unwritten");
         if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {

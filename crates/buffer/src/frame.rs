@@ -4,7 +4,7 @@
 //! that must latch a page later without waiting for the disk (docs/design/0001-pages-latched-not-pinned.md).
 //!
 //! ```text
-//!            take                  read, checked            mark_dirty
+//!            take                  read, checked          mark_dirty_with
 //!   free ----------> loading ------------------> clean <------------------> dirty
 //!    ^                  |                          |      written, synced
 //!    +------------------+--------------------------+
@@ -139,13 +139,14 @@ impl FrameSlot {
         self.unsynced.load().is_none() && self.recovery.load().is_none()
     }
 
-    /// Marks the page dirty: log records from `recovery` on may change it. Called under the exclusive latch, before the
-    /// append (PROTOCOLS L7). Does nothing if the page is dirty already: the older LSN counts.
+    /// Marks a clean page dirty. No log record before the LSN that `recovery` returns changes the page. Called under the
+    /// exclusive latch, before the append (PROTOCOLS L7). Does nothing if the page is dirty already: the older LSN
+    /// counts.
     #[inline]
-    pub(crate) fn mark_dirty(&self, recovery: Lsn) {
+    pub(crate) fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
         if self.recovery.get().is_none() {
             // A swap, not a store: a writer whose write of an older image failed puts that LSN back without the latch.
-            let _ = self.recovery.compare_exchange(Lsn::NONE, recovery);
+            let _ = self.recovery.compare_exchange(Lsn::NONE, recovery());
         }
     }
 
@@ -213,8 +214,8 @@ mod tests {
     #[test]
     fn the_first_recovery_lsn_stays_until_the_page_was_synced() {
         with_slot(|slot| {
-            slot.mark_dirty(Lsn::new(80));
-            slot.mark_dirty(Lsn::new(160));
+            slot.mark_dirty_with(|| Lsn::new(80));
+            slot.mark_dirty_with(|| Lsn::new(160));
             assert_eq!(slot.oldest_needed(), Some(Lsn::new(80)));
             assert!(slot.begin_write());
             assert!(!slot.begin_write(), "one session writes a page at a time");
@@ -229,9 +230,9 @@ mod tests {
     #[test]
     fn a_page_changed_while_it_is_written_stays_dirty() {
         with_slot(|slot| {
-            slot.mark_dirty(Lsn::new(80));
+            slot.mark_dirty_with(|| Lsn::new(80));
             assert!(slot.begin_write());
-            slot.mark_dirty(Lsn::new(160));
+            slot.mark_dirty_with(|| Lsn::new(160));
             slot.end_write();
             assert_eq!(slot.oldest_needed(), Some(Lsn::new(160)));
         });
@@ -240,9 +241,9 @@ mod tests {
     #[test]
     fn a_failed_write_puts_the_older_lsn_back() {
         with_slot(|slot| {
-            slot.mark_dirty(Lsn::new(80));
+            slot.mark_dirty_with(|| Lsn::new(80));
             assert!(slot.begin_write());
-            slot.mark_dirty(Lsn::new(160));
+            slot.mark_dirty_with(|| Lsn::new(160));
             slot.undo_write();
             assert_eq!((slot.recovery.get(), slot.unsynced.get()), (Lsn::new(80), Lsn::NONE));
         });

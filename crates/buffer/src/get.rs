@@ -29,18 +29,25 @@ impl BufferManager {
     /// could be had for the page.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
-        match self.shared_now(session, id, rank) {
+        match self.shared_now(session, id, rank, true) {
             Some(page) => Ok(page),
             None => self.shared_slowly(session, id, rank),
         }
     }
 
     /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. If not,
-    /// [`BufferManager::shared`] gets the page.
+    /// [`BufferManager::shared`] gets the page. A page that `is_far` is prefetched, because
+    /// its bytes are probably not in the processor's cache. The bytes of a tree's inner pages probably are.
     // Always inlined, like `exclusive_now`, and without a `Result`: the page then stays in registers.
     #[inline(always)]
-    pub fn shared_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<SharedPage<'s>> {
-        let slot = self.look_up(id)?;
+    pub fn shared_now<'s>(
+        &'s self,
+        session: &'s Session,
+        id: PageId,
+        rank: Rank,
+        is_far: bool,
+    ) -> Option<SharedPage<'s>> {
+        let slot = self.look_up(id, is_far)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_shared(session, rank)?;
         if holds(slot, id) {
@@ -53,7 +60,21 @@ impl BufferManager {
     /// Returns the page, latched exclusively, under the conditions of [`BufferManager::shared_now`].
     #[inline(always)]
     pub fn exclusive_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
-        let slot = self.look_up(id)?;
+        let slot = self.look_up(id, true)?;
+        let body = Body::taken(slot);
+        let guard = slot.latch.try_exclusive(session, rank)?;
+        if holds(slot, id) {
+            return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
+        }
+        let_go(guard);
+        None
+    }
+
+    /// Does as [`BufferManager::exclusive_now`], for a page that the session had latched just now: the page is not
+    /// prefetched, and its use is noted already.
+    #[inline(always)]
+    pub fn exclusive_again<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
+        let slot = self.table.find(id, false)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_exclusive(session, rank)?;
         if holds(slot, id) {
@@ -81,7 +102,7 @@ impl BufferManager {
     /// As [`BufferManager::shared`].
     #[inline]
     pub fn pin<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
-        if let Some(slot) = self.look_up(id) {
+        if let Some(slot) = self.look_up(id, true) {
             if let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) {
                 if holds(slot, id) {
                     let note = slot.pin(session);
@@ -105,14 +126,14 @@ impl BufferManager {
 
     /// Returns whether the page is in memory now.
     pub fn is_resident(&self, id: PageId) -> bool {
-        self.table.find(id).is_some()
+        self.table.find(id, false).is_some()
     }
 
     #[cold]
     #[inline(never)]
     fn shared_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
         for _ in 0..SPINS {
-            let Some(slot) = self.look_up(id) else { break };
+            let Some(slot) = self.look_up(id, true) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if holds(slot, id) {
@@ -128,7 +149,7 @@ impl BufferManager {
     #[inline(never)]
     fn exclusive_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
         for _ in 0..SPINS {
-            let Some(slot) = self.look_up(id) else { break };
+            let Some(slot) = self.look_up(id, true) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if holds(slot, id) {
@@ -142,8 +163,8 @@ impl BufferManager {
 
     /// Returns the frame that seems to hold the page, and marks it as used.
     #[inline(always)]
-    fn look_up(&self, id: PageId) -> Option<&FrameSlot> {
-        let slot = self.table.find(id)?;
+    fn look_up(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
+        let slot = self.table.find(id, is_far)?;
         self.note_use(slot);
         Some(slot)
     }

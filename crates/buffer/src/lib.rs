@@ -60,6 +60,7 @@ mod settings;
 mod write_ahead;
 mod write_back;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use libtp_io::Directory;
@@ -72,7 +73,7 @@ use files::{FileTable, Files};
 use lookup::{PageTable, TableHeader};
 use pool::{PoolTable, Pools};
 
-pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
+pub use content::{ExclusivePage, PageMut, Pin, Repeated, SharedPage};
 pub use double_write::DOUBLE_WRITE_NAME;
 pub use error::{Error, Result};
 pub use fate::Fate;
@@ -126,6 +127,8 @@ pub struct BufferManager {
     log: Arc<dyn WriteAhead>,
     double: Mutex<Option<Arc<DoubleWrite>>>,
     spare_batches: Mutex<Vec<Batch>>,
+    /// Whether this process repairs alone and has not redone all noted records (`repair`).
+    has_unrepeated: AtomicBool,
     settings: Settings,
 }
 
@@ -193,6 +196,7 @@ impl BufferManager {
             log,
             double: Mutex::new(None),
             spare_batches: Mutex::new(Vec::new()),
+            has_unrepeated: AtomicBool::new(false),
             settings: *settings,
         }
     }

@@ -90,21 +90,21 @@ impl PageTable {
         let header = region.hold(place);
         let slab = header.buckets.load().expect("a page table was made before it is opened");
         let buckets = Slab::attach(region, slab);
-        PageTable { region: region.clone(), header, buckets, hints: Hints::new(), known: CertainCount::default() }
+        PageTable { region: region.clone(), header, buckets, hints: Hints::new(region), known: CertainCount::default() }
     }
 
     /// Returns the frame that seems to hold the page. Takes no latch; the top of this file says how the caller checks
-    /// the frame.
+    /// the frame. `is_far` says that the page's bytes are probably not in the processor's cache.
     #[inline(always)]
-    pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
+    pub(crate) fn find(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
         let hint = self.hints.get(id);
         // The page's bytes are prefetched before the slot that says where they lie has arrived: the two are far apart,
         // and from memory each takes as long as the rest of a descent.
-        if let Some(data) = hint.data() {
-            self.region.prefetch(data, PREFETCH_BYTES);
+        if is_far {
+            hint.prefetch(PREFETCH_BYTES);
         }
         // Acquire, here and in `walk`: a session that sees the page in the slot sees the earlier stores to the slot.
-        match hint.slot().and_then(|place| self.region.try_at(place)) {
+        match hint.value() {
             Some(slot) if slot.page.load() == id => Some(slot),
             _ => self.walk(id),
         }
@@ -119,7 +119,7 @@ impl PageTable {
             let place = next?;
             let slot = self.region.at(place);
             if slot.page.load() == id {
-                self.hints.set(id, place, slot.data.get());
+                self.hints.set(id, slot);
                 return Some(slot);
             }
             next = slot.next.load();

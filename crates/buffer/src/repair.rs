@@ -1,6 +1,11 @@
 //! Repair after the death of every session: the region is there, no session is attached, and one process puts it in
-//! order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages before
-//! or afterwards: this file touches neither pages nor their LSNs.
+//! order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages
+//! afterwards: this file touches neither pages nor their LSNs.
+//!
+//! From here on until the caller has redone the noted records ([`BufferManager::all_repeated`]) a page may have a part
+//! of its change, and its old LSN: stores that the record repeats have no before-images. Among the living the dead
+//! session's latch keeps the writer and the replacer away from such a page. Here the latches are reset, so meanwhile no
+//! page is written or replaced (PROTOCOLS D4). A shelf without a free frame grows past its budget.
 //!
 //! Dead sessions leave in the frames:
 //! * latches and pins: no session holds any now, so all are given back;
@@ -13,6 +18,8 @@
 //! Chains and free lists are made anew from the slots alone. Repairing twice is the same as once.
 //!
 //! If the process dies here: the next process repairs again.
+
+use std::sync::atomic::Ordering;
 
 use libtp_log::Lsn;
 use libtp_process::SessionId;
@@ -36,6 +43,8 @@ impl BufferManager {
     /// dead sessions' sections.
     pub fn repair_alone(&self) -> FrameRepair {
         let mut found = FrameRepair::default();
+        // Relaxed: the threads of this process that write pages are started after the repair.
+        self.has_unrepeated.store(true, Ordering::Relaxed);
         self.table.clear_alone();
         self.files.reset_alone();
         self.header.writer.publish(SessionId::NONE);
@@ -46,6 +55,19 @@ impl BufferManager {
         }
         self.pools.rebuild_alone();
         found
+    }
+
+    /// Ends the time in which no page is written or replaced: every noted record is redone on its pages.
+    pub fn all_repeated(&self) {
+        // Relaxed: as in `repair_alone`.
+        self.has_unrepeated.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether a page may have a part of a noted record's change.
+    #[inline]
+    pub(crate) fn may_be_half_changed(&self) -> bool {
+        // Relaxed: as in `repair_alone`.
+        self.has_unrepeated.load(Ordering::Relaxed)
     }
 
     /// Asserts the invariants of table, shelves and frames: for tests, and for tools that look at an idle environment.

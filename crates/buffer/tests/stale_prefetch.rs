@@ -185,7 +185,7 @@ fn a_page_whose_reader_died_is_not_taken_for_read() {
     dead_session.release_latches();
     // The dead session's latch is free, and the frame has the page's name.
     assert!(world.buffers.is_resident(page_id(3)));
-    assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "the bytes of an unfinished read");
+    assert!(world.buffers.shared_now(&living, page_id(3), LEAF, true).is_none(), "the bytes of an unfinished read");
     assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "the bytes of an unfinished read");
     assert!(world.buffers.repair_frames(&living, &dead_session));
     dead_session.bury(std::time::Instant::now());

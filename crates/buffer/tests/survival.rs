@@ -30,6 +30,7 @@ fn latches_pins_and_roles_of_the_dead_are_given_back_and_pages_are_kept() {
     let found = survivor.buffers.repair_alone();
     assert_eq!((found.kept, found.dropped, found.unsynced), (30, 0, 0));
     assert_eq!(survivor.buffers.repair_alone(), found, "twice is once");
+    survivor.buffers.all_repeated();
     repair.finish();
     let session = survivor.join();
     let reads = survivor.buffers.stats()[0].reads;
@@ -61,6 +62,7 @@ fn a_batch_that_was_on_its_way_home_comes_home() {
     let survivor = world.again();
     let repair = survivor.processes.repair_alone();
     assert_eq!(survivor.buffers.repair_alone().kept, 30);
+    survivor.buffers.all_repeated();
     repair.finish();
     let session = survivor.join();
     assert_eq!(survivor.buffers.dirty_count(), 30);

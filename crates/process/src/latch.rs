@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rio::{failpoint, planted, shared, ExclusiveHold, Offset, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
-use crate::notes::Note;
+use crate::notes::{Note, NoteNumber};
 use crate::session::leave_broken;
 use crate::unwinding::unwinds;
 use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
@@ -176,26 +176,26 @@ impl Latch {
 
     #[cold]
     #[inline(never)]
-    fn wait_shared(&self, session: &Session, note: usize) {
+    fn wait_shared(&self, session: &Session, note: NoteNumber) {
         latch_word::wait_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_exclusive(&self, session: &Session, note: usize) {
+    fn wait_exclusive(&self, session: &Session, note: NoteNumber) {
         let waiting = Waiting::exclusive(self, session, note);
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
     #[cold]
     #[inline(never)]
-    fn release_shared(&self, session: &Session, note: usize) {
+    fn release_shared(&self, session: &Session, note: NoteNumber) {
         latch_word::release_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
-    fn release_exclusive(&self, session: &Session, note: usize) {
+    fn release_exclusive(&self, session: &Session, note: NoteNumber) {
         let waiting = Waiting::exclusive(self, session, note);
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
@@ -285,7 +285,7 @@ impl crate::ProcessManager {
 struct Waiting<'l> {
     latch: &'l Latch,
     session: &'l Session,
-    note: usize,
+    note: NoteNumber,
     /// The note when wanting, holding, releasing.
     states: [Note; 3],
     /// The number of consecutive looks at which the notes did not explain the word.
@@ -298,16 +298,16 @@ struct Waiting<'l> {
 }
 
 impl<'l> Waiting<'l> {
-    fn shared(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+    fn shared(latch: &'l Latch, session: &'l Session, note: NoteNumber) -> Waiting<'l> {
         let place = session.place_of(latch);
         Waiting::new(latch, session, note, [Note::wanting(place), Note::holding(place), Note::releasing(place)])
     }
 
-    fn exclusive(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+    fn exclusive(latch: &'l Latch, session: &'l Session, note: NoteNumber) -> Waiting<'l> {
         Waiting::new(latch, session, note, [Note::exclusive(session.place_of(latch)); 3])
     }
 
-    fn new(latch: &'l Latch, session: &'l Session, note: usize, states: [Note; 3]) -> Waiting<'l> {
+    fn new(latch: &'l Latch, session: &'l Session, note: NoteNumber, states: [Note; 3]) -> Waiting<'l> {
         Waiting {
             latch,
             session,
@@ -420,7 +420,7 @@ impl Waiter<AtomicU64> for Waker {
 pub struct SharedGuard<'l> {
     latch: &'l Latch,
     session: &'l Session,
-    note: usize,
+    note: NoteNumber,
 }
 
 impl<'l> SharedGuard<'l> {
@@ -457,7 +457,7 @@ impl Drop for SharedGuard<'_> {
 pub struct ExclusiveGuard<'l> {
     latch: &'l Latch,
     session: &'l Session,
-    note: usize,
+    note: NoteNumber,
 }
 
 impl<'l> ExclusiveGuard<'l> {

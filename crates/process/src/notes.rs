@@ -20,6 +20,56 @@ use rio::bits;
 /// The number of latches that a session may hold or want at once.
 pub const NOTES: usize = 12;
 
+/// The number of a note in its slot. An enum, so that an access by number needs no check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum NoteNumber {
+    N0,
+    N1,
+    N2,
+    N3,
+    N4,
+    N5,
+    N6,
+    N7,
+    N8,
+    N9,
+    N10,
+    N11,
+}
+
+impl NoteNumber {
+    /// Returns the note of that number, if a slot has as many.
+    #[inline]
+    pub(crate) fn new(number: u32) -> Option<NoteNumber> {
+        use NoteNumber::{N0, N1, N10, N11, N2, N3, N4, N5, N6, N7, N8, N9};
+        Some(match number {
+            0 => N0,
+            1 => N1,
+            2 => N2,
+            3 => N3,
+            4 => N4,
+            5 => N5,
+            6 => N6,
+            7 => N7,
+            8 => N8,
+            9 => N9,
+            10 => N10,
+            11 => N11,
+            _ => return None,
+        })
+    }
+
+    /// Returns the bit that stands for the note in a set of notes.
+    #[inline]
+    pub(crate) fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// All notes of a slot, as a set.
+pub(crate) const ALL_NOTES: u32 = (1 << NOTES) - 1;
+
 /// One note. A latch's offset is a multiple of eight; the three low bits are the mode and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(u64);
@@ -38,25 +88,25 @@ impl Note {
     /// Makes a note: the session may or may not be counted in the latch at `place`.
     #[inline]
     pub(crate) fn wanting(place: u64) -> Note {
-        Note(place | WANTING)
+        Note(place + WANTING)
     }
 
     /// Makes a note: the session is counted in the latch at `place`.
     #[inline]
     pub(crate) fn holding(place: u64) -> Note {
-        Note(place | HOLDING)
+        Note(place + HOLDING)
     }
 
     /// Makes a note: the session may or may not be counted any more.
     #[inline]
     pub(crate) fn releasing(place: u64) -> Note {
-        Note(place | RELEASING)
+        Note(place + RELEASING)
     }
 
     /// Makes a note: the session holds the latch at `place` exclusively, or wants to. The latch word tells which.
     #[inline]
     pub(crate) fn exclusive(place: u64) -> Note {
-        Note(place | EXCLUSIVE | HOLDING)
+        Note(place + (EXCLUSIVE | HOLDING))
     }
 
     /// Returns whether the note states that a latch is held.

@@ -16,41 +16,44 @@ use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::cancel::cancels;
 use crate::log_room::LogRoom;
-use crate::notes::Note;
+use crate::notes::{Note, NoteNumber, ALL_NOTES};
 use crate::slot::{SessionSlot, State};
 use crate::unwinding::unwinds;
 use crate::{ProcessManager, Rank, Result, SessionId, NOTES};
 
 /// One thread's handle. Dropping it leaves the environment.
+// The first cache line has all that a latch needs.
+#[repr(C, align(64))]
 pub struct Session {
     slot: Held<SessionSlot>,
-    id: SessionId,
-    /// The id as the owner in a latch word.
-    owner: u64,
     /// The address at which this process has mapped the region: notes name latches by their distance from it.
     base: usize,
-    /// Bit n: note n is in use.
-    notes_used: Cell<u32>,
-    /// Bit n: pin n is in use.
-    pins_used: Cell<u64>,
-    /// The ranks of the latches noted, for the debug build's assertion.
-    ranks: [Cell<Rank>; NOTES],
+    /// The id as the owner in a latch word.
+    owner: u64,
+    /// The notes that are not in use, as a set.
+    notes_free: Cell<u32>,
     tree_depth: Cell<u32>,
-    /// The number of live [`Freeing`] guards.
-    freeing: Cell<u32>,
-    /// The session is dead and changes nothing shared any more.
-    dead: Cell<bool>,
+    /// The session is dead and changes nothing shared any more. A section that is dropped without being closed sets
+    /// this before its drop returns, because the guards of the latches above it are dropped next.
+    doomed: Cell<bool>,
     /// Another manager's table has an entry in the session's name that the session has not given back.
     has_foreign_entry: Cell<bool>,
-    /// The last append noted, and its transaction, also after the note was cleared.
-    last_noted: Cell<(u64, u64)>,
     log_room: LogRoom,
-    /// The number of cancellations when its transaction began (`cancel.rs`).
-    cancels: Cell<u32>,
     /// The session works in a dead session's name, for its repair.
     is_stand_in: bool,
-    undo_log: Offset<UndoLog>,
+    /// The number of live [`Freeing`] guards.
+    freeing: Cell<u32>,
+    id: SessionId,
     undo: UndoHandle,
+    /// The last append noted, and its transaction, also after the note was cleared.
+    last_noted: Cell<(u64, u64)>,
+    /// Bit n: pin n is in use.
+    pins_used: Cell<u64>,
+    /// The number of cancellations when its transaction began (`cancel.rs`).
+    cancels: Cell<u32>,
+    /// The ranks of the latches noted, for the debug build's assertion.
+    ranks: [Cell<Rank>; NOTES],
+    undo_log: Offset<UndoLog>,
     processes: ProcessManager,
 }
 
@@ -96,12 +99,12 @@ impl Session {
             undo: UndoHandle { undo: Undo::open(region, undo_log), newer: OnceCell::new() },
             slot,
             id,
-            notes_used: Cell::new(0),
+            notes_free: Cell::new(ALL_NOTES),
             pins_used: Cell::new(0),
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
             freeing: Cell::new(0),
-            dead: Cell::new(false),
+            doomed: Cell::new(false),
             has_foreign_entry: Cell::new(false),
             last_noted: Cell::new((0, 0)),
             log_room: LogRoom::of_new_session(),
@@ -122,8 +125,8 @@ impl Session {
     ) -> Session {
         let mut session = Session::new(processes, dead, place, undo_log);
         session.is_stand_in = true;
-        let used = session.slot.notes.iter().enumerate().filter(|(_, note)| note.load() != Note::NONE);
-        session.notes_used.set(used.fold(0, |bits, (note, _)| bits | 1 << note));
+        let free = session.slot.notes.iter().enumerate().filter(|(_, note)| note.load() == Note::NONE);
+        session.notes_free.set(free.fold(0, |bits, (note, _)| bits | 1 << note));
         session
     }
 
@@ -162,7 +165,7 @@ impl Session {
     /// Opens a section (PROTOCOLS D2). The section must be closed before the latches on its changes are given back.
     #[inline]
     pub fn section(&self) -> Section<'_> {
-        self.undo().section()
+        self.undo().section_of(&self.doomed)
     }
 
     /// Returns the session's undo log.
@@ -214,6 +217,12 @@ impl Session {
         failpoint("session: append partly noted");
         self.slot.append_lsn.publish(lsn);
         failpoint("session: append noted");
+    }
+
+    /// Returns whether the session has noted the append of the record at `lsn`, and not cleared the note.
+    #[inline]
+    pub fn has_noted(&self, lsn: u64) -> bool {
+        self.slot.append_lsn.get() == lsn
     }
 
     /// Returns the LSN that the session noted last, and its transaction; zeros if there was no note. Known even after
@@ -292,12 +301,12 @@ impl Session {
     /// It keeps everything that it held until it is repaired, and can do nothing more.
     #[inline]
     pub fn is_dead(&self) -> bool {
-        (self.dead.get() || self.undo().is_broken()) && self.notices_its_death()
+        self.doomed.get() && self.notices_its_death()
     }
 
     #[cold]
     fn notices_its_death(&self) -> bool {
-        self.dead.set(true);
+        self.doomed.set(true);
         if !unwinds() {
             self.mark_dead();
         }
@@ -308,7 +317,7 @@ impl Session {
     /// all its guards are gone, because their drops would interfere with the repair.
     #[cold]
     pub fn mark_dead(&self) {
-        self.dead.set(true);
+        self.doomed.set(true);
         let status = self.slot.status.load();
         if status.state() == State::Alive && status.generation() == self.id.generation() {
             // A failure means that another session has marked it, and perhaps buried it since.
@@ -318,7 +327,7 @@ impl Session {
 
     /// Returns the number of latches that the session holds.
     pub fn latch_count(&self) -> u32 {
-        self.notes_used.get().count_ones()
+        (self.notes_free.get() ^ ALL_NOTES).count_ones()
     }
 
     /// Notes what the session has in hand: taken from a list, or taken once the section that changes the list closes.
@@ -372,12 +381,13 @@ impl Session {
     }
 
     /// Returns the note for the latch at `place` that the session holds exclusively.
-    pub(crate) fn note_of(&self, place: u64) -> Option<usize> {
-        self.slot.notes.iter().position(|note| note.load().is_exclusive() && note.load().is_about(place))
+    pub(crate) fn note_of(&self, place: u64) -> Option<NoteNumber> {
+        let is_it = |note: Note| note.is_exclusive() && note.is_about(place);
+        (0..).zip(&self.slot.notes).find(|(_, note)| is_it(note.load())).and_then(|(number, _)| NoteNumber::new(number))
     }
 
     pub(crate) fn forget_notes(&self) {
-        self.notes_used.set(0);
+        self.notes_free.set(ALL_NOTES);
     }
 
     #[inline]
@@ -405,24 +415,23 @@ impl Session {
 
     /// Takes a free note. A debug build asserts the order of latches if the session may wait.
     #[inline]
-    pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> usize {
-        let used = self.notes_used.get();
-        let note = used.trailing_ones() as usize;
-        if note >= NOTES {
-            too_many_latches(self.id);
-        }
+    pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> NoteNumber {
+        let free = self.notes_free.get();
+        // The bit behind the last note ends the search.
+        let Some(note) = NoteNumber::new((free | 1 << NOTES).trailing_zeros()) else { too_many_latches(self.id) };
         if cfg!(debug_assertions) {
             if waits {
-                self.check_rank(used, rank);
+                self.check_rank(free, rank);
             }
-            self.ranks[note].set(rank);
+            self.ranks[note as usize].set(rank);
         }
-        self.notes_used.set(used | 1 << note);
+        // Without its lowest bit, which is the note.
+        self.notes_free.set(free & free.wrapping_sub(1));
         note
     }
 
-    fn check_rank(&self, used: u32, rank: Rank) {
-        let held = (0..NOTES).filter(|note| used & (1 << note) != 0).map(|note| self.ranks[note].get());
+    fn check_rank(&self, free: u32, rank: Rank) {
+        let held = (0..NOTES).filter(|note| free & (1 << note) == 0).map(|note| self.ranks[note].get());
         for held in held {
             assert!(
                 rank.may_follow(held),
@@ -434,29 +443,28 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn write_note(&self, note: usize, value: Note) {
-        self.slot.notes[note].init(value);
+    pub(crate) fn write_note(&self, note: NoteNumber, value: Note) {
+        self.slot.notes[note as usize].init(value);
     }
 
     #[inline]
-    pub(crate) fn drop_note(&self, note: usize) {
+    pub(crate) fn drop_note(&self, note: NoteNumber) {
         self.write_note(note, Note::NONE);
-        self.notes_used.set(self.notes_used.get() & !(1 << note));
+        self.notes_free.set(self.notes_free.get() | note.bit());
     }
 
-    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): above an open section that will
-    /// not be closed any more, and whenever the library panics. So a panic leaves the same state as a kill.
+    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): if the session is doomed, and
+    /// whenever the library panics. So a panic leaves the same state as a kill.
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
-        (self.undo().is_open() || std::thread::panicking()) && self.abandons_what_it_holds()
+        (self.doomed.get() || std::thread::panicking()) && self.abandons_what_it_holds()
     }
 
     #[cold]
+    #[inline(never)]
     fn abandons_what_it_holds(&self) -> bool {
-        // A section is dropped before the latches above which it was opened: for a panic in a destructor only the
-        // section shows it.
-        let is_gone = self.undo().is_open() && (self.dead.get() || self.undo().is_broken());
-        let abandons = (is_gone || unwinds()) && !planted("process: a panic releases latches above an open section");
+        let is_gone = self.doomed.get() || unwinds();
+        let abandons = is_gone && !planted("process: a panic releases latches above an open section");
         abandons && self.notices_its_death()
     }
 }
@@ -497,7 +505,7 @@ impl Drop for Session {
             // The session was taken for dead and buried: the slot has another tenant.
             return;
         }
-        let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
+        let holds_nothing = self.latch_count() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
         let clean =
             holds_nothing && !self.has_foreign_entry.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         // A session that unwinds may be in the middle of any change.

@@ -276,6 +276,77 @@ fn who_is_called_by_a_destructor_while_another_panic_is_under_way_holds_and_lets
     assert_eq!(latch.owner(), None);
 }
 
+/// Calls `die` in a destructor while the thread unwinds, so the thread's panic is not one of the session's call.
+fn dies_in_a_foreign_panic(die: impl Fn(&Session, &Latch)) {
+    struct Calls<'l>(&'l dyn Fn());
+    impl Drop for Calls<'_> {
+        fn drop(&mut self) {
+            let _call = crate::Call::begin();
+            (self.0)();
+        }
+    }
+    let (here, there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    let call = || die(&mine, latch);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _calls = Calls(&call);
+        panic!("planned");
+    }));
+    assert!(panicked.is_err() && mine.is_dead());
+    assert_eq!(latch.owner(), Some(mine.id()), "a guard above a section that was not closed frees nothing");
+    assert!(!there.is_alive(mine.id()));
+}
+
+#[test]
+fn a_section_forgotten_in_a_destructor_during_a_foreign_panic_is_a_death() {
+    dies_in_a_foreign_panic(|session, latch| {
+        let _guard = latch.exclusive(session, Rank::CATALOGUE);
+        let _section = session.section();
+    });
+}
+
+#[test]
+fn a_panic_in_a_destructor_during_a_foreign_panic_is_a_death_above_an_open_section() {
+    dies_in_a_foreign_panic(|session, latch| {
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = latch.exclusive(session, Rank::CATALOGUE);
+            let _section = session.section();
+            panic!("planned too");
+        }));
+        assert!(panicked.is_err());
+    });
+}
+
+#[test]
+fn a_section_of_a_grown_undo_log_dooms_its_session_too() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    mine.ensure_undo(1 << 18).expect("room");
+    let call = crate::Call::begin();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
+        let _section = mine.section();
+        crate::is_callers_panic();
+        panic!("planned");
+    }));
+    drop(call);
+    assert!(panicked.is_err() && mine.is_dead());
+    assert_eq!(latch.owner(), Some(mine.id()));
+}
+
+#[test]
+fn a_latch_guard_dropped_after_its_session_was_marked_dead_frees_nothing() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    let guard = latch.exclusive(&mine, Rank::CATALOGUE);
+    mine.mark_dead();
+    drop(guard);
+    assert_eq!(latch.owner(), Some(mine.id()), "its repairer gives it back");
+}
+
 #[test]
 fn the_panic_of_a_callers_function_gives_latches_back() {
     let (here, _there) = two_processes();

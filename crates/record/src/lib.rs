@@ -47,6 +47,8 @@ pub mod page;
 mod page_header;
 pub mod paged;
 mod pages;
+#[cfg(test)]
+mod prefix_tests;
 pub mod recno;
 mod salvage;
 mod shortcuts;

@@ -54,16 +54,22 @@ impl<'a> Pages<'a> {
         Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
     }
 
-    /// Latches a page shared, if that needs nothing but the latch.
+    /// Latches a page shared, if that needs nothing but the latch. The bytes of a page that `is_far` are prefetched.
     #[inline(always)]
-    pub(crate) fn shared_now(&self, page: u32, level: u8) -> Option<SharedPage<'a>> {
-        self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level))
+    pub(crate) fn shared_now(&self, page: u32, level: u8, is_far: bool) -> Option<SharedPage<'a>> {
+        self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level), is_far)
     }
 
     /// Latches a page exclusively, if that needs nothing but the latch.
     #[inline(always)]
     pub(crate) fn exclusive_now(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
         self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))
+    }
+
+    /// Does as [`Pages::exclusive_now`], for a page that the session had latched just now.
+    #[inline(always)]
+    pub(crate) fn exclusive_again(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
+        self.change.managers.buffers.exclusive_again(self.session(), self.id(page), rank(level))
     }
 
     /// Pins a page, so that it stays in memory while other pages are latched.

@@ -9,7 +9,7 @@
 //! while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which no reference in
 //! any program is safe.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
 use crate::checksum::mix;
 use crate::{Bytes, Offset, Region, Shown, Word};
@@ -141,6 +141,18 @@ impl<'v> Shown<'v> {
         let saved = save(place, area);
         (area, saved)
     }
+}
+
+/// Stores an aligned word by one store: a death leaves the old bytes or the new ones.
+#[inline(always)]
+pub(crate) fn store_whole(place: &mut [u8], word: [u8; 8]) {
+    let to = place.as_mut_ptr().cast::<u64>();
+    assert!(place.len() == 8 && to.is_aligned(), "a word that is stored at once is aligned");
+    // SAFETY: eight bytes, aligned (just asserted), that the caller borrows mutably for the time of this store; a plain
+    // and an atomic access of one thread do not conflict.
+    let whole = unsafe { AtomicU64::from_ptr(to) };
+    // Relaxed: the latch's release publishes the word; a kill needs program order only (PROTOCOLS D15).
+    whole.store(u64::from_ne_bytes(word), Ordering::Relaxed);
 }
 
 /// Copies a before-image into the caller's undo log.

@@ -1,11 +1,14 @@
-//! Bytes of a region that change: each range is saved in the undo log before the caller gets it.
+//! Bytes of a region that change. Each range is saved in the undo log before the caller gets it. The stores of a change
+//! that its log record makes again after a death need no before-image: see [`BytesMut::again`].
 
 use std::ops::Range;
+use std::sync::atomic::{compiler_fence, Ordering};
 
-use crate::{Bytes, ExclusiveHold, Offset, Region, Section, Shown, Undo};
+use crate::bytes::store_whole;
+use crate::{failpoint, Bytes, ExclusiveHold, Offset, Region, Section, Shown, Undo};
 
 impl Region {
-    /// Returns the bytes of an area, to be changed inside a section.
+    /// Returns the bytes of an area, to be changed inside a section. Every store has a before-image.
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -17,7 +20,24 @@ impl Region {
         hold: &'g mut impl ExclusiveHold,
         section: &'g mut Section<'u>,
     ) -> BytesMut<'g, 'u> {
-        BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), section: Some(section) }
+        BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), saving: Saving::All(section) }
+    }
+
+    /// As [`Region::page_mut`], for a change that a survivor makes again if the caller dies: [`BytesMut::again`] saves
+    /// nothing. The record of the change is published, and noted by the session (PROTOCOLS D3).
+    ///
+    /// # Panics
+    /// If the area is out of bounds.
+    #[inline]
+    pub fn page_mut_repeated<'g, 'u>(
+        &'g self,
+        at: Offset<Bytes>,
+        bytes: usize,
+        hold: &'g mut impl ExclusiveHold,
+        section: &'g mut Section<'u>,
+    ) -> BytesMut<'g, 'u> {
+        let saving = Saving::NotRepeated { section, has_saved: false };
+        BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), saving }
     }
 }
 
@@ -36,17 +56,72 @@ impl<'v> Shown<'v> {
     }
 }
 
+/// One store of a change that its log record makes again after a death.
+#[derive(Clone, Copy, Debug)]
+pub enum Store<'s> {
+    /// Bytes at a place. A death leaves a part of them.
+    Bytes(usize, &'s [u8]),
+    /// A word at a place that is a multiple of eight. A death leaves the old word or the new one.
+    Whole(usize, [u8; 8]),
+}
+
+impl Store<'_> {
+    #[inline(always)]
+    fn range(&self) -> Range<usize> {
+        match *self {
+            Store::Bytes(at, new) => at..at.saturating_add(new.len()),
+            Store::Whole(at, new) => at..at.saturating_add(new.len()),
+        }
+    }
+
+    #[inline(always)]
+    fn is_aligned(&self) -> bool {
+        !matches!(*self, Store::Whole(at, _) if at % 8 != 0)
+    }
+}
+
+/// Which stores have before-images.
+enum Saving<'g, 'u> {
+    /// No store: private memory, which a death takes with it.
+    Nothing,
+    /// All stores.
+    All(&'g mut Section<'u>),
+    /// All stores but those that are made again.
+    NotRepeated { section: &'g mut Section<'u>, has_saved: bool },
+    /// No store. Bytes that are stored without a before-image elsewhere are listed.
+    Listed(&'g mut Vec<(usize, u8)>),
+}
+
 /// Bytes that may be changed, one declared range at a time: [`BytesMut::range`] returns the permission to store.
 pub struct BytesMut<'g, 'u> {
     bytes: &'g mut [u8],
     at: u64,
-    section: Option<&'g mut Section<'u>>,
+    saving: Saving<'g, 'u>,
 }
 
 impl<'g, 'u> BytesMut<'g, 'u> {
     /// Wraps private memory that needs no undo: at restart, and in tests.
     pub fn detached(bytes: &'g mut [u8]) -> BytesMut<'g, 'u> {
-        BytesMut { bytes, at: 0, section: None }
+        BytesMut { bytes, at: 0, saving: Saving::Nothing }
+    }
+
+    /// Wraps private memory for a test of [`BytesMut::again`]: `list` gets the place and the new value of each byte
+    /// that would have no before-image, in the order of the stores.
+    pub fn listed(bytes: &'g mut [u8], list: &'g mut Vec<(usize, u8)>) -> BytesMut<'g, 'u> {
+        BytesMut { bytes, at: 0, saving: Saving::Listed(list) }
+    }
+
+    /// Returns the same bytes. Every store through the result has a before-image.
+    pub fn saved(&mut self) -> BytesMut<'_, 'u> {
+        let saving = match &mut self.saving {
+            Saving::Nothing | Saving::Listed(_) => Saving::Nothing,
+            Saving::All(section) => Saving::All(section),
+            Saving::NotRepeated { section, has_saved } => {
+                *has_saved = true;
+                Saving::All(section)
+            }
+        };
+        BytesMut { bytes: self.bytes, at: self.at, saving }
     }
 
     /// Returns the current bytes.
@@ -61,18 +136,125 @@ impl<'g, 'u> BytesMut<'g, 'u> {
     /// If the range is out of bounds.
     #[inline]
     pub fn range(&mut self, range: Range<usize>) -> &mut [u8] {
-        if let Some(section) = self.section.as_deref_mut() {
-            // Whole words: areas are aligned to eight and a multiple of eight long.
-            let from = range.start & !7;
-            let to = (range.end + 7) & !7;
-            section.save_bytes(self.at + from as u64, &self.bytes[from..to]);
-        }
+        self.save(&range);
         &mut self.bytes[range]
+    }
+
+    #[inline]
+    fn save(&mut self, range: &Range<usize>) {
+        let section = match &mut self.saving {
+            Saving::Nothing | Saving::Listed(_) => return,
+            Saving::All(section) => section,
+            Saving::NotRepeated { section, has_saved } => {
+                *has_saved = true;
+                section
+            }
+        };
+        // Whole words: areas are aligned to eight and a multiple of eight long.
+        let from = range.start & !7;
+        let to = (range.end + 7) & !7;
+        section.save_bytes(self.at + from as u64, &self.bytes[from..to]);
+    }
+
+    /// Makes stores without before-images, in their order, if the maker of `self` has proved that a survivor makes the
+    /// change again; else saves before-images first.
+    ///
+    /// A survivor may find some of these stores made and others not. So the caller finds their places by bytes that none
+    /// of them changes, and refuses nothing after this call.
+    ///
+    /// # Panics
+    /// If a store lies out of bounds, or a whole word at a place that is no multiple of eight. Nothing was stored then.
+    #[inline(always)]
+    pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
+        let is_within = |store: &Store<'_>| self.bytes.get(store.range()).is_some() && store.is_aligned();
+        assert!(stores.iter().all(is_within), "a change stores outside its area, or a word at no multiple of eight");
+        if !matches!(self.saving, Saving::NotRepeated { .. }) && self.saved_or_made(&stores) {
+            return;
+        }
+        for (nth, store) in stores.iter().enumerate() {
+            // The record is published before the first store. The publishing store is a release, which holds back no
+            // later store: without the fence the compiler may lift these above it (PROTOCOLS D15).
+            compiler_fence(Ordering::SeqCst);
+            match *store {
+                Store::Bytes(at, new) => copy(&mut self.bytes[at..at + new.len()], new),
+                Store::Whole(at, new) => store_whole(&mut self.bytes[at..at + 8], new),
+            }
+            if nth == 0 {
+                failpoint("rio: first repeated store made");
+            } else {
+                failpoint("rio: further repeated store made");
+            }
+        }
+    }
+
+    /// Saves the before-images of stores; in private memory makes the stores. Returns whether they are made.
+    #[cold]
+    #[inline(never)]
+    fn saved_or_made(&mut self, stores: &[Store<'_>]) -> bool {
+        for store in stores {
+            let new = match store {
+                Store::Bytes(_, new) => new,
+                Store::Whole(_, new) => &new[..],
+            };
+            match &mut self.saving {
+                Saving::Nothing => {}
+                Saving::Listed(list) => list.extend(store.range().zip(new.iter().copied())),
+                Saving::All(_) | Saving::NotRepeated { .. } => {
+                    self.save(&store.range());
+                    continue;
+                }
+            }
+            self.bytes[store.range()].copy_from_slice(new);
+        }
+        self.is_private()
+    }
+
+    #[inline]
+    fn is_private(&self) -> bool {
+        matches!(self.saving, Saving::Nothing | Saving::Listed(_))
+    }
+
+    /// Makes the last store of a change: a word at a place that is a multiple of eight, which says that the change is
+    /// made. A death leaves the old word or the new one. If the change has a before-image, the word gets one too:
+    /// roll-back puts both back or neither.
+    ///
+    /// # Panics
+    /// If the word is out of bounds.
+    #[inline(always)]
+    pub fn conclude(&mut self, at: usize, word: [u8; 8]) {
+        if !matches!(self.saving, Saving::NotRepeated { has_saved: false, .. }) {
+            self.save(&(at..at + 8));
+            if self.is_private() {
+                return self.bytes[at..at + 8].copy_from_slice(&word);
+            }
+        }
+        // The word says that the stores before it are made: the compiler must not exchange them.
+        compiler_fence(Ordering::SeqCst);
+        store_whole(&mut self.bytes[at..at + 8], word);
     }
 
     /// Returns all bytes, to be stored to without a before-image: for a new page, whose old bytes mean nothing (D11).
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
+        if let Saving::NotRepeated { has_saved, .. } = &mut self.saving {
+            *has_saved = true;
+        }
+        // As in `again`: the compiler must not lift stores to a new page above the one that publishes the record.
+        compiler_fence(Ordering::SeqCst);
         self.bytes
     }
+}
+
+/// Copies bytes; a few of them without a call.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {
+        if from.len() <= 8 {
+            let length = to.len();
+            to[..4].copy_from_slice(first);
+            to[length - 4..].copy_from_slice(last);
+            return;
+        }
+    }
+    to.copy_from_slice(from);
 }

@@ -65,7 +65,7 @@ mod word;
 pub use access::Access;
 pub use anchor::Anchor;
 pub use bytes::{ExclusiveHold, SharedHold};
-pub use bytes_mut::BytesMut;
+pub use bytes_mut::{BytesMut, Store};
 pub use checked::{Checkable, Checked};
 pub use descriptor::above_standard;
 pub use error::{Error, Result};
@@ -86,8 +86,8 @@ pub use planted::planted;
 #[doc(hidden)]
 pub use region::simulated_cache;
 pub use region::{
-    boot_id, remove_region, Broken, Held, HeldSlice, Identity, Lasting, Region, RegionHeader, RootSlot, UnusedRegion,
-    HEADER_BYTES, SIZES,
+    boot_id, remove_region, Broken, Held, HeldSlice, Identity, Lasting, Place, Region, RegionHeader, Remembered,
+    RootSlot, UnusedRegion, HEADER_BYTES, SIZES,
 };
 pub use section::Section;
 pub use shared::Shared;

@@ -23,6 +23,7 @@ mod file;
 mod header;
 mod lasting;
 mod reference;
+mod remembered;
 mod safe;
 #[cfg(feature = "planted")]
 pub mod simulated_cache;
@@ -34,6 +35,7 @@ use safe::Safe;
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use lasting::Lasting;
 pub use reference::{Broken, Held, HeldSlice};
+pub use remembered::{Place, Remembered};
 pub use unused::{remove_region, UnusedRegion};
 
 /// The path of a region in memory without a name.

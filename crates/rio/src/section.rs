@@ -4,6 +4,7 @@
 //! that cannot be undone does not compile. A section ends only by an explicit call: a section dropped in a panic
 //! marks the session dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use crate::schedule::point;
@@ -13,8 +14,15 @@ impl Undo {
     /// Opens a section. Inside another open section the new one is a nested top action (PROTOCOLS D2).
     #[inline]
     pub fn section(&self) -> Section<'_> {
+        self.section_of(&self.broken)
+    }
+
+    /// As [`Undo::section`], for a session with a mark of its own, `doomed`: a section that is dropped without
+    /// being closed sets `doomed` before its drop returns (PROTOCOLS D10).
+    #[inline]
+    pub fn section_of<'u>(&'u self, doomed: &'u Cell<bool>) -> Section<'u> {
         self.depth.set(self.depth.get() + 1);
-        Section::open(self, self.top.get(), self.depth.get())
+        Section { undo: self, start: self.top.get(), depth: self.depth.get(), doomed: Some(doomed) }
     }
 
     /// Returns whether a section is open.
@@ -33,11 +41,6 @@ impl Undo {
     pub(crate) fn leave(&self, depth: u32) {
         self.depth.set(depth - 1);
     }
-
-    #[cold]
-    pub(crate) fn mark_broken(&self) {
-        self.broken.set(true);
-    }
 }
 
 /// An open section. See the module's text.
@@ -46,19 +49,15 @@ pub struct Section<'u> {
     undo: &'u Undo,
     start: usize,
     depth: u32,
-    open: bool,
+    /// The mark that a drop sets; `None` once the section has ended.
+    doomed: Option<&'u Cell<bool>>,
 }
 
-impl<'u> Section<'u> {
-    #[inline]
-    pub(crate) fn open(undo: &'u Undo, start: usize, depth: u32) -> Section<'u> {
-        Section { undo, start, depth, open: true }
-    }
-
+impl Section<'_> {
     /// Ends the section: its changes stand. One store.
     #[inline]
     pub fn close(mut self) {
-        self.open = false;
+        self.doomed = None;
         failpoint("rio: before a section closes");
         let start = if planted("rio: an inner section cuts the outer section's images") { 0 } else { self.start };
         self.undo.cut(start);
@@ -70,13 +69,13 @@ impl<'u> Section<'u> {
     /// them back at its roll-back.
     #[inline]
     pub fn join_outer(mut self) {
-        self.open = false;
+        self.doomed = None;
         self.undo.leave(self.depth);
     }
 
     /// Ends the section by putting everything back as it was.
     pub fn roll_back(mut self) {
-        self.open = false;
+        self.doomed = None;
         self.undo.roll_back_from(self.start);
         self.undo.leave(self.depth);
     }
@@ -103,7 +102,11 @@ impl<T: Bits> Word<T> {
     #[inline]
     pub fn set(&self, section: &mut Section<'_>, value: T) {
         point();
-        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
+        let old = self.get().to_raw().widen();
+        if planted("rio: a word changes before its before-image is saved") {
+            self.init(value);
+        }
+        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, old);
         // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
         // the compiler fence in `save_word` keeps.
         T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
@@ -129,11 +132,12 @@ impl<T: Checkable> Checked<T> {
 impl Drop for Section<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.open && planted("rio: a panic closes the section") {
+        let Some(doomed) = self.doomed else { return };
+        if planted("rio: a panic closes the section") {
             self.undo.cut(self.start);
             self.undo.leave(self.depth);
-        } else if self.open {
-            self.undo.mark_broken();
+        } else if !planted("rio: a section is dropped before its session is doomed") {
+            doomed.set(true);
         }
     }
 }

@@ -152,9 +152,13 @@ impl Undo {
     /// Puts back the images from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
         let records = self.records(start);
+        let first = self.words.get(start).map_or(0, Word::load);
+        if planted("rio: before-images are discarded before they are put back") {
+            self.cut(start);
+        }
         for &record in records.iter().rev() {
             failpoint("rio: between two before-images put back");
-            self.apply(record, self.words[record].load());
+            self.apply(record, if record == start { first } else { self.words[record].load() });
         }
         failpoint("rio: rolled back, undo log not empty");
         self.keep_rolled_back(start, &records);
@@ -211,6 +215,9 @@ impl Undo {
         }
         let at = self.top.get();
         let words = &self.words[at..at + 3];
+        if planted("rio: the before-image of a word is published before its bytes") {
+            Undo::publish(&words[0], header(place, bytes));
+        }
         words[1].init(old);
         words[2].init(0);
         Undo::publish(&words[0], header(place, bytes));

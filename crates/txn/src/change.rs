@@ -5,16 +5,20 @@
 //! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
 //! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
+//! Redo stores some bytes without before-images (`PageMut::again`): the noted record has them. The driver passes the
+//! proof that the record is noted. Without the proof, as in an unprotected environment, every store has a before-image.
+//!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After that, the repairing session rolls the section back and redoes the record on each of its pages that is older.
 
-use libtp_buffer::ExclusivePage;
+use libtp_buffer::{ExclusivePage, PageHeader, Repeated};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
-use crate::{Change, Managers, Result};
+use crate::managers::record_table::{RecordType, RedoFn};
+use crate::{Change, Damage, Managers, Result};
 
 /// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
 const CLR_EXTRA: usize = 64;
@@ -56,7 +60,6 @@ impl Change<'_> {
     ///
     /// # Panics
     /// If redo refuses the record: a broken invariant of the caller.
-    #[inline]
     pub fn apply(&self, kind: u16, record: &mut RecordBuffer, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let undo_body_bytes = record.body().len();
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
@@ -67,7 +70,6 @@ impl Change<'_> {
     ///
     /// # Panics
     /// As [`Change::apply`].
-    #[inline]
     pub fn apply_undone_by(
         &self,
         kind: u16,
@@ -75,11 +77,34 @@ impl Change<'_> {
         pages: &mut [&mut ExclusivePage<'_>],
         undo_body_bytes: usize,
     ) -> Lsn {
-        let entry = Entry { kind, flags: 0, txn: self.txn.id(), prev: self.txn.last_lsn() };
-        let undo_bytes = undo_bytes(undo_body_bytes);
-        let lsn = self.drive(&entry, Logged::Buffer(record), pages);
+        let lsn = self.drive_by_table(&self.entry(kind), Logged::Buffer(record), pages);
+        self.note_logged(lsn, undo_bytes(undo_body_bytes));
+        lsn
+    }
+
+    /// Does as [`Change::apply`], for one page. `redo` is the redo of the record's type; the compiler inlines the call
+    /// of a function that the caller names.
+    ///
+    /// # Panics
+    /// As [`Change::apply`].
+    #[inline(always)]
+    pub fn apply_by(&self, kind: u16, record: &mut RecordBuffer, page: &mut ExclusivePage<'_>, redo: RedoFn) -> Lsn {
+        let undo_bytes = undo_bytes(record.body().len());
+        let lsn = self.drive(&self.entry(kind), Logged::Buffer(record), &mut [page], redo);
+        self.note_logged(lsn, undo_bytes);
+        lsn
+    }
+
+    #[inline]
+    fn entry(&self, kind: u16) -> Entry {
+        Entry { kind, flags: 0, txn: self.txn.id(), prev: self.txn.last_lsn() }
+    }
+
+    /// Makes a record the transaction's last, and clears its note: its pages are changed.
+    #[inline]
+    fn note_logged(&self, lsn: Lsn, undo_bytes: u64) {
         if self.managers.is_unprotected() {
-            return lsn;
+            return;
         }
         self.txn.count_undo(self.managers, undo_bytes);
         failpoint("change: pages changed, record not in the slot");
@@ -87,7 +112,6 @@ impl Change<'_> {
         failpoint("change: record in the slot, append noted");
         self.session().clear_append();
         failpoint("change: append cleared, pages latched");
-        lsn
     }
 
     /// Logs and makes a change that belongs to no transaction and is never taken back: a split, the removal of a ghost.
@@ -96,7 +120,7 @@ impl Change<'_> {
     /// As [`Change::apply`].
     pub fn apply_redo_only(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let entry = Entry { kind, flags: 0, txn: TxnId::NONE, prev: Lsn::NONE };
-        let lsn = self.drive(&entry, Logged::Slices { logged: body, body }, pages);
+        let lsn = self.drive_by_table(&entry, Logged::Slices { logged: body, body }, pages);
         failpoint("change: redo only, append noted");
         self.session().clear_append();
         failpoint("change: redo only, append cleared");
@@ -115,7 +139,7 @@ impl Change<'_> {
         whole.extend_from_slice(body);
         let entry = Entry { kind, flags: CLR_FLAG, txn: self.txn.id(), prev: self.txn.last_lsn() };
         failpoint("change: about to compensate");
-        let lsn = self.drive(&entry, Logged::Slices { logged: &whole, body }, pages);
+        let lsn = self.drive_by_table(&entry, Logged::Slices { logged: &whole, body }, pages);
         if self.managers.is_unprotected() {
             return lsn;
         }
@@ -141,13 +165,21 @@ impl Change<'_> {
         lsn
     }
 
-    #[inline]
-    fn drive(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+    /// Does as [`Change::drive`], with the redo that the table has for the record's type.
+    #[inline(never)]
+    fn drive_by_table(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+        self.drive(entry, logged, pages, self.record_type(entry.kind).redo)
+    }
+
+    fn record_type(&self, kind: u16) -> &RecordType {
+        self.managers.types.get(kind).expect("a record type is registered before it is logged")
+    }
+
+    #[inline(always)]
+    fn drive(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>], redo: RedoFn) -> Lsn {
         let managers = self.managers;
-        let record_type = managers.types.get(entry.kind).expect("a record type is registered before it is logged");
-        let recovery_lsn = managers.log.tail();
         for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
-            page.mark_dirty(recovery_lsn);
+            page.mark_dirty_with(|| managers.log.tail());
             failpoint("change: one page marked dirty");
         }
         let session = self.session();
@@ -159,15 +191,24 @@ impl Change<'_> {
             true => (Lsn::FIRST, logged.body()),
             false => logged.log(managers, session, entry),
         };
+        let repeated = Repeated::noted(session, lsn);
         if planted("txn: the append note is cleared before the pages change") {
             session.clear_append();
         }
         failpoint("change: logged, no page changed");
         for (role, page) in pages.iter_mut().enumerate() {
-            let mut page = page.page_mut(&mut section);
+            let mut page = match repeated {
+                Some(proof) => page.page_mut_repeated(&mut section, proof),
+                None => page.page_mut(&mut section),
+            };
             failpoint("change: before a page is changed");
-            if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
-                panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);
+            if planted("txn: the page LSN precedes the page's bytes") {
+                // Without a before-image.
+                let at = std::mem::offset_of!(PageHeader, page_lsn);
+                page.fresh()[at..at + 8].copy_from_slice(&lsn.raw().to_le_bytes());
+            }
+            if let Err(damage) = redo(&mut page, role, lsn, body) {
+                self.refused(entry.kind, &damage);
             }
             failpoint("change: page changed, LSN old");
             if !planted("txn: page LSN not set") {
@@ -178,6 +219,12 @@ impl Change<'_> {
         section.close();
         failpoint("change: section closed, append noted");
         lsn
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refused(&self, kind: u16, damage: &Damage) -> ! {
+        panic!("redo of {} refused a page its caller had checked: {}", self.record_type(kind).name, damage.0)
     }
 }
 

@@ -49,7 +49,7 @@ pub use control::Checkpointed;
 pub use error::{Error, Result};
 pub use joined::segment_lock;
 pub use log_records::{Checkpoint, CheckpointEntry, OpenOutcome, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT, DATABASES};
-pub use managers::record_table::{Change, Damage, PageList, RecordTable, RecordType, UndoFn};
+pub use managers::record_table::{Change, Damage, PageList, RecordTable, RecordType, RedoFn, UndoFn};
 pub use managers::{Managers, Parts, Settings};
 pub use pass::Offer;
 pub use reaper::Reaped;

@@ -210,6 +210,10 @@ impl Managers {
         if planted("txn: repair releases latches before the redo") {
             dead_session.release_latches();
         }
+        if planted("txn: repair releases latches before the redo of an update") {
+            dead_session.release_latches();
+            rio::planted::linger();
+        }
         self.redo_noted(&dead_session)?;
         failpoint("repair: redone, latches held");
         dead_session.release_latches();

@@ -51,6 +51,10 @@ impl Managers {
         dead.forget_unpublished(self.log.tail().raw());
         let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         noted.sort_unstable();
+        if planted("buffer: a repair alone writes pages before the noted records are redone") {
+            self.buffers.all_repeated();
+            self.buffers.write_all(session.session())?;
+        }
         for (lsn, id) in noted.into_iter().map(|(lsn, id)| (Lsn::new(lsn), TxnId::new(id))) {
             let record = self.log.read(lsn)?;
             if record.header.txn() != id {
@@ -61,6 +65,9 @@ impl Managers {
             failpoint("alone: redone, not the transaction's last");
             self.adopt_note(id, lsn);
         }
+        // The notes stay until the end: they name finished records from here on.
+        self.buffers.all_repeated();
+        failpoint("alone: all redone, nothing ended");
         for index in 1..=self.txns.slots.capacity() {
             if index != session.slot_index() {
                 self.end_slot(session, index, &mut repaired)?;

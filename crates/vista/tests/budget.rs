@@ -138,7 +138,7 @@ const BESIDE: [Beside; 16] = [
 ];
 
 /// The limit of all files, with those that are not counted.
-const ALL_LINES_MAX: usize = 1640;
+const ALL_LINES_MAX: usize = 1650;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

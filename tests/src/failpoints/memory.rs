@@ -10,6 +10,8 @@ pub(super) const POINTS: &[Failpoint] = &[
     work("rio: region larger"),
     work("rio: before a section closes"),
     work("rio: a section has closed"),
+    work("rio: first repeated store made"),
+    work("rio: further repeated store made"),
     young("rio: slab has memory for a chunk"),
     work("rio: chunk in the slab's list, not counted"),
     young("rio: larger undo log allocated, not used"),

@@ -89,6 +89,7 @@ pub(super) const POINTS: &[Failpoint] = &[
     repair_after("change: pages changed, section open", "redo: changed, section open"),
     alone("alone: appends that never came to be still noted"),
     alone("alone: redone, not the transaction's last"),
+    alone("alone: all redone, nothing ended"),
     alone("alone: adopted, not undone"),
     alone("alone: other slots cleared of the transaction, not undone"),
     alone("alone: ended, slot not idle"),

@@ -1,6 +1,6 @@
 //! Bugs that a case of one suite must notice.
 
-use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Vista, Warm};
+use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Stepped, Vista, Warm};
 use super::{case, seldom, Planted};
 
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
@@ -125,6 +125,8 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "record: an undo makes a new version", UNDONE),
     case(Snapshots, "snapshot: ghosts are removed under a snapshot", GHOSTS),
     case(Snapshots, "snapshot: a removed version counts as absent", GONE),
+    case(Snapshots, "txn: repair releases latches before the redo of an update", "half::a_snapshot_sees_no_part_of_an_update_whose_session_died"),
+    case(Snapshots, "buffer: changes without a record save nothing", "half::an_unprotected_update_whose_session_died_is_taken_back"),
     case(Snapshots, "record: a split drops the mark of removed versions", GONE),
     case(Snapshots, "record: a freed chain leaves no mark of removed versions", CHAINS),
     case(Snapshots, "snapshot: log that a snapshot needs is recycled", BOUND),
@@ -134,6 +136,12 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: readers leave no shortcuts", "rules::s4_a_late_reader_is_led_past_a_long_history"),
     case(Snapshots, "snapshot: a shortcut from an earlier place is used", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
     case(Snapshots, "snapshot: a shortcut older than the snapshot is used", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it"),
+    // The order of stores (PROTOCOLS D3, D4, D15): no failpoint lies between two of them.
+    case(Stepped, "rio: a word changes before its before-image is saved", "deaths_in_a_lock"),
+    case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),
+    seldom(case(Stepped, "rio: before-images are discarded before they are put back", "deaths_of_repairers_of_an_insert")),
+    case(Stepped, "txn: the page LSN precedes the page's bytes", "deaths_in_an_insert"),
+    case(Stepped, "log: the tail is published before the append is noted", "deaths_in_an_append_to_records_by_number"),
     // Commits that are answered from memory.
     case(Warm, "libtp: a commit returns before its record is in memory", CACHE),
     case(Warm, "libtp: a warm start ignores the log's tail in memory", CACHE),

@@ -40,10 +40,13 @@ pub(super) const DEATHS: &[Planted] = &[
     by("process: repair ignores noted appends", &[At("change: logged, no page changed")]),
     by("txn: the append note is cleared before the pages change", &[At("change: logged, no page changed")]),
     by_case("process: unpublished appends stay noted", "twice_alone::a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too"),
+    seldom(by("record: a changed length has no before-image", &[At("change: page changed, LSN old")])),
     by("txn: repair does not make the noted record the last", &[At("change: pages changed, record not in the slot")]),
     // D4
     by("txn: repair does not redo the noted record", &[At("change: logged, no page changed")]),
     by("txn: repair releases latches before the redo", &[At("change: logged, no page changed")]),
+    by_case("buffer: a repair alone writes pages before the noted records are redone", "twice_alone::a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone"),
+    seldom(by("buffer: the page LSN is stored byte by byte", &[At("rio: first repeated store made")])),
     // D5
     by("process: latches of dead sessions stay held", &[At("change: logged, no page changed")]),
     seldom(by("process: two sessions repair the same dead session", &[At("change: logged, no page changed")])),
@@ -103,6 +106,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("process: a stopped process counts as dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
+    case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session"),
     by("process: a panic releases latches above an open section", &[Panicking("change: page changed, LSN old")]),
     by("process: a panic returns the session's roles", &[Panicking("buffer: page claimed, still dirty")]),
     by("libtp: a first panic breaks the region", &[Panicking("commit: committing, nothing logged")]),

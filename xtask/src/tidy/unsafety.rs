@@ -7,7 +7,7 @@ use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;
 
 /// The files that may contain `unsafe`.
-const HOMES: [&str; 42] = [
+const HOMES: [&str; 43] = [
     "crates/bench/src/c_tables.rs",
     "crates/bench/src/memory/pmemobj.rs",
     "crates/bench/src/peers/bdb.rs",
@@ -37,6 +37,7 @@ const HOMES: [&str; 42] = [
     "crates/rio/src/keys.rs",
     "crates/rio/src/map.rs",
     "crates/rio/src/region/reference.rs",
+    "crates/rio/src/region/remembered.rs",
     "crates/rio/src/shared.rs",
     "crates/rio/src/short_crc.rs",
     "crates/rio/src/undo/quick.rs",

@@ -124,6 +124,7 @@ impl BufferManager {
             load.refused.get_or_insert(error);
             return Ok(Claim::Needless);
         }
+        assert!(!self.may_be_half_changed(), "no page is written before the noted records are redone");
         if !slot.begin_write() {
             return Ok(Claim::Needless);
         }

@@ -131,7 +131,7 @@ impl World {
     }
 
     pub fn set_latched(&self, session: &Session, mut page: ExclusivePage<'_>, value: u64) -> Lsn {
-        page.mark_dirty(self.log.tail());
+        page.mark_dirty_with(|| self.log.tail());
         let id = page.id();
         let mut section = session.section();
         let lsn = self.log.log(session, 1024, TxnId::NONE, Lsn::NONE, &[id.raw().as_bytes(), value.as_bytes()]);

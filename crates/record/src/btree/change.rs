@@ -15,6 +15,7 @@ use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
 use crate::btree::log_records::{DropChain, Update};
 use crate::btree::long_value::{self, older_on, replaced_record};
+use crate::btree::redo;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
@@ -380,7 +381,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         L::failpoint(Moment::ToUpdate);
         access.leave_shortcut(Name::Key(self.key), before.lsn, before.flags, before.stored);
         let (number, page) = leaf.page_mut(&mut at);
-        pages.change.apply(if is_deleted { L::CODES.delete } else { L::CODES.update }, &mut body, &mut [page]);
+        let code = if is_deleted { L::CODES.delete } else { L::CODES.update };
+        pages.change.apply_by(code, &mut body, page, redo::update);
         L::failpoint(Moment::Updated);
         if is_deleted {
             L::note_deleted(access, number, page, self.key)?;

@@ -17,10 +17,27 @@ impl Difference {
     pub fn between(old: &[u8], new: &[u8]) -> Difference {
         let shorter = old.len().min(new.len());
         let offset = equal_front(&old[..shorter], &new[..shorter]);
+        if let Some(middle) = within_a_word(old, new, offset) {
+            return middle;
+        }
         let rest = shorter - offset;
         let back = equal_back(&old[old.len() - rest..], &new[new.len() - rest..]);
         Difference { offset, cut: old.len() - offset - back, put: new.len() - offset - back }
     }
+}
+
+/// Returns the difference of values of one length that are equal but for some of the eight bytes from `offset` on, where
+/// they begin to differ: the usual change of a number.
+#[inline]
+fn within_a_word(old: &[u8], new: &[u8], offset: usize) -> Option<Difference> {
+    let (x, x_rest) = old.get(offset..)?.split_first_chunk()?;
+    let (y, y_rest) = new.get(offset..)?.split_first_chunk()?;
+    let unequal = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+    if unequal == 0 || x_rest != y_rest {
+        return None;
+    }
+    let bytes = 8 - (unequal.leading_zeros() / 8) as usize;
+    Some(Difference { offset, cut: bytes, put: bytes })
 }
 
 /// Returns how many bytes are equal from the front, of two slices of one length.
@@ -78,6 +95,17 @@ mod tests {
         assert_eq!(Difference::between(b"aaaa", b"aaaa"), Difference { offset: 4, cut: 0, put: 0 });
         assert_eq!(Difference::between(b"aaaa", b"aaaaaa"), Difference { offset: 4, cut: 0, put: 2 });
         assert_eq!(Difference::between(b"", b"x"), Difference { offset: 0, cut: 0, put: 1 });
+    }
+
+    #[test]
+    fn a_changed_number_is_no_longer_than_its_unequal_bytes() {
+        let old = [7; 40];
+        for (at, bytes) in (0..40).flat_map(|at| (1..=9).map(move |bytes| (at, bytes))).filter(|(at, n)| at + n <= 40) {
+            let mut new = old;
+            new[at] = 8;
+            new[at + bytes - 1] = 9;
+            assert_eq!(Difference::between(&old, &new), Difference { offset: at, cut: bytes, put: bytes });
+        }
     }
 
     #[test]

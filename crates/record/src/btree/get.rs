@@ -7,6 +7,7 @@
 //! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
+use libtp_lock::LockName;
 use libtp_log::Lsn;
 
 use crate::btree::long_value;
@@ -37,6 +38,16 @@ pub(crate) enum Value<'p> {
     Here(&'p [u8]),
     /// A reference to a chain of overflow pages.
     Chain(ChainRef),
+}
+
+/// What a get found on the leaf of its key, and the function for the value if it was not called.
+enum Looked<R, F> {
+    /// The value, or no record.
+    Read(Option<R>),
+    /// A value in a chain.
+    Chain(ChainRef, F),
+    /// Another session holds the record's lock.
+    Busy(LockName, F),
 }
 
 impl<'p> Record<'p> {
@@ -101,52 +112,52 @@ impl<'a> Access<'a> {
         key: &[u8],
         (purpose, granularity): (Purpose, Option<Granularity>),
         place: &mut Option<LeafPlace>,
-        read: impl FnOnce(&[u8]) -> R,
+        mut read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         loop {
             // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let visit = self.pages.visit();
-            let leaf = match search::leaf_now(&self.pages, key) {
-                Some(leaf) => leaf,
-                None => search::shared(&self.pages, key, 0)?,
-            };
-            let number = leaf.id().page().raw();
-            let Some(node) = Node::over(&leaf) else { return Err(search::no_node(&self.pages, number)) };
-            let (slot, found) = node.find(key);
-            if found {
-                // The record comes from memory while the session takes its lock.
-                leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
-            }
-            let name = granularity.map(|granularity| match granularity {
-                Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
-                Granularity::Page => lock_names::page(self.database.id(), number),
-            });
-            if let Some(name) = name {
-                if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
-                    drop(leaf);
+            let looked = search::at_leaf(&self.pages, key, |leaf, node, (slot, found)| {
+                let number = leaf.id().page().raw();
+                if found {
+                    // The record comes from memory while the session takes its lock.
+                    leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
+                }
+                let name = granularity.map(|granularity| match granularity {
+                    Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
+                    Granularity::Page => lock_names::page(self.database.id(), number),
+                });
+                if let Some(name) = name {
+                    if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
+                        return Ok(Looked::Busy(name, read));
+                    }
+                }
+                if !found {
+                    return Ok(Looked::Read(None));
+                }
+                let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
+                if record.is_ghost() {
+                    return Ok(Looked::Read(None));
+                }
+                match record.value() {
+                    Some(Value::Here(value)) => {
+                        *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
+                        Ok(Looked::Read(Some(read(value))))
+                    }
+                    Some(Value::Chain(chain)) => Ok(Looked::Chain(chain, read)),
+                    None => Err(self.no_value(number, slot)),
+                }
+            })?;
+            match looked {
+                Looked::Read(value) => return Ok(value),
+                Looked::Chain(chain, read) => return Ok(Some(read(&long_value::read(&self.pages, chain)?))),
+                Looked::Busy(name, unread) => {
                     drop(visit);
                     self.lock(name, purpose.mode())?;
-                    continue;
+                    read = unread;
                 }
             }
-            if !found {
-                return Ok(None);
-            }
-            let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
-            if record.is_ghost() {
-                return Ok(None);
-            }
-            let chain = match record.value() {
-                Some(Value::Here(value)) => {
-                    *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
-                    return Ok(Some(read(value)));
-                }
-                Some(Value::Chain(chain)) => chain,
-                None => return Err(self.no_value(number, slot)),
-            };
-            drop(leaf);
-            return Ok(Some(read(&long_value::read(&self.pages, chain)?)));
         }
     }
 

@@ -220,7 +220,7 @@ impl<'a> Access<'a> {
             let kept =
                 wanted.kept.pins.iter().find(|pin| pin.id().page().raw() == number).map(|pin| pin.shared(rank(0)));
             let page = match kept {
-                None if wanted.kept.pins.len() >= KEPT_MAX / 2 => self.pages.shared_now(number, 0),
+                None if wanted.kept.pins.len() >= KEPT_MAX / 2 => self.pages.shared_now(number, 0, true),
                 kept => kept,
             };
             let Some(page) = page else { return Ok(NextKey::Read(number)) };

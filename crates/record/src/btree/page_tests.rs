@@ -292,6 +292,30 @@ proptest! {
     }
 
     #[test]
+    fn a_key_that_differs_in_the_bytes_that_all_keys_share_lies_at_an_edge_of_the_page(
+        shared in 0usize..20,
+        tails in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 0..8), 1..40),
+        wanted in (proptest::collection::vec(any::<u8>(), 0..8), 0usize..28, any::<u8>(), 0usize..30),
+    ) {
+        let key = |tail: &[u8]| [&vec![0x61; shared][..], tail].concat();
+        let mut leaves = Leaves::new();
+        tails.iter().for_each(|tail| leaves.put(&key(tail), b""));
+        let (tail, place, byte, length) = wanted;
+        let mut wanted = key(&tail);
+        if let Some(there) = wanted.get_mut(place) {
+            *there = byte;
+        }
+        wanted.truncate(length);
+        let node = Node::over(&leaves.pages[&2]).unwrap();
+        let below = (0..node.count()).filter(|&slot| node.key(slot).to_vec() < wanted).count();
+        let is_there = (0..node.count()).any(|slot| node.key(slot).to_vec() == wanted);
+        prop_assert_eq!(node.find(&wanted), (below, is_there));
+        for near in 0..=below {
+            prop_assert_eq!(node.find_near(&wanted, near), below, "from {}", near);
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_page_are_read_without_a_panic(seed in proptest::collection::vec(any::<u8>(), 256), count in 0u16..40, key in keys()) {
         let mut page: Vec<u8> = seed.iter().copied().cycle().take(PAGE).collect();
         page[20] = 3;

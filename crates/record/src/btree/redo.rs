@@ -4,7 +4,7 @@
 //! transaction manager latches, compares and stamps LSNs. The session that logged a record checked that the pages can
 //! take it, so a refusal here means that page and log do not belong together.
 
-use rio::planted;
+use rio::{planted, Store};
 use zerocopy::little_endian::U32;
 use zerocopy::IntoBytes;
 
@@ -99,6 +99,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
 }
 
 /// Redoes an update or a deletion.
+#[inline]
 pub fn update(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);
@@ -160,10 +161,8 @@ impl Edit<'_> {
     }
 }
 
-/// Two changes this near to each other share one before-image.
-const NEAR_BYTES: usize = 64;
-
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
+#[inline]
 fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;
@@ -175,19 +174,23 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     }
     let (cell_at, stored_at) = (record.cell_at, record.stored_at);
     let at = stored_at + edit.offset;
-    if new_bytes == old_bytes && at + edit.put.len() - cell_at <= NEAR_BYTES {
-        // One before-image for both.
-        let bytes = page.range(cell_at..at + edit.put.len());
-        bytes[..8].copy_from_slice(&lsn_and_flags.to_le_bytes());
-        bytes[at - cell_at..].copy_from_slice(edit.put);
-        return Ok(());
-    }
-    page.range(cell_at..cell_at + 8).copy_from_slice(&lsn_and_flags.to_le_bytes());
+    let word = lsn_and_flags.to_le_bytes();
     if new_bytes == old_bytes {
-        page.range(at..at + edit.put.len()).copy_from_slice(edit.put);
+        // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a reader that finds it
+        // takes the bytes from the log (PROTOCOLS S2).
+        if planted("txn: repair releases latches before the redo of an update") {
+            page.again([Store::Bytes(at, edit.put), Store::Bytes(cell_at, &word)]);
+            return Ok(());
+        }
+        page.again([Store::Bytes(cell_at, &word), Store::Bytes(at, edit.put)]);
         return Ok(());
     }
-    page.range(cell_at + 8..cell_at + 10).copy_from_slice(&number(new_bytes)?.to_le_bytes());
+    let length = number(new_bytes)?.to_le_bytes();
+    page.range(cell_at..cell_at + 8).copy_from_slice(&word);
+    if planted("record: a changed length has no before-image") {
+        page.again([Store::Bytes(cell_at + 8, &length)]);
+    }
+    page.range(cell_at + 8..cell_at + 10).copy_from_slice(&length);
     let end = stored_at + old_bytes.max(new_bytes);
     let bytes = page.range(at..end);
     bytes.copy_within(edit.cut..edit.cut + tail, edit.put.len());
@@ -201,6 +204,8 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
 }
 
 /// Moves a record that needs more room than its cell has to another cell.
+#[cold]
+#[inline(never)]
 fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;
@@ -485,7 +490,8 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
                 (older.as_bytes(), at.flags)
             };
             let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
-            change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
+            // The record's LSN is read from the page, not from the log record.
+            change(&mut page.saved(), slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
             // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
             // them fail.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);

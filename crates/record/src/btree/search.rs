@@ -108,25 +108,44 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
     pages.corrupt(ROOT, "its links lead in a circle")
 }
 
-/// Returns the leaf whose range holds `key`, latched shared, if the way down is the usual one: all pages in memory and
-/// unlatched by others, no split or unlinked page, no damage. On `None`, [`shared`] finds the leaf or the error.
-// Always inlined, and without a `Result`: the latched page and its header stay in registers.
+/// Calls `look` with the leaf whose range holds `key`, latched shared, with its contents, and with the place of the key
+/// as [`Node::find`] returns it. The usual way down is taken first: all pages in memory and unlatched by others, no split
+/// or unlinked page, no damage.
+// Always inlined: the latched page and its header stay in registers.
 #[inline(always)]
-pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'a>> {
+pub(crate) fn at_leaf<'a, R>(
+    pages: &Pages<'a>,
+    key: &[u8],
+    look: impl FnOnce(&SharedPage<'a>, &Node<'_>, (usize, bool)) -> Result<R>,
+) -> Result<R> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        let page = pages.shared_now(number, level)?;
-        let node = Node::over(&page)?;
+        // Inner pages are few, and stay in the processor's cache.
+        let Some(page) = pages.shared_now(number, level, level == 0 && number != ROOT) else { break };
+        let Some(node) = Node::over(&page) else { break };
         if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
-            return None;
+            break;
         }
+        let place = node.find_inlined(key);
         if node.is_leaf() {
-            return Some(page);
+            return look(&page, &node, place);
         }
-        number = node.child(node.child_slot(key))?;
-        level = node.level() - 1;
+        let Some(child) = node.child(Node::child_slot_at(place)) else { break };
+        (number, level) = (child, node.level() - 1);
     }
-    None
+    at_leaf_slowly(pages, key, look)
+}
+
+#[cold]
+#[inline(never)]
+fn at_leaf_slowly<'a, R>(
+    pages: &Pages<'a>,
+    key: &[u8],
+    look: impl FnOnce(&SharedPage<'a>, &Node<'_>, (usize, bool)) -> Result<R>,
+) -> Result<R> {
+    let page = shared(pages, key, 0)?;
+    let node = node_of(pages, page.id().page().raw(), &page)?;
+    look(&page, &node, node.find(key))
 }
 
 /// Returns the page on `level` whose range holds `key`, latched shared.

@@ -44,7 +44,7 @@ pub(crate) trait Latched<'a>: Deref<Target = [u8]> + Sized {
 impl<'a> Latched<'a> for SharedPage<'a> {
     #[inline]
     fn first(pages: &Pages<'a>, page: u32) -> Result<Self> {
-        match pages.shared_now(page, 0) {
+        match pages.shared_now(page, 0, true) {
             Some(page) => Ok(page),
             None => pages.shared(page, 0),
         }
@@ -52,7 +52,7 @@ impl<'a> Latched<'a> for SharedPage<'a> {
 
     #[inline]
     fn now(pages: &Pages<'a>, page: u32) -> Option<Self> {
-        pages.shared_now(page, FURTHER_LEVEL)
+        pages.shared_now(page, FURTHER_LEVEL, true)
     }
 
     fn kept(pin: &Pin<'a>) -> Self {

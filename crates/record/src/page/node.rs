@@ -160,16 +160,20 @@ impl<'p> Node<'p> {
     /// range.
     #[inline]
     pub fn find(&self, key: &[u8]) -> (usize, bool) {
-        let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
-        self.page.lower_bound::<false>(suffix, self.cell_head(), self.first_key(), 0)
+        self.find_inlined(key)
+    }
+
+    /// As [`Node::find`], for the way down the tree.
+    #[inline(always)]
+    pub(crate) fn find_inlined(&self, key: &[u8]) -> (usize, bool) {
+        self.page.lower_bound::<false>(key, self.cell_head(), self.first_key(), 0)
     }
 
     /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key. Fast if the
     /// slot is at `near` or a few behind.
     #[inline]
     pub fn find_near(&self, key: &[u8], near: usize) -> usize {
-        let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
-        self.page.lower_bound::<true>(suffix, self.cell_head(), self.first_key(), near).0
+        self.page.lower_bound::<true>(key, self.cell_head(), self.first_key(), near).0
     }
 
     /// Returns the first slot with a key: the first child of a page has no key.
@@ -181,7 +185,12 @@ impl<'p> Node<'p> {
     /// Returns the slot of the child that holds `key`, which lies in the page's range.
     #[inline]
     pub fn child_slot(&self, key: &[u8]) -> usize {
-        let (slot, found) = self.find(key);
+        Node::child_slot_at(self.find(key))
+    }
+
+    /// Returns the slot of the child that holds a key, from the result of [`Node::find`].
+    #[inline]
+    pub(crate) fn child_slot_at((slot, found): (usize, bool)) -> usize {
         if found {
             slot
         } else {

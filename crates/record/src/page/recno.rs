@@ -113,6 +113,13 @@ impl<'p> RecnoPage<'p> {
         (end <= page.len()).then_some(this)
     }
 
+    /// Returns the first eight bytes of the header with another count of used slots.
+    #[inline]
+    pub fn with_used(&self, used: u32) -> [u8; 8] {
+        let [count, length] = [used.to_le_bytes(), self.header.record_bytes.get().to_le_bytes()];
+        [count[0], count[1], count[2], count[3], length[0], length[1], length[2], length[3]]
+    }
+
     #[inline]
     fn stride(&self) -> usize {
         SLOT_HEAD + self.record_bytes()

@@ -123,6 +123,17 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(four)
 }
 
+/// As [`head_of`], for the bytes of a key from `at` on, which is at most a few kilobytes.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // of `at`, and of a number whose high half is zero
+fn head_at(key: &[u8], at: usize) -> u32 {
+    // In the eight bytes from `at` on, or in the key's last eight.
+    let Some(last) = key.len().checked_sub(8) else { return head_of(key.get(at..).unwrap_or_default()) };
+    let start = at.min(last);
+    let eight = key.get(start..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |eight| u64::from_be_bytes(*eight));
+    (eight.checked_shl(8 * (at - start) as u32).unwrap_or(0) >> 32) as u32
+}
+
 /// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
 fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
@@ -142,10 +153,11 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
 /// Number of slots that are compared one by one before a search of all slots.
 const NEAR_SLOTS: usize = 8;
 
-/// Compares two byte strings. Equal strings of two to eight bytes are compared inline.
+/// Compares two byte strings. Equal strings of two to sixteen bytes are compared inline.
 #[inline]
 fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
     let is_equal = match a.len() {
+        9..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
         4..=8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
         2..=3 => a.first_chunk::<2>() == b.first_chunk() && a.last() == b.last(),
         _ => false,
@@ -316,34 +328,27 @@ impl<'p> Slotted<'p> {
     }
 
     /// Returns the first slot from `first` on whose key is not below the search key, and whether the two are equal. The
-    /// search key is given without the common prefix. `cell_head` bytes stand in a cell before its key.
+    /// search key begins with the common prefix. `cell_head` bytes stand in a cell before its key.
     ///
     /// With `NEAR`, all slots before `near` are known to be below the search key, and the search looks at a few slots
     /// from there on first.
-    #[inline]
+    // Always inlined: the way down the tree calls this at one place, for each page.
+    #[inline(always)]
     pub fn lower_bound<const NEAR: bool>(
         &self,
-        suffix: &[u8],
+        key: &[u8],
         cell_head: usize,
         first: usize,
         near: usize,
     ) -> (usize, bool) {
         let slots = self.slots.get(first..).unwrap_or_default();
-        let skip = usize::from(self.header.skip_bytes.get());
         if slots.is_empty() {
             return (first, false);
         }
-        let mut rest = suffix;
-        if skip != 0 {
-            let common = self.suffix(&slots[0], cell_head);
-            let common = common.get(..skip).unwrap_or(common);
-            match compare_short(suffix.get(..skip).unwrap_or(suffix), common) {
-                Ordering::Less => return (first, false),
-                Ordering::Greater => return (self.slots.len(), false),
-                Ordering::Equal => rest = &suffix[common.len()..],
-            }
-        }
-        let head = head_of(rest);
+        let (prefix, skip) = (usize::from(self.header.prefix_bytes.get()), usize::from(self.header.skip_bytes.get()));
+        // Heads leave out bytes that all keys of the page share. The search assumes that `key` has these bytes, and
+        // compares them afterwards with those of a cell that the caller probably wants.
+        let head = head_at(key, prefix + skip);
         let is_below = |slot: &Slot| slot.head.get() < head;
         let nearest = NEAR.then(|| near.saturating_sub(first)).and_then(|near| {
             let behind = slots.get(near..)?.iter().take(NEAR_SLOTS);
@@ -351,31 +356,73 @@ impl<'p> Slotted<'p> {
         });
         // Without a branch: the processor cannot predict the direction of a search.
         let base = nearest.unwrap_or_else(|| slots.partition_point(is_below));
-        if base == slots.len() || slots[base].head.get() != head {
+        let has_head = slots.get(base).is_some_and(|slot| slot.head.get() == head);
+        if skip != 0 {
+            let wanted = &slots[if has_head { base } else { base.saturating_sub(1) }];
+            match self.compare_skipped(key, (prefix, skip), wanted, cell_head) {
+                Ordering::Less => return (first, false),
+                Ordering::Greater => return (self.slots.len(), false),
+                Ordering::Equal => {}
+            }
+        }
+        if !has_head {
             return (first + base, false);
         }
+        let rest = key.get(prefix + skip..).unwrap_or_default();
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
+    }
+
+    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to eight bytes of a longer key are compared at once.
+    #[inline]
+    fn compare_skipped(&self, key: &[u8], (prefix, skip): (usize, usize), slot: &Slot, cell_head: usize) -> Ordering {
+        let suffix = key.get(prefix..).unwrap_or_default();
+        let at = usize::from(slot.offset.get()) + cell_head;
+        let eight = self.page.get(at..).and_then(|bytes| bytes.first_chunk::<8>());
+        if let (Some(ours), Some(theirs), 1..=8) = (suffix.first_chunk::<8>(), eight, skip) {
+            let differ = u64::from_le_bytes(*ours) ^ u64::from_le_bytes(*theirs);
+            if differ << (64 - 8 * skip) == 0 {
+                return Ordering::Equal;
+            }
+        }
+        self.compare_skipped_slowly(suffix, slot, skip, cell_head)
+    }
+
+    #[inline(never)]
+    fn compare_skipped_slowly(&self, suffix: &[u8], slot: &Slot, skip: usize, cell_head: usize) -> Ordering {
+        let common = self.suffix(slot, cell_head);
+        let common = common.get(..skip).unwrap_or(common);
+        compare_short(suffix.get(..skip).unwrap_or(suffix), common)
     }
 
     /// Searches the slots from `base` on whose head is `head`, where heads no longer decide.
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
-        let skip = usize::from(self.header.skip_bytes.get());
-        let compare_behind_heads = |slot: &Slot| {
-            let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
-            if bytes <= 4 || rest.len() <= 4 {
-                // Equal heads: if a key ends within its head, the other key is longer by zeros or has the same length.
-                return bytes.cmp(&rest.len());
-            }
-            self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
-        };
         // The run of equal heads is nearly always one slot long.
-        match compare_behind_heads(&self.slots[base]) {
-            Ordering::Less => {}
-            Ordering::Equal => return (base, true),
-            Ordering::Greater => return (base, false),
+        match self.compare_behind_head(&self.slots[base], rest, cell_head) {
+            Ordering::Less => self.lower_bound_behind(base, head, rest, cell_head),
+            Ordering::Equal => (base, true),
+            Ordering::Greater => (base, false),
         }
-        let compare = |slot: &Slot| slot.head.get().cmp(&head).then_with(|| compare_behind_heads(slot));
+    }
+
+    /// Compares a slot's key with a search key of the same head.
+    #[inline]
+    fn compare_behind_head(&self, slot: &Slot, rest: &[u8], cell_head: usize) -> Ordering {
+        let skip = usize::from(self.header.skip_bytes.get());
+        let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
+        if bytes <= 4 || rest.len() <= 4 {
+            // Equal heads: if a key ends within its head, the other key is longer by zeros or has the same length.
+            return bytes.cmp(&rest.len());
+        }
+        self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
+    }
+
+    /// Searches behind the slot at `base`, which is below the key and has the same head.
+    #[cold]
+    #[inline(never)]
+    fn lower_bound_behind(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
+        let compare =
+            |slot: &Slot| slot.head.get().cmp(&head).then_with(|| self.compare_behind_head(slot, rest, cell_head));
         let (mut low, mut high) = (base + 1, self.slots.len());
         let mut step = 1;
         while low + step < high && self.slots[low + step].head.get() == head {

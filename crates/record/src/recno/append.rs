@@ -23,6 +23,7 @@ use crate::locking::{Access, Purpose, Tried};
 use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::recno::log_records::{encode_change, StartPage, PUT, START_PAGE};
+use crate::recno::redo;
 use crate::{Error, Result};
 
 /// The outcome of an attempt at the last page.
@@ -114,7 +115,7 @@ impl Access<'_> {
             let mut body = self.pages.change.txn.scratch();
             encode_change(body.writer(), self.pages.id(tail).raw(), slot, &before, Some(record));
             failpoint("recno: page latched to append");
-            self.pages.change.apply(PUT, &mut body, &mut [&mut page]);
+            self.pages.change.apply_by(PUT, &mut body, &mut page, redo::change);
             failpoint("recno: appended");
             let is_middle = slot == middle;
             return Ok(if is_middle { Attempt::DoneInTheMiddle(number) } else { Attempt::Done(number) });

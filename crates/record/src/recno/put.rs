@@ -12,6 +12,7 @@ use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
 use crate::pages::ROUNDS_MAX;
 use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
+use crate::recno::redo;
 use crate::shortcuts::Name;
 use crate::{Error, Result};
 
@@ -106,7 +107,7 @@ impl Access<'_> {
             let stored = if before.is_record() { before.bytes } else { &[] };
             let name = Name::Slot { page: self.pages.id(page_number).raw(), slot };
             self.leave_shortcut(name, before.lsn, before.flags, stored);
-            self.pages.change.apply(kind, &mut body, &mut [&mut page]);
+            self.pages.change.apply_by(kind, &mut body, &mut page, redo::change);
             failpoint("recno: put");
             return Ok(true);
         }

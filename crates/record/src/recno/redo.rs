@@ -8,8 +8,10 @@ use crate::recno::log_records::{Change, Restore, StartPage};
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
+use rio::Store;
 
 /// Redoes a put, an update or a deletion.
+#[inline]
 pub fn change(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);
@@ -32,6 +34,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
 }
 
 /// Stores a slot's word and a part of its record; a ghost gets zeros.
+#[inline]
 fn store(page: &mut PageMut<'_, '_>, slot: usize, lsn_and_flags: u64, offset: usize, put: &[u8]) -> Redone {
     let recno = RecnoPage::over(page.bytes()).ok_or_else(|| Damage("it is not a recno page".into()))?;
     let (used, length) = (recno.used(), recno.record_bytes());
@@ -39,19 +42,27 @@ fn store(page: &mut PageMut<'_, '_>, slot: usize, lsn_and_flags: u64, offset: us
     if offset + put.len() > length {
         return Err(Damage(format!("its records have {length} bytes, too few for the change")));
     }
+    let count = u32::try_from(slot + 1).map_err(|_| Damage(format!("it has no slot {slot}")))?;
+    let header = recno.with_used(count);
     let bytes_at = at + SLOT_HEAD;
+    let word = lsn_and_flags.to_le_bytes();
     let (_, flags) = unpack_lsn(lsn_and_flags);
     if flags.has(RecordFlags::GHOST) {
-        let slot = page.range(at..bytes_at + length);
-        slot[..SLOT_HEAD].copy_from_slice(&lsn_and_flags.to_le_bytes());
-        slot[SLOT_HEAD..].fill(0);
-    } else {
-        page.range(at..bytes_at).copy_from_slice(&lsn_and_flags.to_le_bytes());
-        page.range(bytes_at + offset..bytes_at + offset + put.len()).copy_from_slice(put);
+        let bytes = page.range(at..bytes_at + length);
+        bytes[..SLOT_HEAD].copy_from_slice(&word);
+        bytes[SLOT_HEAD..].fill(0);
+        if slot >= used {
+            page.range(HEADER_AT..HEADER_AT + 8).copy_from_slice(&header);
+        }
+        return Ok(());
     }
+    // The slot's number leads to the place. The LSN comes first: a reader that finds it takes the bytes from the log
+    // (PROTOCOLS S2). The count of used slots is compared, so it is stored at once, last.
+    let (word, put) = (Store::Bytes(at, &word), Store::Bytes(bytes_at + offset, put));
     if slot >= used {
-        let used = u32::try_from(slot + 1).map_err(|_| Damage(format!("it has no slot {slot}")))?;
-        page.range(HEADER_AT..HEADER_AT + 4).copy_from_slice(&used.to_le_bytes());
+        page.again([word, put, Store::Whole(HEADER_AT, header)]);
+    } else {
+        page.again([word, put]);
     }
     Ok(())
 }

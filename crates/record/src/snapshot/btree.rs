@@ -31,6 +31,16 @@ const FEW: usize = 16;
 /// Bytes that are reserved for each record's key and value. Longer ones allocate more.
 const LITTLE: usize = 128;
 
+/// A leaf whose records were copied under its latch.
+struct Copied {
+    /// The leaf's page number.
+    number: u32,
+    /// The highest LSN removed from the leaf.
+    deleter: Lsn,
+    /// The slots to look at on the copy of the whole leaf; empty if single records were copied.
+    on_page: Range<usize>,
+}
+
 impl<'a> SnapshotAccess<'a> {
     /// As [`SnapshotAccess::get`], in a B-tree.
     #[inline]
@@ -38,28 +48,28 @@ impl<'a> SnapshotAccess<'a> {
         self.access.check_btree()?;
         self.access.check_key(key)?;
         let pages = &self.access.pages;
-        let (newest, deleter) = {
+        let looked = {
             let _visit = pages.visit();
-            let leaf = match search::leaf_now(pages, key) {
-                Some(leaf) => leaf,
-                None => search::shared(pages, key, 0)?,
-            };
-            let number = leaf.id().page().raw();
-            let node = node_of(pages, number, &leaf)?;
-            let (slot, found) = node.find(key);
-            if !found {
-                return self.check_removed(node.deleter_lsn()).map(|()| None);
-            }
-            let record = self.access.record_at(number, &node, slot)?;
-            if self.sees(record.lsn) {
-                if record.is_ghost() {
-                    return Ok(None);
+            search::at_leaf(pages, key, |leaf, node, (slot, found)| {
+                if !found {
+                    return self.check_removed(node.deleter_lsn()).map(|()| Ok(None));
                 }
-                if let Value::Here(value) = self.access.value_of(number, slot, &record)? {
-                    return Ok(Some(read(value)));
+                let number = leaf.id().page().raw();
+                let record = self.access.record_at(number, node, slot)?;
+                if self.sees(record.lsn) {
+                    if record.is_ghost() {
+                        return Ok(Ok(None));
+                    }
+                    if let Value::Here(value) = self.access.value_of(number, slot, &record)? {
+                        return Ok(Ok(Some(read(value))));
+                    }
                 }
-            }
-            (Version::of(&record), node.deleter_lsn())
+                Ok(Err((Version::of(&record), node.deleter_lsn(), read)))
+            })?
+        };
+        let (newest, deleter, read) = match looked {
+            Ok(read) => return Ok(read),
+            Err(unsettled) => unsettled,
         };
         let Some(version) = self.resolve(Name::Key(key), newest, deleter)? else { return Ok(None) };
         match self.value_of(key, &version)? {
@@ -289,16 +299,14 @@ impl<'a> SnapshotAccess<'a> {
         let pages = &self.access.pages;
         let from = range.low().max(&low[..]);
         let _visit = pages.visit();
-        let leaf = match search::leaf_now(pages, from) {
-            Some(leaf) => leaf,
-            None => search::shared(pages, from, 0)?,
-        };
-        let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
-        let (slot, _) = node.find(from);
-        let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
-        let slots = slot..end_behind(&node, range, from, slot);
-        batch.begin(low, high);
-        self.fill(batch, leaf, slots)
+        let copied = search::at_leaf(pages, from, |leaf, node, (slot, _)| {
+            let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
+            let slots = slot..end_behind(node, range, from, slot);
+            batch.begin(Vec::new(), high);
+            self.copy(batch, leaf, node, slots)
+        })?;
+        batch.low = low;
+        self.finish(batch, copied)
     }
 
     /// Copies the shown records of the last leaf that holds a key below `high` (or any key), from the range's
@@ -323,7 +331,9 @@ impl<'a> SnapshotAccess<'a> {
                     let begin = begin_within(&node, range).min(count);
                     let low = if begin == 0 { node.key(0).to_vec() } else { range.low().to_vec() };
                     batch.begin(low, high);
-                    return self.fill(batch, leaf, begin..count).map(|()| true);
+                    let copied = self.copy(batch, &leaf, &node, begin..count)?;
+                    drop(leaf);
+                    return self.finish(batch, copied).map(|()| true);
                 }
                 self.check_removed(node.deleter_lsn())?;
                 let Some(left) = node.left() else { return Ok(false) };
@@ -339,50 +349,49 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
-    /// Copies the shown records at some slots of a leaf. For many slots, copies the whole leaf first, so that the leaf
+    /// Copies the shown records at some slots of a latched leaf. For many slots, copies the whole leaf, so that the leaf
     /// is latched no longer than the copy takes.
-    fn fill(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
-        if slots.len() <= FEW {
-            return self.fill_with_few(batch, leaf, slots);
-        }
-        let number = leaf.id().page().raw();
-        let mut page = std::mem::take(&mut batch.page);
-        page.extend_from_slice(&leaf);
-        drop(leaf);
-        let node: Node<'_> = node_of(&self.access.pages, number, &page)?;
+    #[inline]
+    fn copy(&self, batch: &mut Batch, leaf: &SharedPage<'_>, node: &Node<'_>, slots: Range<usize>) -> Result<Copied> {
         let deleter = node.deleter_lsn();
         self.check_removed(deleter)?;
-        batch.entries.reserve(slots.len());
-        for slot in slots {
-            let record = self.access.record_at(number, &node, slot)?;
-            let is_seen = self.sees(record.lsn);
-            if record.is_ghost() && is_seen {
-                continue;
-            }
-            batch.push_on_page(&node, &record, is_seen && record.flags == RecordFlags::NONE);
-        }
-        batch.page = page;
-        self.settle(batch, deleter)
-    }
-
-    /// Copies the shown records at a few slots of a leaf.
-    fn fill_with_few(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
         let number = leaf.id().page().raw();
-        let node: Node<'_> = node_of(&self.access.pages, number, &leaf)?;
-        let deleter = node.deleter_lsn();
-        self.check_removed(deleter)?;
+        if slots.len() > FEW {
+            batch.page.extend_from_slice(leaf);
+            return Ok(Copied { number, deleter, on_page: slots });
+        }
         batch.entries.reserve(slots.len());
         batch.bytes.reserve(slots.len() * LITTLE);
         for slot in slots {
-            let record = self.access.record_at(number, &node, slot)?;
+            let record = self.access.record_at(number, node, slot)?;
             let is_seen = self.sees(record.lsn);
             if record.is_ghost() && is_seen {
                 continue;
             }
             let is_plain = is_seen && record.flags == RecordFlags::NONE;
-            batch.push_from(&node, &record, is_plain);
+            batch.push_from(node, &record, is_plain);
         }
-        drop(leaf);
+        Ok(Copied { number, deleter, on_page: 0..0 })
+    }
+
+    /// Finds the shown records of a copied leaf, without a latch.
+    #[inline]
+    fn finish(&self, batch: &mut Batch, copied: Copied) -> Result<()> {
+        let Copied { number, deleter, on_page } = copied;
+        if !on_page.is_empty() {
+            let page = std::mem::take(&mut batch.page);
+            let node: Node<'_> = node_of(&self.access.pages, number, &page)?;
+            batch.entries.reserve(on_page.len());
+            for slot in on_page {
+                let record = self.access.record_at(number, &node, slot)?;
+                let is_seen = self.sees(record.lsn);
+                if record.is_ghost() && is_seen {
+                    continue;
+                }
+                batch.push_on_page(&node, &record, is_seen && record.flags == RecordFlags::NONE);
+            }
+            batch.page = page;
+        }
         self.settle(batch, deleter)
     }
 

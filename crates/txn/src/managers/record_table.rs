@@ -69,6 +69,9 @@ impl<'a> Change<'a> {
 /// with the log record's previous LSN as the place where undo goes on.
 pub type UndoFn = fn(&Change<'_>, &RecordRef<'_>) -> Result<()>;
 
+/// Repeats a change on the page of a role. Pure: no I/O, no latch, no LSN test; the driver does those.
+pub type RedoFn = fn(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage>;
+
 /// Everything that recovery needs of a log-record type.
 #[derive(Clone, Copy)]
 pub struct RecordType {
@@ -78,8 +81,8 @@ pub struct RecordType {
     pub name: &'static str,
     /// Returns the pages that a body names.
     pub pages: fn(body: &[u8]) -> PageList,
-    /// Repeats the change on the page of that role. Pure: no I/O, no latch, no LSN test; the driver does those.
-    pub redo: fn(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage>,
+    /// Repeats the change on the page of that role.
+    pub redo: RedoFn,
     /// Undoes it; `None` for changes that are never taken back (splits).
     pub undo: Option<UndoFn>,
     /// One line for `tp printlog`.

@@ -117,7 +117,7 @@ fn redo_change(session: &Session, page: &mut ExclusivePage<'_>, change: &PageCha
         return Ok(false);
     }
     failpoint("redo: page older");
-    page.mark_dirty(lsn);
+    page.mark_dirty_with(|| lsn);
     let id = page.id();
     let mut section = session.section();
     let mut target: PageMut<'_, '_> = page.page_mut(&mut section);

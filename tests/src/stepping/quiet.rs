@@ -6,6 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -18,8 +20,13 @@ const LONGEST: usize = 128;
 const SHORTEST: usize = 2;
 /// The stepped thread and the thread that waits for it. Other threads could run into a breakpoint.
 const THREADS: usize = 2;
+/// How often, and after which pauses, the tracer looks whether the other thread sleeps.
+const LOOKS: usize = 100;
+const MOMENT: Duration = Duration::from_millis(1);
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
+const ITS_CODE: &str = "a tracer may use its child's code";
+const STOPPED: &str = "the child is stopped";
 
 /// The addresses at which a child may be after a quiet instruction.
 #[derive(Clone, Copy)]
@@ -44,9 +51,9 @@ pub struct Quiet {
 impl Quiet {
     /// Makes the runs of the thread `pid`.
     pub fn new(pid: Pid) -> Quiet {
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
-        Quiet { pid, memory, runs: HashMap::new(), is_alone: threads <= THREADS }
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
+        let memory = memory.expect("a tracer may use its child's memory");
+        Quiet { pid, memory, runs: HashMap::new(), is_alone: is_alone(pid) }
     }
 
     /// Lets the child, which is at `address`, run to the next instruction that is not quiet. Each way out of the
@@ -60,20 +67,42 @@ impl Quiet {
         let run = self.runs.entry(address).or_insert_with(|| exits(memory, address, successors));
         let Some(exits) = run else { return false };
         for (exit, _) in exits.iter() {
-            memory.write_all_at(&[BREAKPOINT], *exit).unwrap();
+            memory.write_all_at(&[BREAKPOINT], *exit).expect(ITS_CODE);
         }
-        ptrace::cont(self.pid, None).unwrap();
-        let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).unwrap();
+        ptrace::cont(self.pid, None).expect(STOPPED);
+        let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).expect("it is ours");
         assert!(matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)), "the child came to {ended:?} in a quiet run");
         for (exit, byte) in exits.iter() {
-            memory.write_all_at(&[*byte], *exit).unwrap();
+            memory.write_all_at(&[*byte], *exit).expect(ITS_CODE);
         }
-        let mut regs = ptrace::getregs(self.pid).unwrap();
+        let mut regs = ptrace::getregs(self.pid).expect(STOPPED);
         regs.rip -= 1;
         assert!(exits.iter().any(|exit| exit.0 == regs.rip), "the child left a quiet run at {:#x}", regs.rip);
-        ptrace::setregs(self.pid, regs).unwrap();
+        ptrace::setregs(self.pid, regs).expect(STOPPED);
         true
     }
+}
+
+/// Returns whether the child has only the stepped thread and a thread that sleeps until the stepped one ends. Shortly
+/// after its start the other thread still runs, and could run into a breakpoint.
+fn is_alone(pid: Pid) -> bool {
+    let sleeps = |task: &Path| {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        // The state is behind the program's name, which is in parentheses.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
+    };
+    let others_sleep = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let others: Vec<PathBuf> =
+            tasks.map(|task| task.path()).filter(|task| !task.ends_with(pid.to_string())).collect();
+        others.len() < THREADS && others.iter().all(|task| sleeps(task))
+    };
+    let sleep = || {
+        std::thread::sleep(MOMENT);
+        others_sleep()
+    };
+    // Twice: it may have slept for another reason.
+    (0..LOOKS).any(|_| sleep() && sleep())
 }
 
 /// Returns the ways out of the quiet instructions that start at `address`.
@@ -95,7 +124,7 @@ fn exits(memory: &File, address: u64, mut successors: impl FnMut(u64) -> Option<
     }
     let with_byte = |address| {
         let mut byte = [0];
-        memory.read_exact_at(&mut byte, address).unwrap();
+        memory.read_exact_at(&mut byte, address).expect(ITS_CODE);
         (address, byte[0])
     };
     (inside.len() >= SHORTEST).then(|| exits.into_iter().map(with_byte).collect())

@@ -1,9 +1,10 @@
-//! The next instruction of a stepped child, and what the instruction may do to a file that the child maps.
+//! The next instruction of a stepped child, and its possible effect on memory that the child shares: to one
+//! mapped file, or to all.
 //!
-//! Few instructions store to the file. The trace compares the file's bytes after those few alone.
+//! Few instructions store to that memory. A trace looks at the memory at those few alone.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory,
@@ -12,25 +13,34 @@ use libc::user_regs_struct;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::quiet::{Quiet, Successors};
+use super::quiet::{Quiet, Successors};
 
 /// The longest instruction of the processor, rounded up to whole words.
 const WORDS: usize = 2;
 /// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
-/// The effect of an instruction on the file.
+/// The memory whose stores are looked for.
+#[derive(Clone, Debug)]
+pub enum Memory {
+    /// All mappings of the file of this path.
+    File(PathBuf),
+    /// All mappings that other processes can have too and that the child may write to.
+    Shared,
+}
+
+/// The effect of an instruction on the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The file stays as it is.
+    /// The memory stays as it is.
     None,
-    /// The file may have other bytes afterwards.
+    /// The memory may have other bytes afterwards.
     Store,
-    /// The line at this offset of the file is written back.
+    /// The line at this offset of the mapped file is written back.
     WriteBack(usize),
     /// The lines written back so far are in memory afterwards.
     Fence,
-    /// The kernel is called, with this number of a system call. The file may have other bytes afterwards.
+    /// The kernel is called, with this number of a system call. The memory may have other bytes afterwards.
     Call(i64),
 }
 
@@ -47,30 +57,33 @@ struct Known {
 /// The instructions of a child.
 pub struct Instructions {
     pid: Pid,
-    path: PathBuf,
+    memory: Memory,
     factory: InstructionInfoFactory,
     /// The instructions decoded so far, by address. A child loads no code while it is stepped.
     known: HashMap<u64, Known>,
-    /// The child's mappings of the file: first address, end, and the file's offset at the first.
+    /// The child's mappings of the memory: first address, end, and the file's offset at the first.
     ranges: Vec<(u64, u64, u64)>,
     quiet: Quiet,
 }
 
 impl Instructions {
-    /// Makes the instructions of the thread `pid`, which maps the file `path`.
-    pub fn new(pid: Pid, path: &Path) -> Instructions {
+    /// Makes the instructions of the thread `pid`, which has the memory mapped.
+    pub fn new(pid: Pid, memory: Memory) -> Instructions {
         let factory = InstructionInfoFactory::new();
-        let (ranges, quiet) = (ranges(pid, path), Quiet::new(pid));
-        Instructions { pid, path: path.to_path_buf(), factory, known: HashMap::new(), ranges, quiet }
+        let (ranges, quiet) = (ranges(pid, &memory), Quiet::new(pid));
+        Instructions { pid, memory, factory, known: HashMap::new(), ranges, quiet }
     }
 
     /// Returns the effect of the child's next instruction, after the quiet ones have run.
-    pub fn next(&mut self) -> Effect {
+    ///
+    /// # Panics
+    /// If the thread is not stopped.
+    pub fn upcoming(&mut self) -> Effect {
         let (pid, factory, known) = (self.pid, &mut self.factory, &mut self.known);
         let mut decoded = |address| known.entry(address).or_insert_with(|| decode(pid, address, factory)).successors;
-        let mut regs = ptrace::getregs(pid).unwrap();
+        let mut regs = ptrace::getregs(pid).expect("the thread is stopped");
         while self.quiet.run(regs.rip, &mut decoded) {
-            regs = ptrace::getregs(pid).unwrap();
+            regs = ptrace::getregs(pid).expect("the thread is stopped");
         }
         decoded(regs.rip);
         let known = &self.known[&regs.rip];
@@ -87,9 +100,9 @@ impl Instructions {
         }
     }
 
-    /// Reads the mappings again: the child may have mapped the file anew.
+    /// Reads the mappings again: the child may have mapped memory anew.
     pub fn has_called(&mut self) {
-        self.ranges = ranges(self.pid, &self.path);
+        self.ranges = ranges(self.pid, &self.memory);
     }
 }
 
@@ -107,7 +120,7 @@ fn offset(ranges: &[(u64, u64, u64)], regs: &user_regs_struct, place: &UsedMemor
     let Some(address) = place.virtual_address(0, |register, _, _| value(regs, register)) else { return Place::Maybe };
     let inside = ranges.iter().find(|range| (range.0..range.1).contains(&address));
     if let Some((from, _, offset)) = inside {
-        return Place::Inside(usize::try_from(address - from + offset).unwrap());
+        return Place::Inside(usize::try_from(address - from + offset).expect("as many bits"));
     }
     let is_near = ranges.iter().any(|range| (range.0 - LONGEST_STORE..range.0).contains(&address));
     if is_near {
@@ -178,15 +191,20 @@ fn value(regs: &user_regs_struct, register: Register) -> Option<u64> {
     })
 }
 
-/// Returns the child's mappings of the file: first address, end, and the file's offset at the first.
-fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let ours = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    ours.map(|line| {
+/// Returns the child's mappings of the memory: first address, end, and the file's offset at the first.
+fn ranges(pid: Pid, memory: &Memory) -> Vec<(u64, u64, u64)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a stopped child has mappings");
+    let is_ours = |line: &str| match memory {
+        Memory::File(path) => line.ends_with(&*path.to_string_lossy()),
+        Memory::Shared => {
+            line.split_whitespace().nth(1).is_some_and(|mode| mode.starts_with("rw") && mode.ends_with('s'))
+        }
+    };
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let range = |line: &str| {
         let mut fields = line.split_whitespace();
-        let (from, to) = fields.next().unwrap().split_once('-').unwrap();
-        (hex(from), hex(to), hex(fields.nth(1).unwrap()))
-    })
-    .collect()
+        let (from, to) = fields.next()?.split_once('-')?;
+        Some((hex(from)?, hex(to)?, hex(fields.nth(1)?)?))
+    };
+    maps.lines().filter(|line| is_ours(line)).filter_map(range).collect()
 }

@@ -1,0 +1,40 @@
+//! A child that asks to be traced, and its stop.
+
+use nix::sys::ptrace;
+use nix::sys::signal::{raise, Signal};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{getppid, gettid, Pid};
+
+/// The system call by which a child marks a place of its work. Nothing else makes it.
+pub const MARK: i64 = libc::SYS_getppid;
+
+/// Called in the child: from here on the parent steps this thread. `tell` receives the thread's number, for the
+/// parent. The thread stops before this function returns.
+///
+/// # Errors
+/// This system does not let a process be traced; `tell` is not called then.
+///
+/// # Panics
+/// Never: a thread may stop itself.
+pub fn be_traced(tell: impl FnOnce(i32)) -> Result<(), String> {
+    ptrace::traceme().map_err(|error| error.to_string())?;
+    tell(gettid().as_raw());
+    raise(Signal::SIGSTOP).expect("a thread may stop itself");
+    Ok(())
+}
+
+/// Called in the child: marks a place of its work.
+pub fn mark() {
+    let _ = getppid();
+}
+
+/// Waits until the thread, which calls [`be_traced`], has stopped. The caller is the thread that started the child.
+///
+/// # Panics
+/// If the thread comes to anything else.
+pub fn stopped(thread: Pid) {
+    let stopped = waitpid(thread, Some(WaitPidFlag::__WALL)).expect("it is ours");
+    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
+    // If this process is killed, the kernel kills the child.
+    ptrace::setoptions(thread, ptrace::Options::PTRACE_O_EXITKILL).expect("it is stopped");
+}

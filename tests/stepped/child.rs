@@ -1,0 +1,119 @@
+//! A process that a test starts: the test program itself. It opens the environment and obeys orders on its standard
+//! input.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use libtp::{Durability, Env, Result, Settings};
+use libtp_sim::Random;
+use libtp_tests::process::{next_order, say};
+use libtp_tests::sizes;
+use libtp_tests::stepping::{be_traced, mark};
+
+use crate::operations::Operation;
+use crate::world::World;
+
+/// The environment's directory. Without this variable, the process is not a child.
+pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
+/// The child's number.
+pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
+/// Whether the child has background threads, which repair dead sessions at once: `1` or `0`.
+pub const BACKGROUND: &str = "LIBTP_TEST_CHILD_BACKGROUND";
+/// The test that a child runs.
+pub const ENTRY: &str = "child::entry";
+
+/// Returns the time within which a survivor does its part after a death.
+pub fn watchdog() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20))
+}
+
+/// The part of an operation that is stepped.
+pub enum Part {
+    /// None: the operation is done once before, so that everything that is done once is done.
+    Warm,
+    /// The parent steps this thread, and kills the process at the end of the part or before.
+    Stepped,
+}
+
+impl Part {
+    /// Returns whether this is the time before.
+    pub fn is_warm(&self) -> bool {
+        matches!(self, Part::Warm)
+    }
+
+    /// Does the part of the work that is stepped.
+    pub fn step<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.is_warm() {
+            return work();
+        }
+        if let Err(why) = be_traced(|thread| say(&format!("thread {thread}"))) {
+            say(&format!("untraced {why}"));
+            std::process::exit(0);
+        }
+        mark();
+        let result = work();
+        mark();
+        result
+    }
+}
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    match serve(Path::new(&directory)) {
+        Ok(()) => say("left"),
+        Err(error) => say(&format!("failed: {error}")),
+    }
+}
+
+fn serve(directory: &Path) -> Result<()> {
+    let own = Settings { no_background: sizes::number(BACKGROUND, 0) == 0, ..Settings::default() };
+    let env = Env::builder().settings(own).lock_timeout(watchdog()).open(directory)?;
+    let (world, number) = (World::open(env)?, sizes::number(NUMBER, 0));
+    let mut transfers = 0;
+    let mut random = Random::new(number);
+    say("open");
+    while let Some(order) = next_order() {
+        let words: Vec<&str> = order.split(' ').collect();
+        let operation = || Operation::of(words[1]);
+        let word = |at: usize| words[at].parse::<u64>().unwrap();
+        match words[0] {
+            "warm" => operation().play(&world, word(2), &Part::Warm)?,
+            "play" => operation().play(&world, word(2), &Part::Stepped)?,
+            "hold" => Operation::hold(&world, || {
+                say("done hold");
+                next_order();
+            })?,
+            "settle" => {
+                let durability = if word(3) % 4 == 0 { Durability::Sync } else { Durability::Relaxed };
+                let found = operation().settle(&world, word(2), word(3), durability)?;
+                world.bank.transfer((number, transfers), &mut random, durability)?;
+                say(&format!("settled {found} {transfers}"));
+                transfers += 1;
+            }
+            "repair" => repair_all(&world)?,
+            "repair-stepped" => {
+                let managers = world.env.managers();
+                Part::Stepped.step(|| managers.reap().map(drop))?;
+            }
+            "stop" => break,
+            other => panic!("an unknown order: {other}"),
+        }
+        say(&format!("done {}", words[0]));
+    }
+    Ok(())
+}
+
+/// Repairs dead sessions until no session is dead.
+fn repair_all(world: &World) -> Result<()> {
+    let (managers, start) = (world.env.managers(), Instant::now());
+    loop {
+        managers.reap()?;
+        if managers.processes.dead_sessions().is_empty() {
+            return Ok(());
+        }
+        assert!(start.elapsed() < watchdog(), "a dead session is not repaired");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,81 @@
+//! A process that does one operation dies between any two instructions, among living processes.
+//!
+//! A tracer steps the process and kills it before each store to shared memory and before each system call of the
+//! operation. In between no other process can see a difference. The program is built as users build it, because the
+//! compiler chooses the order of the stores.
+//!
+//! After each death two survivors change the same records, each within a bounded time. A transaction of the dead is
+//! there wholly or not at all, and it is there if its commit was answered. No lock, pin, transaction or session of the
+//! dead is left, and every page fits its neighbours. In the end the files alone give the same records.
+//!
+//! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero is one before each
+//! store. `LIBTP_TEST_OPERATION` chooses one operation. A report of a failure names the line of the store; the program
+//! needs line tables for that (profile `suite`) and the machine `addr2line`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `world` | the databases, and their records in a model |
+//! | `operations` | the operations, and the changes of each |
+//! | `child` | a process that a test starts: a victim, a repairer or a survivor |
+//! | `member` | a process that the test has started, and its death |
+//! | `town` | an environment with its survivors, and how a death is judged |
+//! | `deaths` | the deaths of an operation, one after the other |
+//! | `yardstick` | a program of its own: planted bugs, each noticed by the deaths of one operation |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod child;
+mod deaths;
+mod member;
+mod operations;
+mod town;
+mod world;
+
+use libtp_tests::sizes;
+use libtp_tests::threads::on_threads;
+
+use deaths::{Deaths, Dies, Figures};
+use operations::Operation;
+
+/// Operations that are tried at a time: the survivors of one wait while the victim of another is stepped.
+const THREADS: usize = 2;
+/// The operations whose repair is stepped.
+const REPAIRED: [Operation; 4] = [Operation::Whole, Operation::CommitRelaxed, Operation::Split, Operation::Insert];
+
+/// Tries the operations of today; fails with all that went wrong.
+fn try_all(operations: Vec<Operation>, dies: Dies, each: u64) {
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_OPERATION");
+    let is_chosen = |operation: &Operation| chosen.as_deref().is_none_or(|name| operation.name() == name);
+    let operations: Vec<Operation> = operations.into_iter().filter(is_chosen).collect();
+    let operations = if chosen.is_some() { operations } else { sizes::todays(operations) };
+    let tried: Vec<Figures> = on_threads(THREADS, &operations, |&operation| {
+        let figures = Deaths { operation, dies, each, seed: sizes::first_seed(), failures_max: 3 }.run();
+        println!("{figures}");
+        figures
+    });
+    let wrong: Vec<&String> = tried.iter().flat_map(|figures| &figures.failures).collect();
+    let sum = |of: fn(&Figures) -> u64| tried.iter().map(of).sum::<u64>();
+    println!(
+        "figures: {dies}: {} operations with {} stores and system calls, {} deaths, {} failures",
+        tried.len(),
+        sum(|one| one.events),
+        sum(|one| one.deaths),
+        wrong.len()
+    );
+    let text: Vec<String> = wrong.iter().map(|one| format!("\n  {one}")).collect();
+    assert!(wrong.is_empty(), "{} failures:{}", wrong.len(), text.concat());
+    if let Some(why) = tried.iter().find_map(|figures| figures.untried.as_ref()) {
+        println!("figures: UNTRIED: {why}, so not every process was stepped");
+    }
+}
+
+#[test]
+fn after_a_death_before_any_store_the_others_go_on() {
+    try_all(Operation::ALL.to_vec(), Dies::AtWork, sizes::number("LIBTP_TEST_STORES", 4));
+}
+
+#[test]
+fn after_a_death_of_the_repairer_too_the_others_go_on() {
+    try_all(REPAIRED.to_vec(), Dies::Repairing, sizes::number("LIBTP_TEST_REPAIRERS", 4));
+}

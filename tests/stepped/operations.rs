@@ -1,0 +1,233 @@
+//! The operations that a process is stepped through.
+//!
+//! A transaction of an operation has a number, which its records show.
+
+use libtp::{Durability, Mode, Result};
+
+use crate::child::Part;
+use crate::world::{key, value, Edit, Which, World, WARM};
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Changes eight bytes of a tree's record in place.
+    Update,
+    /// Puts a longer value over a tree's record.
+    PutLonger,
+    /// Inserts a record into a tree.
+    Insert,
+    /// Deletes a tree's record.
+    Delete,
+    /// Appends a record by number.
+    Append,
+    /// Puts a record of a hash file.
+    PutHash,
+    /// Locks an object and unlocks it.
+    Lock,
+    /// Locks a record for a change, and commits without a change.
+    LockRecord,
+    /// Reads a tree's record.
+    Get,
+    /// Begins a transaction and commits it.
+    Empty,
+    /// Commits a change that need not be on the disk.
+    CommitRelaxed,
+    /// Commits a change that must be on the disk.
+    CommitSync,
+    /// Commits while another process waits for the record.
+    CommitBeforeWaiter,
+    /// Aborts two changes.
+    Abort,
+    /// Goes back to a savepoint before two changes.
+    RollBack,
+    /// Changes a record of a database that the transaction has not used yet.
+    FirstUse,
+    /// Changes a record, whose log record begins a new chunk of the log's ring.
+    NewChunk,
+    /// Inserts long records, for which a page is split.
+    Split,
+    /// Changes a record that another process has locked.
+    Wait,
+    /// A whole transaction that changes three databases.
+    Whole,
+}
+
+use Operation::{
+    Abort, Append, CommitBeforeWaiter, CommitRelaxed, CommitSync, Delete, Empty, FirstUse, Get, Insert, Lock,
+    LockRecord, NewChunk, PutHash, PutLonger, RollBack, Split, Update, Wait, Whole,
+};
+
+/// The object that survivors lock after each death.
+const OBJECT: &[u8] = b"the printer";
+/// The record that most operations change.
+const RECORD: u64 = 7;
+
+impl Operation {
+    /// All operations.
+    #[rustfmt::skip]
+    pub const ALL: [Operation; 20] = [
+        Update, PutLonger, Insert, Delete, Append, PutHash, Lock, LockRecord, Get, Empty, CommitRelaxed, CommitSync,
+        CommitBeforeWaiter, Abort, RollBack, FirstUse, NewChunk, Split, Wait, Whole,
+    ];
+
+    /// Returns the operation's name.
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    /// Returns the operation of that name.
+    pub fn of(name: &str) -> Operation {
+        Operation::ALL.into_iter().find(|operation| operation.name() == name).unwrap()
+    }
+
+    /// Returns whether the stepped part commits the transaction.
+    pub fn commits(self) -> bool {
+        matches!(self, LockRecord | Empty | CommitRelaxed | CommitSync | CommitBeforeWaiter | Whole)
+    }
+
+    /// Returns the changes that the transaction makes before it commits or goes back.
+    fn attempts(self, nth: u64, is_warm: bool) -> Vec<Edit> {
+        let name = |begin: &str| if is_warm { WARM.to_owned() + begin } else { begin.to_owned() }.into_bytes();
+        let record = if is_warm { name("") } else { key(RECORD) };
+        let (new, value) = ([name("i"), value(nth)].concat(), value(nth));
+        let put = |which, key: &[u8], value: Vec<u8>| Edit { which, key: key.to_vec(), value: Some(value) };
+        let own = if is_warm { b"warmwarm".to_vec() } else { value.clone() };
+        let append = Edit { which: Which::Numbers, key: Vec::new(), value: Some(own) };
+        match self {
+            Update | FirstUse | NewChunk | Wait | CommitRelaxed | CommitSync | CommitBeforeWaiter => {
+                vec![put(Which::Tree, &record, value)]
+            }
+            PutLonger => vec![put(Which::Tree, &record, value.repeat(12))],
+            Insert => vec![put(Which::Tree, &new, value)],
+            Delete => vec![Edit { which: Which::Tree, key: name("d"), value: None }],
+            Append => vec![append],
+            PutHash => vec![put(Which::Hash, &record, value)],
+            Lock | LockRecord | Get | Empty => Vec::new(),
+            Abort | RollBack => vec![put(Which::Tree, &record, value.clone()), put(Which::Tree, &new, value)],
+            Split => {
+                let part = |part: u8| put(Which::Wide, &[&new[..], &[b'a' + part]].concat(), value.repeat(120));
+                (0..6).map(part).collect()
+            }
+            Whole => vec![put(Which::Tree, &record, value.clone()), put(Which::Hash, &record, value), append],
+        }
+    }
+
+    /// Returns the changes of the committed transaction.
+    pub fn edits(self, nth: u64) -> Vec<Edit> {
+        match self {
+            Abort | RollBack => Vec::new(),
+            _ => self.attempts(nth, false),
+        }
+    }
+
+    /// Returns the changes that a survivor makes afterwards, in the transaction `nth`: of the records that the
+    /// transaction `dead` changed or used. They make the next death of this operation like the first.
+    pub fn settles(self, dead: u64, nth: u64) -> Vec<Edit> {
+        let set = |mut edit: Edit, value: Option<Vec<u8>>| {
+            edit.value = value;
+            edit
+        };
+        let change = Edit { which: Which::Tree, key: key(RECORD), value: Some(value(nth)) };
+        let changed = self.attempts(dead, false).into_iter().flat_map(|edit| match (self, edit.which) {
+            (Delete, _) => vec![set(edit, Some(value(nth)))],
+            // Of a new record nothing stays.
+            (Insert | Split | Abort | RollBack, _) if edit.key != key(RECORD) => {
+                vec![set(edit.clone(), Some(value(nth))), set(edit, None)]
+            }
+            _ => vec![set(edit, Some(value(nth)))],
+        });
+        [vec![change], changed.collect()].concat()
+    }
+
+    /// Does a survivor's part: takes the locks that the dead may have, and makes the changes. Returns the number of the
+    /// changes of the transaction `dead` that are there.
+    pub fn settle(self, world: &World, dead: u64, nth: u64, durability: Durability) -> Result<usize> {
+        world.env.run_with(durability, |txn| {
+            txn.lock(OBJECT, Mode::X)?;
+            let mut found = 0;
+            for edit in self.edits(dead) {
+                found += usize::from(world.has(txn, &edit)?);
+            }
+            self.settles(dead, nth).iter().try_for_each(|edit| world.apply(txn, edit))?;
+            Ok(found)
+        })
+    }
+
+    /// Locks the record that the operation changes until `release` returns.
+    pub fn hold(world: &World, release: impl FnOnce()) -> Result<()> {
+        let txn = world.env.begin_with(Durability::Relaxed)?;
+        world.tree.get_for_update(&txn, &key(RECORD))?;
+        release();
+        txn.commit()
+    }
+
+    /// Does the operation in the transaction `nth`; `part` surrounds the stepped part.
+    pub fn play(self, world: &World, nth: u64, part: &Part) -> Result<()> {
+        let edits = self.attempts(nth, part.is_warm());
+        let durability = if self == CommitSync { Durability::Sync } else { Durability::Relaxed };
+        if self == Delete && part.is_warm() {
+            world.env.run(|txn| world.tree.put(txn, &edits[0].key, &value(nth)))?;
+        }
+        if self == NewChunk {
+            world.fill_chunk()?;
+        }
+        let begin = || world.env.begin_with(durability);
+        if matches!(self, Empty | Whole) {
+            return part.step(|| {
+                let txn = begin()?;
+                edits.iter().try_for_each(|edit| world.apply(&txn, edit))?;
+                txn.commit()
+            });
+        }
+        let txn = begin()?;
+        if self != FirstUse {
+            world.touch(&txn)?;
+        }
+        let make = || edits.iter().try_for_each(|edit| world.apply(&txn, edit));
+        match self {
+            CommitRelaxed | CommitSync | CommitBeforeWaiter => {
+                make()?;
+                return part.step(|| txn.commit());
+            }
+            Abort => {
+                make()?;
+                return part.step(|| txn.abort());
+            }
+            RollBack => {
+                world.tree.put(&txn, &key(1), &value(nth))?;
+                let savepoint = txn.savepoint();
+                make()?;
+                part.step(|| savepoint.roll_back())?;
+                // The rest of the transaction goes, too.
+                return txn.abort();
+            }
+            LockRecord => {
+                return part.step(|| {
+                    world.tree.get_for_update(&txn, &key(RECORD))?;
+                    txn.commit()
+                })
+            }
+            Lock => part.step(|| {
+                txn.lock(OBJECT, Mode::X)?;
+                txn.unlock(OBJECT)
+            })?,
+            Split => {
+                // As many as fit into a page.
+                let (some, others) = edits.split_at(4);
+                some.iter().try_for_each(|edit| world.apply(&txn, edit))?;
+                part.step(|| others.iter().try_for_each(|edit| world.apply(&txn, edit)))?;
+            }
+            Get => part.step(|| world.tree.get(&txn, &key(RECORD)).map(drop))?,
+            Update | FirstUse | NewChunk | Wait => {
+                if part.is_warm() {
+                    // The record is there afterwards.
+                    make()?;
+                }
+                let change = |bytes: &mut [u8]| bytes.copy_from_slice(&value(nth + u64::from(part.is_warm())));
+                part.step(|| world.tree.update_with(&txn, &edits[0].key, change).map(drop))?;
+            }
+            _ => part.step(make)?,
+        }
+        txn.commit()
+    }
+}
