@@ -1,8 +1,8 @@
 //! A process that does one operation dies between any two instructions, among living processes.
 //!
 //! A tracer steps the process and kills it before each store to shared memory and before each system call of the
-//! operation. In between no other process can see a difference. The program is built as users build it, because the
-//! compiler chooses the order of the stores.
+//! operation. In between no other process can see a difference. The compiler chooses the order of the
+//! stores, so `--deep` and `soak` build the program as users do.
 //!
 //! After each death two survivors change the same records, each within a bounded time. A transaction of the dead is
 //! there wholly or not at all, and it is there if its commit was answered. No lock, pin, transaction or session of the
