@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use c::{
-    compiled, compiled_together, is_deep, is_turn_of_valgrind, plainly, say_together_under_valgrind, says,
-    says_under_valgrind, told, under_valgrind, workshop, Link, FOUND,
+    compiled, compiled_together, is_deep, is_turn_of, plainly, say_together_under_valgrind, says, says_under_valgrind,
+    told, under_valgrind, workshop, Link, FOUND,
 };
 
 /// Each program, its arguments after the environment's directory (@ before a file name: beside that directory), and the
@@ -280,7 +280,7 @@ fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
     // The examples are under valgrind in one process: its start, and its translation of the library, take longer than
     // an example. A program with processes of its own is alone.
     let is_example = |source: &str| source.starts_with("examples/") && !source.ends_with("handed.c");
-    let turns = PROGRAMS.iter().enumerate().map(|(number, program)| (program, is_turn_of_valgrind(number, 6)));
+    let turns = PROGRAMS.iter().enumerate().map(|(number, program)| (program, is_turn_of(number, 6)));
     let (together, alone): (Vec<_>, Vec<_>) = turns.partition(|((source, ..), is_turn)| *is_turn && is_example(source));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -368,7 +368,7 @@ type Run = fn(&Path, &[&str]) -> Command;
 fn a_bank_in_c_keeps_its_money_through_deaths() {
     let workshop = workshop();
     let mut ways: Vec<(Link, Run)> = vec![(Link::Static, plainly), (Link::Shared, plainly)];
-    if is_turn_of_valgrind(2, 6) {
+    if is_turn_of(2, 6) {
         ways.push((Link::Shared, under_valgrind));
     }
     for (link, way) in ways {

@@ -167,9 +167,9 @@ pub fn valgrind(program: &Path, arguments: &[&str], leaks: Leaks) -> Command {
     command
 }
 
-/// Returns whether a program runs under valgrind, which takes seconds each time: always under
-/// `cargo xtask test --deep`; under `test` on one of `days` days, by the program's `number` and the day's seed.
-pub fn is_turn_of_valgrind(number: usize, days: usize) -> bool {
+/// Returns whether a test runs: always under `cargo xtask test --deep`; under `test` on one of `days` days, by the
+/// test's `number` and the day's seed.
+pub fn is_turn_of(number: usize, days: usize) -> bool {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<usize>().ok());
     is_deep() || seed.is_none_or(|seed| (seed + number) % days == 0)
 }
