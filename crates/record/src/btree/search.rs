@@ -165,9 +165,42 @@ pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<Sha
     Err(lost(pages))
 }
 
-/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared.
+/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared. The usual way
+/// down is taken first, as by [`at_leaf`].
 #[inline]
 pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
+    match leaf_exclusive_now(pages, key) {
+        Some(leaf) => Ok(leaf),
+        None => leaf_exclusive_slowly(pages, key),
+    }
+}
+
+#[inline(always)]
+fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
+    let is_way =
+        |node: &Node<'_>| !node.is_deleted() && (!node.belongs_right(key) || planted("record: high key ignored"));
+    let (mut number, mut level) = (ROOT, 0);
+    for _ in 0..LEVELS_MAX {
+        let page = pages.shared_now(number, level, false)?;
+        let node = Node::over(&page).filter(is_way)?;
+        // A root that is a leaf is latched again, exclusively. It may have grown by then.
+        let (child, is_above_leaf) = match node.level() {
+            0 => (number, true),
+            at => (node.child(Node::child_slot_at(node.find_inlined(key)))?, at == 1),
+        };
+        (number, level) = (child, node.level().saturating_sub(1));
+        drop(page);
+        if is_above_leaf {
+            let leaf = pages.exclusive_now(number, 0)?;
+            return Node::over(&leaf).is_some_and(|node| node.is_leaf() && is_way(&node)).then_some(leaf);
+        }
+    }
+    None
+}
+
+#[cold]
+#[inline(never)]
+fn leaf_exclusive_slowly<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
     let mut place = TOP;
     for _ in 0..ROUNDS_MAX {
         if place.level == Some(0) {
