@@ -1,5 +1,7 @@
 //! The difference between two values: the bytes in the middle. Only they are logged.
 
+use crate::page::slotted::common_prefix;
+
 /// A change: `put` bytes of the new value replace `cut` bytes of the old one at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -16,7 +18,7 @@ impl Difference {
     #[inline]
     pub fn between(old: &[u8], new: &[u8]) -> Difference {
         let shorter = old.len().min(new.len());
-        let offset = equal_front(&old[..shorter], &new[..shorter]);
+        let offset = common_prefix(old, new);
         if let Some(middle) = within_a_word(old, new, offset) {
             return middle;
         }
@@ -38,20 +40,6 @@ fn within_a_word(old: &[u8], new: &[u8], offset: usize) -> Option<Difference> {
     }
     let bytes = 8 - (unequal.leading_zeros() / 8) as usize;
     Some(Difference { offset, cut: bytes, put: bytes })
-}
-
-/// Returns how many bytes are equal from the front, of two slices of one length.
-#[inline]
-fn equal_front(a: &[u8], b: &[u8]) -> usize {
-    let (mut x, mut y) = (a, b);
-    while let (Some((x_first, x_rest)), Some((y_first, y_rest))) = (x.split_first_chunk(), y.split_first_chunk()) {
-        let unequal = u64::from_le_bytes(*x_first) ^ u64::from_le_bytes(*y_first);
-        if unequal != 0 {
-            return a.len() - x.len() + (unequal.trailing_zeros() / 8) as usize;
-        }
-        (x, y) = (x_rest, y_rest);
-    }
-    a.len() - x.len() + x.iter().zip(y).take_while(|(x, y)| x == y).count()
 }
 
 /// Returns how many bytes are equal from the back, of two slices of one length.

@@ -13,7 +13,7 @@ use crate::log_body::{file_number, no_role, read, take, Redone};
 use crate::page::free_pages::{self, Meta};
 use crate::page::overflow;
 use crate::page::rebuild::{rebuild, Cell, Frame, PageWriter};
-use crate::page::slotted::{store_header, SlottedHeader};
+use crate::page::slotted::{store_header, SlottedHeader, HEADER_AT};
 use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;
@@ -41,7 +41,7 @@ fn make_new(
     cells: &mut dyn Iterator<Item = Result<Cell<'_>, Damage>>,
 ) -> Redone {
     let bytes = page.fresh();
-    page_header::make_new(bytes, file, number, PageKind::Hash as u8, 0);
+    page_header::make_new(&mut bytes[..HEADER_AT], file, number, PageKind::Hash as u8, 0);
     let mut writer = PageWriter::begin(bytes, &frame.to_frame())?;
     for cell in cells {
         writer.push(cell?)?;

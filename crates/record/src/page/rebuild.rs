@@ -157,10 +157,10 @@ impl<'b> PageWriter<'b> {
         if slots_at(frame.high.len(), low.len()) > page_bytes {
             return Err(too_small());
         }
-        bytes[HEADER_AT..].fill(0);
         let (high_end, low_end) = (FENCES_AT + frame.high.len(), FENCES_AT + frame.high.len() + low.len());
         bytes[FENCES_AT..high_end].copy_from_slice(&frame.high);
         bytes[high_end..low_end].copy_from_slice(low);
+        bytes[low_end..slots_at(frame.high.len(), low.len())].fill(0);
         let header = SlottedHeader {
             left: frame.left.into(),
             right: frame.right.into(),
@@ -205,6 +205,8 @@ impl<'b> PageWriter<'b> {
         if let Cell::Record { stored, .. } = cell {
             write(stored);
         }
+        // The slack is zeros, so that an image depends on the records alone.
+        self.bytes[place..at + bytes].fill(0);
         let head = head_of(&self.bytes[key_at..key_at + suffix.bytes()]);
         let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.bytes())?.into(), head: head.into() };
         self.bytes[slot_at..slot_at + SLOT_BYTES].copy_from_slice(slot.as_bytes());
@@ -218,6 +220,8 @@ impl<'b> PageWriter<'b> {
     /// # Errors
     /// None for a page that took its cells.
     pub fn finish(mut self) -> Result<(), Damage> {
+        let slots_end = self.header.slots_at() + SLOT_BYTES * self.count;
+        self.bytes[slots_end..self.heap_start].fill(0);
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
         self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
@@ -247,7 +251,7 @@ pub fn make_new<'b>(
     frame: &Frame,
 ) -> Result<PageWriter<'b>, Damage> {
     let bytes = page.fresh();
-    page_header::make_new(bytes, file, number, PageKind::Btree as u8, level);
+    page_header::make_new(&mut bytes[..HEADER_AT], file, number, PageKind::Btree as u8, level);
     PageWriter::begin(bytes, frame)
 }
 

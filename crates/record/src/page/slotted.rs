@@ -168,9 +168,18 @@ fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Returns the number of bytes that two keys share at their beginning.
+/// Returns the number of bytes that two strings share at their beginning.
+#[inline]
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let (mut x, mut y) = (a, b);
+    while let (Some((x_first, x_rest)), Some((y_first, y_rest))) = (x.split_first_chunk(), y.split_first_chunk()) {
+        let unequal = u64::from_le_bytes(*x_first) ^ u64::from_le_bytes(*y_first);
+        if unequal != 0 {
+            return a.len() - x.len() + (unequal.trailing_zeros() / 8) as usize;
+        }
+        (x, y) = (x_rest, y_rest);
+    }
+    a.len() - x.len() + x.iter().zip(y).take_while(|(x, y)| x == y).count()
 }
 
 /// A key in two pieces: the page stores the first once, and the cell stores the second.
