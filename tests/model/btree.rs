@@ -427,3 +427,38 @@ fn a_btree_with_pages_of_8_kib_is_as_a_map() {
 fn a_btree_with_pages_of_64_kib_is_as_a_map() {
     run::<Tree>("btree 64 KiB", Shape { page_bytes: 65536, record_bytes: 0 }, cases() / 6, acts(step(), 12));
 }
+
+#[test]
+fn a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().memory(Bytes::mib(8)).open(directory.path()).unwrap();
+    let tree = env.btree("tree").unwrap();
+    let key = |number: u8| [b'k', number];
+    env.run(|txn| (0..40).try_for_each(|number| tree.put(txn, &key(number), &[number; 20]))).unwrap();
+    env.run(|txn| {
+        // The call of the program gives the record another slot, or another cell too, on the same leaf.
+        tree.update_with(txn, &key(20), |value| {
+            tree.put(txn, &key(100), &[1; 20]).unwrap();
+            tree.put(txn, b"k", &[2; 20]).unwrap();
+            value.fill(0xA5);
+        })?;
+        tree.update_with(txn, &key(30), |value| {
+            tree.put(txn, &key(30), &[3; 200]).unwrap();
+            value.fill(0x5A);
+        })
+    })
+    .unwrap();
+    env.run(|txn| {
+        for number in 0..40 {
+            let byte = match number {
+                20 => 0xA5,
+                30 => 0x5A,
+                _ => number,
+            };
+            assert_eq!(tree.get(txn, &key(number))?, Some(vec![byte; 20]), "{number}");
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(env.verify("tree").unwrap().findings.is_empty());
+}

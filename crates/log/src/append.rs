@@ -14,9 +14,9 @@
 
 use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
-use zerocopy::IntoBytes;
 
 use crate::record::{assemble, crc, put_crc, seal};
+use crate::record_buffer::{Place, RecordBuffer};
 use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
@@ -33,59 +33,7 @@ pub struct Entry {
     pub prev: Lsn,
 }
 
-/// A buffer in which a record is built: room for the header, then the body. The record is copied from here into the
-/// ring.
-#[derive(Clone, Debug, Default)]
-pub struct RecordBuffer {
-    /// Empty, or the header's room and the body.
-    bytes: Vec<u8>,
-}
-
-impl RecordBuffer {
-    /// Empties the buffer.
-    #[inline]
-    pub fn clear(&mut self) {
-        // The header's room stays.
-        self.bytes.truncate(RECORD_HEADER_BYTES);
-    }
-
-    /// Returns the buffer for writing the body: append to it, and leave its present bytes alone.
-    #[inline]
-    pub fn writer(&mut self) -> &mut Vec<u8> {
-        if self.bytes.is_empty() {
-            self.bytes.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
-        }
-        &mut self.bytes
-    }
-
-    /// Returns the body.
-    #[inline]
-    pub fn body(&self) -> &[u8] {
-        self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default()
-    }
-
-    /// Returns the whole record, without its checksum; the body stays unchanged until [`RecordBuffer::open`].
-    #[inline]
-    fn seal(&mut self, header: &RecordHeader) -> &mut [u8] {
-        let bytes = self.writer();
-        bytes[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
-        // Append eight bytes and truncate: the copy then has a constant length.
-        bytes.extend_from_slice(&[0; 8]);
-        bytes.truncate(header.length());
-        bytes
-    }
-
-    #[inline]
-    fn open(&mut self, header: &RecordHeader) {
-        self.bytes.truncate(RECORD_HEADER_BYTES + header.body_bytes());
-    }
-}
-
 const NOT_RESERVED: &str = "a record was logged without reserving room for it";
-
-/// Room for a record on the stack, aligned so that checksum and copy work on whole words.
-#[repr(align(64))]
-struct Place<const N: usize>([u8; N]);
 
 impl LogManager {
     /// Appends a record and returns its LSN: the paper's `log`. The body may come in several parts.

@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lsn`, `record` | a record's position, and its layout |
+//! | `lsn`, `record`, `record_buffer` | a record's position, its layout, and the buffer in which it is built |
 //! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
 //! | `reserve`, `append` | first room, then the record |
 //! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits at once, and sleep until then |
@@ -61,6 +61,7 @@ mod overwrite;
 mod prepare;
 mod reader;
 mod record;
+mod record_buffer;
 mod repair;
 mod reserve;
 mod restart;
@@ -92,7 +93,7 @@ use segment_files::Opened;
 use tail::{Chunk, LogHeader};
 
 pub use agree::{all_in_files, overwrite_from_ring};
-pub use append::{Entry, RecordBuffer};
+pub use append::Entry;
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use copy::{LogCopy, SegmentFile};
 pub use error::{Error, Result};
@@ -106,6 +107,7 @@ pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
+pub use record_buffer::{RecordBuffer, SHORT_BODY_BYTES, SHORT_ROOM_BYTES};
 pub use repair::rescue_ring;
 pub use reserve::{KEPT_BACK_BYTES, UNDO_SHARE_BYTES, WORTH_BYTES};
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};

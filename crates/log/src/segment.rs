@@ -17,7 +17,7 @@ use crate::Lsn;
 /// Bytes of the block that holds a segment's header; the log's bytes begin after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 /// The version of the log's format.
-pub const LOG_VERSION: u32 = 5;
+pub const LOG_VERSION: u32 = 6;
 /// Where a segment's note lies in its first block: in a sector of its own, so that writing the note cannot tear the header.
 pub(crate) const NOTE_AT: usize = 512;
 const NOTE_BYTES: usize = 16;

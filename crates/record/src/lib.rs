@@ -16,6 +16,7 @@
 //! | `link` | a record found again by its place |
 //! | `snapshot`, `shortcuts` | reads without locks, with old versions from the log; and with those that writers leave |
 //! | `page` | the layout of pages |
+//! | `changed`, `log_body` | the bodies of log records: of a change of one record, and all others |
 //! | `duplicates` | keys with several values |
 //! | `indices` | which files are indices of which file |
 //! | `order` | keys in another order than the order of their bytes |
@@ -25,6 +26,7 @@
 
 mod access;
 pub mod btree;
+pub mod changed;
 mod copied_file;
 mod cursor;
 pub mod database;

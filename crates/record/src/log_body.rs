@@ -92,7 +92,7 @@ pub(crate) fn pages_of<T: FromBytes + KnownLayout + Immutable + Unaligned>(
 }
 
 /// Description of a body that is shorter than its type.
-const UNREADABLE: &str = "unreadable";
+pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// Describes a body for people. `say` gets the struct, the name of the first page, and the bytes behind the struct.
 pub(crate) fn describe<T: FromBytes + KnownLayout + Immutable + Unaligned>(
@@ -102,14 +102,22 @@ pub(crate) fn describe<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     let (Ok((record, rest)), Some(packed)) = (read::<T>(body), body.first_chunk::<8>()) else {
         return UNREADABLE.into();
     };
-    let packed = u64::from_le_bytes(*packed);
-    say(record, &format!("page {} of file {}", page_number(packed), file_number(packed)), rest)
+    say(record, &name_page(u64::from_le_bytes(*packed)), rest)
+}
+
+/// Returns a page's name for people.
+pub(crate) fn name_page(packed: u64) -> String {
+    format!("page {} of file {}", page_number(packed), file_number(packed))
 }
 
 /// Formats the first `count` bytes for people.
-pub(crate) fn show(bytes: &[u8], count: U16) -> String {
+pub(crate) fn show_first(bytes: &[u8], count: U16) -> String {
+    show(bytes.get(..usize::from(count.get())).unwrap_or_default())
+}
+
+/// Formats bytes for people.
+pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN: usize = 32;
-    let bytes = bytes.get(..usize::from(count.get())).unwrap_or_default();
     let more = if bytes.len() > SHOWN { ".." } else { "" };
     format!("\"{}{more}\"", bytes[..bytes.len().min(SHOWN)].escape_ascii())
 }

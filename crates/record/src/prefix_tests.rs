@@ -1,18 +1,19 @@
 //! Redo after a death between any two bytes: the kinds of records whose redo stores without before-images.
 //!
 //! The doubt: such a redo begins on a page that has a part of its own stores, so it must find each place by bytes that
-//! it does not change. The cases: each kind on the list (an update in place and its compensation on a leaf, a put, an
-//! update and its compensation on a page of records by number), from every prefix of its stores, byte by byte, and
-//! again from every prefix of the repetition's. Roll-back takes stores with before-images back, so no prefix has such a store.
+//! it does not change. The cases: each kind on the list (an update in place and its compensation and the cell of an
+//! insertion on a leaf, a put, an update and its compensation on a page of records by number), from every prefix of its
+//! stores, byte by byte, and again from every prefix of the repetition's. Roll-back takes stores with before-images
+//! back, so no prefix has such a store.
 
 use crate::btree::encode::{self, After};
-use crate::btree::log_records::Update;
-use crate::log_body::{read, Redone};
+use crate::changed::Changed;
+use crate::log_body::Redone;
 use crate::page::node::Node;
 use crate::page::rebuild::{make_new, Frame};
 use crate::page::recno::{self, RecnoPage};
 use crate::page::record_lsn::RecordFlags;
-use crate::recno::log_records::{encode_change, encode_restore, Change};
+use crate::recno::log_records::{changed, encode_restore};
 use crate::{btree, recno as by_number};
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
@@ -74,9 +75,8 @@ fn leaf() -> Vec<u8> {
         let (key, value) =
             ([b"key/", &[nth; 9][..usize::from(nth % 9) + 1]].concat(), vec![nth ^ 0x55; usize::from(nth) * 3]);
         let slot = Node::over(&page).unwrap().find(&key).0;
-        let mut body = Vec::new();
         let flags = if nth % 2 == 1 { RecordFlags::GHOST } else { RecordFlags::NONE };
-        encode::insert(&mut body, 7 << 32 | 2, slot, flags, &key, &value);
+        let body = encode::insert(7 << 32 | 2, slot, flags, &key, &value).to_vec();
         btree::redo::insert(&mut PageMut::detached(&mut page), 0, Lsn::new(64), &body).unwrap();
     }
     page
@@ -93,38 +93,61 @@ fn updates_in_place_and_their_compensations_are_repeated_from_every_prefix() {
         for (from, to) in [(0, length), (0, 1), (length / 2, length / 2 + 8), (length.saturating_sub(1), length)] {
             let mut stored = record.stored.to_vec();
             stored.iter_mut().take(to).skip(from).for_each(|byte| *byte ^= 0xa5);
-            let mut body = Vec::new();
-            encode::update(
-                &mut body,
-                7 << 32 | 2,
-                slot,
-                &record,
-                &key,
-                After { stored: &stored, flags: RecordFlags::NONE },
-            );
+            let update = |stored: &[u8]| {
+                let after = After { stored, flags: RecordFlags::NONE };
+                encode::update(7 << 32 | 2, slot, &(&record).into(), &key, after).to_vec()
+            };
+            let body = update(&stored);
             repeated += check_prefixes(&page, btree::redo::update, &body);
             let (_, updated, _) = redone(&page, btree::redo::update, &body);
-            let (update, rest) = read::<Update>(&body).unwrap();
-            let cut_out = &rest[key.len()..key.len() + usize::from(update.cut_bytes.get())];
             let mut undo = Vec::new();
-            encode::restore_update(&mut undo, 7 << 32 | 2, slot, update, cut_out);
+            encode::restore_update(&mut undo, 7 << 32 | 2, slot, &Changed::read(&body).unwrap());
             repeated += check_prefixes(&updated, btree::redo::restore, &undo);
             // Another length: every store has a before-image.
             stored.truncate(length / 2);
-            body.clear();
-            encode::update(
-                &mut body,
-                7 << 32 | 2,
-                slot,
-                &record,
-                &key,
-                After { stored: &stored, flags: RecordFlags::NONE },
-            );
-            let saved = check_prefixes(&page, btree::redo::update, &body);
+            let saved = check_prefixes(&page, btree::redo::update, &update(&stored));
             assert!(saved == 0 || length / 2 == length, "{saved} bytes have no before-image");
         }
     }
     assert!(repeated > 1000, "{repeated}");
+}
+
+#[test]
+fn insertions_are_repeated_from_every_prefix() {
+    // With free bytes in one piece, and on a page that is compacted first.
+    let page = leaf();
+    let mut scattered = page.clone();
+    let redone = |page: &mut Vec<u8>, redo: Redo, body: &[u8]| {
+        redo(&mut PageMut::detached(page), 0, Lsn::new(64), body).unwrap();
+    };
+    // A record that grows leaves its old cell.
+    let node = Node::over(&page).unwrap();
+    let slot = (0..node.count()).max_by_key(|slot| node.record(*slot).unwrap().stored.len()).unwrap();
+    let (record, key) = (node.record(slot).unwrap(), node.key(slot).to_vec());
+    let after = After { stored: &[1; 100], flags: RecordFlags::NONE };
+    let growth = encode::update(7 << 32 | 2, slot, &(&record).into(), &key, after).to_vec();
+    redone(&mut scattered, btree::redo::update, &growth);
+    let insertion = |page: &[u8], key: &[u8], value: &[u8]| {
+        let slot = Node::over(page).unwrap().find(key).0;
+        encode::insert(7 << 32 | 2, slot, RecordFlags::NONE, key, value).to_vec()
+    };
+    for nth in 0_u8.. {
+        let free = Node::over(&scattered).unwrap().contiguous_bytes();
+        let Some(bytes) = free.checked_sub(43) else { break };
+        let value = vec![nth; if free > 2000 { 900 } else { bytes }];
+        let body = insertion(&scattered, &[b"key/\xff", &[nth][..]].concat(), &value);
+        redone(&mut scattered, btree::redo::insert, &body);
+    }
+    let node = Node::over(&scattered).unwrap();
+    assert_eq!(node.contiguous_bytes(), 20, "an insertion compacts the page");
+    for (page, key, bytes) in
+        [(&page, b"key/\x03\x03", 60), (&page, b"key/\xff\xff", 0), (&scattered, b"key/\x80\x80", 5)]
+    {
+        let body = insertion(page, key, &vec![0xA5; bytes]);
+        let cell = 12 + key.len() - node.prefix().len() + bytes;
+        let repeated = if page == &scattered { 0 } else { cell };
+        assert_eq!(check_prefixes(page, btree::redo::insert, &body), repeated, "a cell in free bytes is repeated");
+    }
 }
 
 #[test]
@@ -137,19 +160,16 @@ fn changes_of_records_by_number_are_repeated_from_every_prefix() {
     for slot in (0..capacity).step_by(51).chain([capacity - 1]) {
         for value in [[1; BYTES], [0xa5; BYTES]] {
             let before = RecnoPage::over(&page).unwrap().slot(slot).unwrap();
-            let mut body = Vec::new();
-            encode_change(&mut body, 7 << 32 | 2, slot, &before, Some(&value));
+            let body = changed(7 << 32 | 2, slot, &before, Some(&value)).to_vec();
             assert_ne!(check_prefixes(&page, by_number::redo::change, &body), 0);
-            let (_, changed, _) = redone(&page, by_number::redo::change, &body);
-            let (change, rest) = read::<Change>(&body).unwrap();
+            let (_, after, _) = redone(&page, by_number::redo::change, &body);
             let mut undo = Vec::new();
-            encode_restore(&mut undo, change, &rest[..usize::from(change.cut_bytes.get())]);
-            check_prefixes(&changed, by_number::redo::restore, &undo);
-            let there = RecnoPage::over(&changed).unwrap().slot(slot).unwrap();
-            let mut deletion = Vec::new();
-            encode_change(&mut deletion, 7 << 32 | 2, slot, &there, None);
-            assert_eq!(check_prefixes(&changed, by_number::redo::change, &deletion), 0, "a ghost has before-images");
-            page = changed;
+            encode_restore(&mut undo, &Changed::read(&body).unwrap());
+            check_prefixes(&after, by_number::redo::restore, &undo);
+            let there = RecnoPage::over(&after).unwrap().slot(slot).unwrap();
+            let deletion = changed(7 << 32 | 2, slot, &there, None).to_vec();
+            assert_eq!(check_prefixes(&after, by_number::redo::change, &deletion), 0, "a ghost has before-images");
+            page = after;
         }
     }
 }

@@ -8,10 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use libtp_log::{Lsn, RecordBuffer};
 use libtp_record::btree::log_records as btree;
+use libtp_record::changed::Changed;
 use libtp_record::hash::log_records as hash;
 use libtp_record::page::log_records as page;
 use libtp_record::page::overflow::ChainRef;
+use libtp_record::page::record_lsn::RecordFlags;
 use libtp_record::recno::log_records as recno;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -36,8 +39,6 @@ fn samples() -> BTreeMap<&'static str, String> {
         };
     }
     sample!(
-        btree::Insert,
-        btree::Update,
         btree::Restore,
         btree::Split,
         btree::RootSplit,
@@ -51,7 +52,6 @@ fn samples() -> BTreeMap<&'static str, String> {
         btree::Load,
         btree::LoadRoot,
         btree::Merge,
-        recno::Change,
         recno::Restore,
         recno::StartPage,
         page::Format,
@@ -127,4 +127,42 @@ fn codes_are_those_of_the_first_version() {
 fn a_reference_to_a_long_value_has_its_sixteen_bytes() {
     let chain = ChainRef { first: 0x0403_0201.into(), last: 0x0807_0605.into(), bytes: 0x100f_0e0d_0c0b_0a09.into() };
     assert_eq!(chain.as_bytes(), (1..=16).collect::<Vec<u8>>());
+}
+
+/// Checks that a change has these bytes, and that these bytes are that change.
+fn has_bytes(changed: &Changed<'_, '_>, bytes: &[u8]) {
+    let mut record = RecordBuffer::default();
+    changed.write(&mut record);
+    assert_eq!(record.body(), bytes, "{changed:?}");
+    assert_eq!(Changed::read(bytes).unwrap(), *changed);
+}
+
+#[test]
+fn the_change_of_one_record_has_the_bytes_it_always_had() {
+    let update = Changed {
+        page: 1 << 32 | 0x04_0302,
+        slot: 5,
+        key: &[0x21, 0x22, 0x23],
+        offset: 7,
+        cut: &[0x31, 0x32],
+        put: &[0x41, 0x42],
+        flags_before: RecordFlags::NONE,
+        flags_after: RecordFlags::NONE,
+        lsn_before: Lsn::new(0x0c0b_0a09 * 8),
+    };
+    let parts = [0x21, 0x22, 0x23, 0x31, 0x32, 0x41, 0x42];
+    has_bytes(&update, &[&[0x14, 1, 2, 3, 4, 5, 3, 7, 9, 10, 11, 12], &parts[..]].concat());
+    let longer = Changed { put: &[0x41], flags_after: RecordFlags::OVERFLOW, ..update };
+    has_bytes(&longer, &[&[0x3c, 1, 2, 3, 4, 5, 3, 7, 9, 10, 11, 12, 2, 0, 0x20], &parts[..6]].concat());
+    let deletion = Changed { put: &[], flags_after: RecordFlags::GHOST, ..update };
+    has_bytes(&deletion, &[&[0x2c, 1, 2, 3, 4, 5, 3, 7, 9, 10, 11, 12, 0x10], &parts[..5]].concat());
+    let insertion = Changed { offset: 0, cut: &[], lsn_before: Lsn::NONE, ..update };
+    has_bytes(&insertion, &[0, 1, 2, 3, 4, 5, 3, 0, 0x21, 0x22, 0x23, 0x41, 0x42]);
+    let by_number = Changed { key: &[], ..insertion };
+    has_bytes(&by_number, &[0x40, 1, 2, 3, 4, 5, 0x41, 0x42]);
+    let wide = Changed { page: 0x0d0c_0b01 << 32 | 0x04_0302, slot: 0x605, ..update };
+    let head = [0x94, 1, 11, 12, 13, 2, 3, 4, 0, 5, 6, 3, 0, 7, 0, 9, 10, 11, 12];
+    has_bytes(&wide, &[&head, &parts[..]].concat());
+    let wide_by_number = Changed { page: 0x0d0c_0b01 << 32 | 0x04_0302, ..by_number };
+    has_bytes(&wide_by_number, &[0xc0, 1, 11, 12, 13, 2, 3, 4, 0, 5, 0, 0x41, 0x42]);
 }

@@ -11,13 +11,13 @@
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After that, the repairing session rolls the section back and redoes the record on each of its pages that is older.
 
-use libtp_buffer::{ExclusivePage, PageHeader, Repeated};
+use libtp_buffer::{ExclusivePage, PageHeader, PageMut, Repeated};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
-use crate::managers::record_table::{RecordType, RedoFn};
+use crate::managers::record_table::RecordType;
 use crate::{Change, Damage, Managers, Result};
 
 /// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
@@ -82,15 +82,28 @@ impl Change<'_> {
         lsn
     }
 
-    /// Does as [`Change::apply`], for one page. `redo` is the redo of the record's type; the compiler inlines the call
-    /// of a function that the caller names.
+    /// Does as [`Change::apply`], for one page, with a function that makes the change as the redo of the record's type
+    /// does. The redo first reads the body and finds the place on the page: the caller has both already. In debug
+    /// builds the page is compared with the page that the redo makes.
     ///
     /// # Panics
     /// As [`Change::apply`].
     #[inline(always)]
-    pub fn apply_by(&self, kind: u16, record: &mut RecordBuffer, page: &mut ExclusivePage<'_>, redo: RedoFn) -> Lsn {
+    pub fn apply_by(
+        &self,
+        kind: u16,
+        record: &mut RecordBuffer,
+        page: &mut ExclusivePage<'_>,
+        make: impl Fn(&mut PageMut<'_, '_>, Lsn) -> std::result::Result<(), Damage>,
+    ) -> Lsn {
         let undo_bytes = undo_bytes(record.body().len());
-        let lsn = self.drive(&self.entry(kind), Logged::Buffer(record), &mut [page], redo);
+        let make = |page: &mut PageMut<'_, '_>, role, lsn, body: &[u8]| {
+            let redone = cfg!(debug_assertions).then(|| self.redone(kind, page.bytes(), role, lsn, body));
+            make(page, lsn)?;
+            debug_assert!(redone.is_none_or(|redone| redone == page.bytes()), "a change is made as its redo makes it");
+            Ok(())
+        };
+        let lsn = self.drive(&self.entry(kind), Logged::Buffer(record), &mut [page], make);
         self.note_logged(lsn, undo_bytes);
         lsn
     }
@@ -171,12 +184,27 @@ impl Change<'_> {
         self.drive(entry, logged, pages, self.record_type(entry.kind).redo)
     }
 
+    /// Returns the page as the redo of the record's type makes it.
+    fn redone(&self, kind: u16, page: &[u8], role: usize, lsn: Lsn, body: &[u8]) -> Vec<u8> {
+        let mut copy = page.to_vec();
+        if let Err(damage) = (self.record_type(kind).redo)(&mut PageMut::detached(&mut copy), role, lsn, body) {
+            self.refused(kind, &damage);
+        }
+        copy
+    }
+
     fn record_type(&self, kind: u16) -> &RecordType {
         self.managers.types.get(kind).expect("a record type is registered before it is logged")
     }
 
     #[inline(always)]
-    fn drive(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>], redo: RedoFn) -> Lsn {
+    fn drive(
+        &self,
+        entry: &Entry,
+        logged: Logged<'_>,
+        pages: &mut [&mut ExclusivePage<'_>],
+        redo: impl Fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> std::result::Result<(), Damage>,
+    ) -> Lsn {
         let managers = self.managers;
         for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
             page.mark_dirty_with(|| managers.log.tail());

@@ -92,10 +92,12 @@ pub fn log_records(world: &World) -> Seeds {
         let is_clr = record[16] & 1 != 0;
         let body = &record[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + log_file::body_length(record)];
         let body = &body[if is_clr { 8 } else { 0 }..];
-        let name = world.managers.types.get(kind(record)).map_or("other", |it| it.name).replace(' ', "-");
-        let file = world.scenes.iter().position(|scene| body.get(4..8) == Some(&scene.file.raw().to_le_bytes()[..]));
+        let record_type = world.managers.types.get(kind(record));
+        let name = record_type.map_or("other", |it| it.name).replace(' ', "-");
+        let id = record_type.and_then(|it| (it.pages)(body).iter().next()).map(|(_, id)| id);
+        let file = world.scenes.iter().position(|scene| id.is_some_and(|id| id.file() == scene.file));
         let scene = u8::try_from(file.unwrap_or(0)).expect("there are few");
-        let page = body.first().copied().unwrap_or(0);
+        let page = id.map_or(0, |id| id.page().raw().to_le_bytes()[0]);
         seeds.push((format!("{name}-{at}"), log_record::encode(kind(record), scene, page, 0, body)));
     }
     seeds

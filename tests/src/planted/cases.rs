@@ -116,6 +116,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_counts_anew"),
     // Models.
     case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
+    case(Model, "record: a record is changed in its earlier place on a leaf that has changed", "btree::a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place"),
     case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: commits that are not durable are visible", ANSWERED),
@@ -141,6 +142,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),
     seldom(case(Stepped, "rio: before-images are discarded before they are put back", "deaths_of_repairers_of_an_insert")),
     case(Stepped, "txn: the page LSN precedes the page's bytes", "deaths_in_an_insert"),
+    case(Stepped, "record: the header of an insertion has no before-image", "deaths_in_an_insert"),
     case(Stepped, "log: the tail is published before the append is noted", "deaths_in_an_append_to_records_by_number"),
     // Commits that are answered from memory.
     case(Warm, "libtp: a commit returns before its record is in memory", CACHE),

@@ -13,9 +13,10 @@ use zerocopy::IntoBytes;
 
 use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
-use crate::btree::log_records::{DropChain, Update};
+use crate::btree::log_records::DropChain;
 use crate::btree::long_value::{self, older_on, replaced_record};
-use crate::btree::redo;
+use crate::btree::redo::{self, Seat};
+use crate::changed::BODY_HEAD_MAX;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
@@ -24,7 +25,7 @@ use crate::log_body::short;
 use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::page::node::{Node, Record};
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
-use crate::page::record_lsn::RecordFlags;
+use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::shortcuts::Name;
 use crate::Result;
@@ -312,7 +313,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     fn reserve(&mut self, old_bytes: usize) -> Result<()> {
         let page_bytes = self.access.database.page_bytes();
         let new_bytes = self.stored_bytes() + CHAIN_REF_BYTES;
-        let body_bytes = size_of::<Update>() + self.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
+        let body_bytes = BODY_HEAD_MAX + self.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
         self.body_bytes = self.body_bytes.max(body_bytes);
         self.access.pages.reserve_own(page_bytes, self.body_bytes)?;
         self.access.reserve_lock()
@@ -373,16 +374,20 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             return leaf.no_room(pages, number, slot, after.stored.len());
         }
         let is_deleted = after.flags.has(RecordFlags::GHOST);
-        let mut body = pages.change.txn.scratch();
-        encode::update(body.writer(), pages.id(number).raw(), slot, &before, self.key, after);
-        if body.body().len() > self.body_bytes {
+        let changed = encode::update(pages.id(number).raw(), slot, &(&before).into(), self.key, after);
+        if changed.bytes_max() > self.body_bytes {
             return Ok(Attempt::Reserve(before.stored.len()));
         }
+        let mut body = pages.change.txn.scratch();
+        changed.write(&mut body);
+        let (seat, edit) = (Seat::of(slot, &before), changed.edit());
         L::failpoint(Moment::ToUpdate);
         access.leave_shortcut(Name::Key(self.key), before.lsn, before.flags, before.stored);
         let (number, page) = leaf.page_mut(&mut at);
         let code = if is_deleted { L::CODES.delete } else { L::CODES.update };
-        pages.change.apply_by(code, &mut body, page, redo::update);
+        pages
+            .change
+            .apply_by(code, &mut body, page, |page, lsn| redo::edited(page, seat, edit, pack_lsn(lsn, after.flags)));
         L::failpoint(Moment::Updated);
         if is_deleted {
             L::note_deleted(access, number, page, self.key)?;
@@ -403,9 +408,10 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         };
         let (number, page) = leaf.page_mut(&mut at);
         let mut body = pages.change.txn.scratch();
-        encode::insert(body.writer(), pages.id(number).raw(), slot, flags, self.key, stored);
+        let changed = encode::insert(pages.id(number).raw(), slot, flags, self.key, stored);
+        changed.write(&mut body);
         L::failpoint(Moment::ToInsert);
-        pages.change.apply(L::CODES.insert, &mut body, &mut [page]);
+        pages.change.apply_by(L::CODES.insert, &mut body, page, |page, lsn| redo::inserted(page, lsn, &changed));
         L::failpoint(Moment::Inserted);
         Ok(Attempt::Done(true))
     }

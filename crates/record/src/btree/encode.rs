@@ -1,33 +1,43 @@
-//! Builds the bodies of the B-tree's log records from the pages that they change.
+//! Builds the B-tree's log records from the pages that they change.
 //!
-//! There is one function for each record type. Each appends to the session's scratch buffer, so that logging a change
-//! allocates nothing.
+//! There is one function for each record type. Each returns a [`Changed`] or appends to the session's scratch buffer, so
+//! that logging a change allocates nothing.
 
 use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
-use crate::btree::log_records::{append_cell, Insert, Post, Restore, RootSplit, Split, Update};
+use crate::btree::log_records::{append_cell, Post, Restore, RootSplit, Split};
 use crate::btree::split_plan::SplitPlan;
+use crate::changed::Changed;
 use crate::log_body::short;
 use crate::page::node::{Node, Record};
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use libtp_log::Lsn;
 
-/// Appends the body of an insertion.
+/// Returns an insertion.
 #[inline]
-pub fn insert(body: &mut Vec<u8>, page: u64, slot: usize, flags: RecordFlags, key: &[u8], stored: &[u8]) {
-    let record = Insert {
-        page: page.into(),
-        slot: short(slot),
-        key_bytes: short(key.len()),
-        stored_bytes: short(stored.len()),
-        flags: flags.0,
-        unused: 0,
-    };
-    body.extend_from_slice(record.as_bytes());
-    body.extend_from_slice(key);
-    body.extend_from_slice(stored);
+pub fn insert<'b>(page: u64, slot: usize, flags: RecordFlags, key: &'b [u8], stored: &'b [u8]) -> Changed<'b, 'b> {
+    let (flags_before, lsn_before) = (RecordFlags::NONE, Lsn::NONE);
+    Changed { page, slot, key, offset: 0, cut: &[], put: stored, flags_before, flags_after: flags, lsn_before }
+}
+
+/// The record before a change.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// Its stored value.
+    pub stored: &'a [u8],
+    /// Its flags.
+    pub flags: RecordFlags,
+    /// Its LSN.
+    pub lsn: Lsn,
+}
+
+impl<'a> From<&Record<'a>> for Before<'a> {
+    #[inline]
+    fn from(record: &Record<'a>) -> Before<'a> {
+        Before { stored: record.stored, flags: record.flags, lsn: record.lsn }
+    }
 }
 
 /// The record after a change.
@@ -39,58 +49,51 @@ pub struct After<'a> {
     pub flags: RecordFlags,
 }
 
-/// Appends the body of an update or, if the record becomes a ghost, of a deletion. A deletion logs the whole value, for
-/// the page no longer holds it. Returns whether anything changes.
+/// Returns an update or, if the record becomes a ghost, a deletion. A deletion logs the whole value, for the page no
+/// longer holds it.
 #[inline]
-pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, key: &[u8], after: After<'_>) -> bool {
+pub fn update<'c, 'b>(page: u64, slot: usize, before: &Before<'c>, key: &'b [u8], after: After<'b>) -> Changed<'c, 'b> {
     let middle = if after.flags.has(RecordFlags::GHOST) {
         Difference { offset: 0, cut: before.stored.len(), put: after.stored.len() }
     } else {
         Difference::between(before.stored, after.stored)
     };
-    let record = Update {
-        page: page.into(),
-        slot: short(slot),
-        key_bytes: short(key.len()),
-        offset: short(middle.offset),
-        cut_bytes: short(middle.cut),
-        put_bytes: short(middle.put),
-        flags_before: before.flags.0,
-        flags_after: after.flags.0,
-        unused: 0.into(),
-        lsn_before: before.lsn.raw().into(),
-    };
-    body.extend_from_slice(record.as_bytes());
-    body.extend_from_slice(key);
-    body.extend_from_slice(&before.stored[middle.offset..middle.offset + middle.cut]);
-    body.extend_from_slice(&after.stored[middle.offset..middle.offset + middle.put]);
-    middle.cut + middle.put != 0 || before.flags != after.flags
+    Changed {
+        page,
+        slot,
+        key,
+        offset: middle.offset,
+        cut: &before.stored[middle.offset..middle.offset + middle.cut],
+        put: &after.stored[middle.offset..middle.offset + middle.put],
+        flags_before: before.flags,
+        flags_after: after.flags,
+        lsn_before: before.lsn,
+    }
 }
 
 /// Appends the body of the compensation of an update: the old middle.
-pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Update, cut_out: &[u8]) {
-    let lsn = Lsn::new(undone.lsn_before.get());
+pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Changed<'_, '_>) {
     let record = Restore {
         page: page.into(),
         slot: short(slot),
-        offset: undone.offset,
-        cut_bytes: undone.put_bytes,
-        put_bytes: undone.cut_bytes,
-        lsn_and_flags: pack_lsn(lsn, RecordFlags(undone.flags_before)).into(),
+        offset: short(undone.offset),
+        cut_bytes: short(undone.put.len()),
+        put_bytes: short(undone.cut.len()),
+        lsn_and_flags: pack_lsn(undone.lsn_before, undone.flags_before).into(),
     };
     body.extend_from_slice(record.as_bytes());
-    body.extend_from_slice(cut_out);
+    body.extend_from_slice(undone.cut);
 }
 
 /// Appends the body of the compensation of an insertion: a ghost with LSN 0.
-pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: usize) {
+pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Changed<'_, '_>) {
     let flags =
         if planted("record: an undone insertion leaves a record") { RecordFlags::NONE } else { RecordFlags::GHOST };
     let record = Restore {
         page: page.into(),
         slot: short(slot),
         offset: 0.into(),
-        cut_bytes: short(stored_bytes),
+        cut_bytes: short(undone.put.len()),
         put_bytes: 0.into(),
         lsn_and_flags: pack_lsn(Lsn::NONE, flags).into(),
     };

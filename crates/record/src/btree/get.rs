@@ -11,6 +11,7 @@ use libtp_lock::LockName;
 use libtp_log::Lsn;
 
 use crate::btree::long_value;
+use crate::btree::redo::Seat;
 use crate::btree::search;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
@@ -24,12 +25,13 @@ use crate::{Error, Result};
 /// Bytes of a cell that are prefetched. Most records are shorter.
 const CELL_PREFETCH_BYTES: usize = 128;
 
-/// The place where a record was found. The record is still there if the leaf has the same LSN.
+/// The place where a record without flags was found. The record is there as it was if the leaf has the same LSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafPlace {
     pub(crate) page: u32,
-    pub(crate) lsn: Lsn,
-    pub(crate) slot: usize,
+    pub(crate) page_lsn: Lsn,
+    pub(crate) seat: Seat,
+    pub(crate) record_lsn: Lsn,
 }
 
 /// A value as it stands in a leaf.
@@ -105,7 +107,7 @@ impl<'a> Access<'a> {
     }
 
     /// Reads a record for a caller that has entered the database. Without a granularity no further lock is taken. Stores
-    /// the record's place in `place` if all of it stood on a leaf.
+    /// the record's place in `place` if the record has no flags: all of it stood on the leaf.
     #[inline]
     pub(crate) fn btree_get<R>(
         &self,
@@ -142,7 +144,10 @@ impl<'a> Access<'a> {
                 }
                 match record.value() {
                     Some(Value::Here(value)) => {
-                        *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
+                        if record.flags == RecordFlags::NONE {
+                            let (seat, page_lsn, record_lsn) = (Seat::of(slot, &record), leaf.lsn(), record.lsn);
+                            *place = Some(LeafPlace { page: number, page_lsn, seat, record_lsn });
+                        }
                         Ok(Looked::Read(Some(read(value))))
                     }
                     Some(Value::Chain(chain)) => Ok(Looked::Chain(chain, read)),

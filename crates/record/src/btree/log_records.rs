@@ -1,4 +1,5 @@
-//! The B-tree's log records: one little-endian struct each, in front of the bytes it counts.
+//! The B-tree's log records: one little-endian struct each, in front of the bytes it counts. Insertions, updates and
+//! deletions have shorter bodies (../changed.rs).
 //!
 //! Paper: LIBTP 3.2.6. A change of a leaf names page and slot, for redo, and the key, for undo. A split, or any other
 //! record that only moves cells, names only pages and has no undo (LIBTP 3.1.2). Byte tables: docs/formats/log.md.
@@ -19,7 +20,7 @@ use libtp_txn::Damage;
 pub const INSERT: u16 = 32;
 /// A record's value changes, or a ghost becomes a record. Undo: the old bytes, flags and LSN.
 pub const UPDATE: u16 = 33;
-/// A record becomes a ghost; laid out as an update. Undo: as for an update.
+/// A record becomes a ghost. Undo: as for an update.
 pub const DELETE: u16 = 34;
 /// The compensation of [`INSERT`], [`UPDATE`] and [`DELETE`]: bytes, flags and LSN as they were.
 pub const RESTORE: u16 = 35;
@@ -45,50 +46,6 @@ pub const LOAD: u16 = 44;
 pub const LOAD_ROOT: u16 = 45;
 /// A leaf merges into its left neighbour, with its records and its range.
 pub const MERGE: u16 = 46;
-
-body! {
-    /// Body of [`INSERT`]; the key and the stored value follow.
-    Insert, 16 {
-        /// 00: the leaf.
-        page: U64,
-        /// 08: index in the slot array before the insertion.
-        slot: U16,
-        /// 10: bytes of the whole key.
-        key_bytes: U16,
-        /// 12: bytes of the stored value.
-        stored_bytes: U16,
-        /// 14: the record's flags.
-        flags: u8,
-        /// 15: zero.
-        unused: u8,
-    }
-}
-
-body! {
-    /// Body of [`UPDATE`] and [`DELETE`]; the key, the bytes taken out and the bytes put in follow.
-    Update, 32 {
-        /// 00: the leaf.
-        page: U64,
-        /// 08: the record's slot.
-        slot: U16,
-        /// 10: bytes of the whole key.
-        key_bytes: U16,
-        /// 12: where in the stored value the change begins.
-        offset: U16,
-        /// 14: bytes taken out there.
-        cut_bytes: U16,
-        /// 16: bytes put in there.
-        put_bytes: U16,
-        /// 18: the record's flags before.
-        flags_before: u8,
-        /// 19: the record's flags after.
-        flags_after: u8,
-        /// 20: zero.
-        unused: U32,
-        /// 24: the LSN the record had: where its older versions are found.
-        lsn_before: U64,
-    }
-}
 
 body! {
     /// Body of [`RESTORE`]; the bytes put in follow.

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::btree::encode::{self, After, Taken};
-use crate::btree::log_records::{Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
+use crate::btree::log_records::{Reclaim, ReclaimEntry, RECLAIM_REMOVE};
 use crate::btree::redo;
 use crate::btree::split_plan::{plan, Incoming};
-use crate::log_body::{read, short};
+use crate::log_body::short;
 use crate::page::free_pages::{self, Meta};
 use crate::page::node::Node;
 use crate::page::rebuild::{make_new, Frame};
@@ -79,20 +79,20 @@ impl Leaves {
         let page = self.leaf_of(key);
         let node = Node::over(&self.pages[&page]).unwrap();
         let (slot, found) = node.find(key);
-        let mut body = Vec::new();
         let incoming = Incoming { key, slot, bytes: node.record_need(key.len(), value.len()), is_new: !found };
         if found {
             let record = node.record(slot).unwrap();
             if !node.fits_change(slot, value.len()) {
                 return self.split_and_put(page, incoming, value);
             }
-            encode::update(&mut body, id(page), slot, &record, key, After { stored: value, flags: RecordFlags::NONE });
+            let after = After { stored: value, flags: RecordFlags::NONE };
+            let body = encode::update(id(page), slot, &(&record).into(), key, after).to_vec();
             self.apply(page, 0, redo::update, &body);
         } else {
             if node.record_need(key.len(), value.len()) > node.free_bytes() {
                 return self.split_and_put(page, incoming, value);
             }
-            encode::insert(&mut body, id(page), slot, RecordFlags::NONE, key, value);
+            let body = encode::insert(id(page), slot, RecordFlags::NONE, key, value).to_vec();
             self.apply(page, 0, redo::insert, &body);
         }
         self.model.insert(key.to_vec(), (value.to_vec(), self.lsn, false));
@@ -122,9 +122,8 @@ impl Leaves {
         if !found || node.record(slot).unwrap().is_ghost() {
             return;
         }
-        let mut body = Vec::new();
         let after = After { stored: &[], flags: RecordFlags::GHOST };
-        encode::update(&mut body, id(page), slot, &node.record(slot).unwrap(), key, after);
+        let body = encode::update(id(page), slot, &(&node.record(slot).unwrap()).into(), key, after).to_vec();
         self.apply(page, 0, redo::update, &body);
         self.model.insert(key.to_vec(), (vec![], self.lsn, true));
     }
@@ -144,12 +143,12 @@ impl Leaves {
         let mut body = Vec::new();
         match &before {
             None => {
-                encode::restore_insert(&mut body, id(page), slot, value.len());
+                let undone = encode::insert(id(page), slot, RecordFlags::NONE, key, value);
+                encode::restore_insert(&mut body, id(page), slot, &undone);
                 self.model.insert(key.to_vec(), (vec![], 0, true));
             }
             Some((old, lsn, ghost)) => {
                 // The test keeps no log, so it builds the first log record again.
-                let mut logged = Vec::new();
                 let mut image = self.pages[&page].clone();
                 let word = crate::page::record_lsn::pack_lsn(Lsn::new(*lsn), ghost_flag(*ghost));
                 let record = node.record(slot).unwrap();
@@ -157,10 +156,8 @@ impl Leaves {
                 let mut then = Node::over(&image).unwrap().record(slot).unwrap();
                 then.stored = old;
                 let after = After { stored: record.stored, flags: record.flags };
-                encode::update(&mut logged, id(page), slot, &then, key, after);
-                let (update, rest) = read::<Update>(&logged).unwrap();
-                let cut_out = &rest[key.len()..key.len() + usize::from(update.cut_bytes.get())];
-                encode::restore_update(&mut body, id(page), slot, update, cut_out);
+                let undone = encode::update(id(page), slot, &(&then).into(), key, after);
+                encode::restore_update(&mut body, id(page), slot, &undone);
                 self.model.insert(key.to_vec(), (old.clone(), *lsn, *ghost));
             }
         }

@@ -3,24 +3,25 @@
 use libtp_txn::RecordType;
 
 use crate::btree::log_records::{
-    Absorb, DropChain, FreeUnlinked, Insert, Load, LoadRoot, Merge, Post, Reclaim, Restore, RootSplit, Split, Unlink,
-    Update, ABSORB, DELETE, DROP_CHAIN, FREE_UNLINKED, INSERT, LOAD, LOAD_ROOT, MERGE, POST, RECLAIM, RESTORE,
-    ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
+    Absorb, DropChain, FreeUnlinked, Load, LoadRoot, Merge, Post, Reclaim, Restore, RootSplit, Split, Unlink, ABSORB,
+    DELETE, DROP_CHAIN, FREE_UNLINKED, INSERT, LOAD, LOAD_ROOT, MERGE, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT,
+    UNLINK, UPDATE,
 };
 use crate::btree::{redo, redo_load, redo_merge, undo};
-use crate::log_body::{describe, first_page, pages_of, show};
+use crate::changed::{self, page_list};
+use crate::log_body::{describe, first_page, pages_of, show, show_first};
 use crate::page::free_pages::META_PAGE;
-use crate::page::record_lsn::{unpack_lsn, RecordFlags};
+use crate::page::record_lsn::unpack_lsn;
+
+fn describe_insert(body: &[u8]) -> String {
+    changed::describe(body, |r, page| {
+        let (slot, key, bytes, flags) = (r.slot, show(r.key), r.put.len(), r.flags_after);
+        format!("{page} slot {slot} key {key} value {bytes} bytes {flags:?}")
+    })
+}
 
 fn describe_update(body: &[u8]) -> String {
-    describe(body, |r: &Update, page, rest| {
-        let (slot, key, offset, lsn) = (r.slot, show(rest, r.key_bytes), r.offset, r.lsn_before);
-        let (before, after) = (RecordFlags(r.flags_before), RecordFlags(r.flags_after));
-        let (cut, put) = (r.cut_bytes, r.put_bytes);
-        format!(
-            "{page} slot {slot} key {key} at {offset} {cut} bytes out {put} in, {before:?} to {after:?}, was LSN {lsn}"
-        )
-    })
+    changed::describe(body, |r, page| format!("{page} slot {} key {} {}", r.slot, show(r.key), r.describe()))
 }
 
 fn describe_restore(body: &[u8]) -> String {
@@ -37,10 +38,9 @@ fn describe_restore(body: &[u8]) -> String {
 pub(crate) fn of_records(codes: [u16; 6], names: [&'static str; 6], undo: [libtp_txn::UndoFn; 2]) -> [RecordType; 6] {
     let [insert, update] = undo.map(Some);
     [
-        RecordType { code: codes[0], name: names[0], redo: redo::insert, undo: insert, pages: first_page,
-            describe: |body| describe(body, |r: &Insert, page, rest| format!("{page} slot {} key {} value {} bytes {:?}", r.slot, show(rest, r.key_bytes), r.stored_bytes, RecordFlags(r.flags))) },
-        RecordType { code: codes[1], name: names[1], redo: redo::update, undo: update, pages: first_page, describe: describe_update },
-        RecordType { code: codes[2], name: names[2], redo: redo::update, undo: update, pages: first_page, describe: describe_update },
+        RecordType { code: codes[0], name: names[0], redo: redo::insert, undo: insert, pages: page_list, describe: describe_insert },
+        RecordType { code: codes[1], name: names[1], redo: redo::update, undo: update, pages: page_list, describe: describe_update },
+        RecordType { code: codes[2], name: names[2], redo: redo::update, undo: update, pages: page_list, describe: describe_update },
         RecordType { code: codes[3], name: names[3], redo: redo::restore, undo: None, pages: first_page, describe: describe_restore },
         RecordType { code: codes[4], name: names[4], redo: redo::reclaim, undo: None, pages: first_page,
             describe: |body| describe(body, |r: &Reclaim, page, _| format!("{page} {} slots, up to the ghost of LSN {}", r.count, r.deleter_lsn)) },
@@ -59,7 +59,7 @@ pub fn record_types() -> Vec<RecordType> {
     types.extend([
         RecordType { code: SPLIT, name: "btree split", redo: redo::split, undo: None,
             pages: |body| pages_of(body, |r: &Split| [r.right.get(), META_PAGE, r.neighbour.get()]),
-            describe: |body| describe(body, |r: &Split, page, rest| format!("{page} level {} gives {} cells from {} on to page {}", r.level, r.count, show(rest, r.separator_bytes), r.right)) },
+            describe: |body| describe(body, |r: &Split, page, rest| format!("{page} level {} gives {} cells from {} on to page {}", r.level, r.count, show_first(rest, r.separator_bytes), r.right)) },
         RecordType { code: ROOT_SPLIT, name: "btree root split", redo: redo::root_split, undo: None,
             pages: |body| pages_of(body, |r: &RootSplit| [r.left.get(), r.right.get(), META_PAGE]),
             describe: |body| describe(body, |r: &RootSplit, page, _| format!("{page} gives all {} cells to pages {} and {}, level {}", r.count, r.left, r.right, r.level)) },

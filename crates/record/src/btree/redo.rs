@@ -9,9 +9,10 @@ use zerocopy::little_endian::U32;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
-    take_cell, Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink,
-    Update, RECLAIM_REMOVE,
+    take_cell, Absorb, DropChain, FreeUnlinked, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink,
+    RECLAIM_REMOVE,
 };
+use crate::changed::{Changed, Edit};
 use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
 use crate::page::free_pages;
 use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
@@ -20,7 +21,7 @@ use crate::page::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::page::slotted::{
     close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SlottedHeader, SplitKey,
-    SLOT_BYTES,
+    HEADER_AT, SLOT_BYTES,
 };
 use crate::page_header;
 use libtp_buffer::PageMut;
@@ -51,20 +52,21 @@ pub fn insert(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) ->
     if role != 0 {
         return no_role(role);
     }
-    let (record, mut rest) = read::<Insert>(body)?;
-    let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
-    let stored = take(&mut rest, usize::from(record.stored_bytes.get()))?;
-    let head = LeafCell {
-        lsn_and_flags: pack_lsn(lsn, RecordFlags(record.flags)).into(),
-        stored_bytes: record.stored_bytes,
-        room: record.stored_bytes,
-    };
-    add_cell(page, usize::from(record.slot.get()), key, head.as_bytes(), stored)
+    inserted(page, lsn, &Changed::read(body)?)
+}
+
+/// Makes an insertion.
+#[inline]
+pub(crate) fn inserted(page: &mut PageMut<'_, '_>, lsn: Lsn, change: &Changed<'_, '_>) -> Redone {
+    let stored_bytes = number(change.put.len())?.into();
+    let lsn_and_flags = pack_lsn(lsn, change.flags_after).into();
+    let head = LeafCell { lsn_and_flags, stored_bytes, room: stored_bytes };
+    add_cell(page, change.slot, change.key, head.as_bytes(), change.put)
 }
 
 /// Adds a cell and its slot. Compacts the page if its free bytes are scattered.
 fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], stored: &[u8]) -> Redone {
-    let mut node = node_of(page)?;
+    let node = node_of(page)?;
     let prefix = usize::from(node.header().prefix_bytes.get());
     let suffix = key.get(prefix..).ok_or_else(|| Damage("the key is shorter than the page's prefix".into()))?;
     let bytes = head.len() + suffix.len() + stored.len();
@@ -73,7 +75,8 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     }
     if node.contiguous_bytes() < bytes + SLOT_BYTES {
         compact(page)?;
-        node = node_of(page)?;
+        // The cell's place was no free place before.
+        return add_cell(&mut page.saved(), index, key, head, stored);
     }
     let (mut header, count) = (*node.header(), node.count());
     let skip = node.skip_with(suffix);
@@ -83,17 +86,18 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
         store_slots(page, &header, &slots);
     }
     let at = header.heap_start.get() as usize - bytes;
-    let cell = page.range(at..at + bytes);
-    let (cell_head, rest) = cell.split_at_mut(head.len());
-    let (cell_key, cell_stored) = rest.split_at_mut(suffix.len());
-    cell_head.copy_from_slice(head);
-    cell_key.copy_from_slice(suffix);
-    cell_stored.copy_from_slice(stored);
-    let head = head_of(suffix.get(skip..).unwrap_or_default());
-    let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: head.into() };
+    let slot_head = head_of(suffix.get(skip..).unwrap_or_default());
+    let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: slot_head.into() };
+    let slot_count = number(count + 1)?.into();
+    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    // The cell lies in free bytes, which decide nothing. The header leads to them, and has a before-image.
+    let (key_at, stored_at) = (at + head.len(), at + head.len() + suffix.len());
+    page.again([Store::Bytes(at, head), Store::Bytes(key_at, suffix), Store::Bytes(stored_at, stored)]);
     open_slot(page, &header, index, slot);
-    header.slot_count = number(count + 1)?.into();
-    header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    (header.slot_count, header.heap_start) = (slot_count, heap_start);
+    if planted("record: the header of an insertion has no before-image") {
+        page.again([Store::Bytes(HEADER_AT, header.as_bytes())]);
+    }
     store_header(page, header);
     Ok(())
 }
@@ -104,13 +108,9 @@ pub fn update(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) ->
     if role != 0 {
         return no_role(role);
     }
-    let (record, rest) = read::<Update>(body)?;
-    let put_at = usize::from(record.key_bytes.get()) + usize::from(record.cut_bytes.get());
-    let put = rest.get(put_at..).and_then(|rest| rest.get(..usize::from(record.put_bytes.get())));
-    let put = put.ok_or_else(|| Damage("the log record is shorter than the lengths in it say".into()))?;
-    let word = pack_lsn(lsn, RecordFlags(record.flags_after));
-    let edit = Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put };
-    change(page, record.slot.get().into(), edit, word)
+    let changed = Changed::read(body)?;
+    let seat = Seat::find(page, changed.slot)?;
+    edited(page, seat, changed.edit(), pack_lsn(lsn, changed.flags_after))
 }
 
 /// Redoes the compensation of an insertion, an update or a deletion.
@@ -123,7 +123,8 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -
     if planted("record: an undo makes a new version") {
         word = pack_lsn(lsn, unpack_lsn(word).1);
     }
-    change(page, record.slot.get().into(), edit, word)
+    let seat = Seat::find(page, record.slot.get().into())?;
+    edited(page, seat, edit, word)
 }
 
 /// Checks whether [`restore`] can be applied to the page. An outdated image of the page may not take it.
@@ -145,12 +146,33 @@ fn restore_edit(body: &[u8]) -> Result<(&Restore, Edit<'_>), Damage> {
     Ok((record, Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put }))
 }
 
-/// A change in the middle of a stored value.
-#[derive(Clone, Copy)]
-struct Edit<'e> {
-    offset: usize,
-    cut: usize,
-    put: &'e [u8],
+/// Where a record stands on its page. A change in place does not alter it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) slot: usize,
+    cell_at: usize,
+    stored_at: usize,
+    stored_bytes: usize,
+    room: usize,
+}
+
+impl Seat {
+    /// Returns the seat of the record that was found at a slot.
+    #[inline]
+    pub(crate) fn of(slot: usize, record: &Record<'_>) -> Seat {
+        let Record { cell_at, stored_at, stored, room, .. } = *record;
+        Seat { slot, cell_at, stored_at, stored_bytes: stored.len(), room }
+    }
+
+    /// Returns the stored value of the record, on the page where it was found.
+    #[inline]
+    pub(crate) fn stored<'p>(&self, page: &'p [u8]) -> Option<&'p [u8]> {
+        page.get(self.stored_at..)?.get(..self.stored_bytes)
+    }
+
+    fn find(page: &PageMut<'_, '_>, slot: usize) -> Result<Seat, Damage> {
+        Ok(Seat::of(slot, &record_of(&node_of(page)?, slot)?))
+    }
 }
 
 impl Edit<'_> {
@@ -163,16 +185,13 @@ impl Edit<'_> {
 
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
 #[inline]
-fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
-    let node = node_of(page)?;
-    let record = record_of(&node, slot)?;
-    let old_bytes = record.stored.len();
+pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
+    let Seat { slot, cell_at, stored_at, stored_bytes: old_bytes, room } = seat;
     let tail = edit.tail(slot, old_bytes)?;
     let new_bytes = edit.offset + edit.put.len() + tail;
-    if new_bytes > record.room {
+    if new_bytes > room {
         return grow(page, slot, edit, lsn_and_flags);
     }
-    let (cell_at, stored_at) = (record.cell_at, record.stored_at);
     let at = stored_at + edit.offset;
     let word = lsn_and_flags.to_le_bytes();
     if new_bytes == old_bytes {
@@ -481,6 +500,7 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             let node = node_of(page)?;
             let slot = usize::from(record.slot.get());
             let at = record_of(&node, slot)?;
+            let seat = Seat::of(slot, &at);
             let offset = at.stored.len().checked_sub(CHAIN_REF_BYTES);
             let offset = offset.ok_or_else(|| Damage(format!("the record at slot {slot} names no chain")))?;
             let older = ChainRef { first: record.older_first, last: record.older_last, bytes: record.older_bytes };
@@ -491,7 +511,7 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             };
             let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
             // The record's LSN is read from the page, not from the log record.
-            change(&mut page.saved(), slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
+            edited(&mut page.saved(), seat, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
             // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
             // them fail.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);

@@ -10,12 +10,12 @@ use libtp_txn::Change;
 use rio::{failpoint, planted};
 
 use crate::btree::encode;
-use crate::btree::log_records::{Insert, Load, Update, RESTORE};
+use crate::btree::log_records::{Load, Restore, RESTORE};
 use crate::btree::redo::check_restore;
 use crate::btree::search::{self, node_of};
-use crate::log_body::{page_number, read, take};
-use crate::page::record_lsn::check_lsn;
-use crate::pages::undo::{free_page, undo, Undone};
+use crate::changed::Changed;
+use crate::log_body::{page_number, read};
+use crate::pages::undo::{free_page, undo, undo_changed, Undone};
 use crate::pages::Pages;
 use crate::Result;
 
@@ -33,7 +33,7 @@ type RestoreFn = fn(&Pages<'_>, &RecordRef<'_>, &Restoring<'_>) -> Result<()>;
 
 fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) -> Result<()> {
     let _visit = pages.visit();
-    pages.reserve_undo(pages.page_bytes()?, logged.body.len())?;
+    pages.reserve_undo(pages.page_bytes()?, size_of::<Restore>() + logged.body.len())?;
     let mut leaf = search::leaf_exclusive(pages, wanted.key)?;
     let number = leaf.id().page().raw();
     let (slot, found) = node_of(pages, number, &leaf)?.find(wanted.key);
@@ -66,34 +66,23 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
 
 /// Undoes an insertion in any file with records by key.
 pub(crate) fn insert_by(change: &Change<'_>, logged: &RecordRef<'_>, restore: RestoreFn) -> Undone {
-    let parse = |body| {
-        let (record, mut rest) = read::<Insert>(body)?;
-        Ok((record, take(&mut rest, usize::from(record.key_bytes.get()))?))
-    };
-    undo(change, logged, parse, |pages, (record, key)| {
-        let encode = |body: &mut Vec<u8>, page: u64, slot: usize| {
-            encode::restore_insert(body, page, slot, record.stored_bytes.get().into());
-        };
-        let then = (record.page.get(), record.slot.get().into());
-        restore(pages, logged, &Restoring { key, then, encode: &encode })
-    })
+    undo_by(change, logged, restore, encode::restore_insert)
 }
 
 /// Undoes an update or a deletion in any file with records by key.
 pub(crate) fn update_by(change: &Change<'_>, logged: &RecordRef<'_>, restore: RestoreFn) -> Undone {
-    let parse = |body| {
-        let (record, mut rest) = read::<Update>(body)?;
-        let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
-        let cut_out = take(&mut rest, usize::from(record.cut_bytes.get()))?;
-        check_lsn(record.lsn_before)?;
-        Ok((record, key, cut_out))
-    };
-    undo(change, logged, parse, |pages, (record, key, cut_out)| {
-        let encode = |body: &mut Vec<u8>, page: u64, slot: usize| {
-            encode::restore_update(body, page, slot, record, cut_out);
-        };
-        let then = (record.page.get(), record.slot.get().into());
-        restore(pages, logged, &Restoring { key, then, encode: &encode })
+    undo_by(change, logged, restore, encode::restore_update)
+}
+
+fn undo_by(
+    change: &Change<'_>,
+    logged: &RecordRef<'_>,
+    restore: RestoreFn,
+    encode: fn(&mut Vec<u8>, u64, usize, &Changed<'_, '_>),
+) -> Undone {
+    undo_changed(change, logged, |pages, undone| {
+        let encode = |body: &mut Vec<u8>, page: u64, slot: usize| encode(body, page, slot, &undone);
+        restore(pages, logged, &Restoring { key: undone.key, then: (undone.page, undone.slot), encode: &encode })
     })
 }
 

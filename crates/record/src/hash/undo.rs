@@ -8,6 +8,7 @@ use libtp_log::RecordRef;
 use libtp_txn::Change;
 use rio::{failpoint, planted};
 
+use crate::btree::log_records::Restore;
 use crate::btree::redo::check_restore;
 use crate::btree::undo::{insert_by, not_there, update_by, Restoring};
 use crate::hash::bucket::{Buckets, PinnedPages, SearchResult, Which};
@@ -22,7 +23,7 @@ use crate::Result;
 fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) -> Result<()> {
     let (buckets, mut kept) = (Buckets::new(*pages, None), PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
-        pages.reserve_undo(pages.page_bytes()?, logged.body.len())?;
+        pages.reserve_undo(pages.page_bytes()?, size_of::<Restore>() + logged.body.len())?;
         let mut bucket = buckets.latch::<ExclusivePage<'_>>(key_hash(wanted.key))?;
         let (mut which, mut slot) = match bucket.find(pages, &kept, wanted.key)? {
             SearchResult::Found(which, slot) => (which, slot),

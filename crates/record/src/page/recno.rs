@@ -143,15 +143,17 @@ impl<'p> RecnoPage<'p> {
     }
 
     /// Returns where a slot begins, if the page has it.
+    #[inline]
     pub fn slot_at(&self, slot: usize) -> Option<usize> {
-        (slot < self.capacity()).then(|| SLOTS_AT + slot * self.stride())
+        let at = slot.checked_mul(self.stride())?.checked_add(SLOTS_AT)?;
+        (at.checked_add(self.stride())? <= self.page.len()).then_some(at)
     }
 
     /// Returns a slot; `None` if the page does not have it.
     #[inline]
     pub fn slot(&self, slot: usize) -> Option<Slot<'p>> {
-        let at = slot.checked_mul(self.stride())?.checked_add(SLOTS_AT)?;
-        let bytes = self.page.get(at..at.checked_add(self.stride())?)?;
+        let at = self.slot_at(slot)?;
+        let bytes = self.page.get(at..at + self.stride())?;
         let (head, bytes) = bytes.split_first_chunk::<SLOT_HEAD>()?;
         let (lsn, flags) = unpack_lsn(u64::from_le_bytes(*head));
         Some(Slot { lsn, flags, bytes })

@@ -5,7 +5,6 @@
 
 use libtp_log::Lsn;
 use libtp_txn::Damage;
-use zerocopy::little_endian::U64;
 
 /// Flags of a record, stored in the top byte of its LSN.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -59,15 +58,15 @@ pub fn pack_lsn(lsn: Lsn, flags: RecordFlags) -> u64 {
     (u64::from(flags.0) << LSN_BITS) | lsn.raw()
 }
 
-/// Refuses a record LSN, read from a log record, that no log can reach.
+/// Returns the record LSN whose eighth a log record names.
 ///
 /// # Errors
-/// The LSN has too many bits.
-pub fn check_lsn(lsn: U64) -> Result<(), Damage> {
-    if lsn.get() >> LSN_BITS == 0 {
-        return Ok(());
+/// No log can reach that LSN: it has too many bits.
+pub fn lsn_of_eighth(eighth: u64) -> Result<Lsn, Damage> {
+    if eighth >> (LSN_BITS - 3) == 0 {
+        return Ok(Lsn::new(eighth << 3));
     }
-    Err(Damage(format!("the log record says of a record that it had LSN {lsn}, which no log reaches")))
+    Err(Damage(format!("the log record says of a record that it had LSN 8 * {eighth}, which no log reaches")))
 }
 
 /// Unpacks the word.

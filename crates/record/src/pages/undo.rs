@@ -8,6 +8,7 @@ use rio::failpoint;
 use zerocopy::little_endian::U64;
 use zerocopy::IntoBytes;
 
+use crate::changed::Changed;
 use crate::log_body::{file_number, page_number, read};
 use crate::page::free_pages::META_PAGE;
 use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
@@ -28,6 +29,24 @@ pub(crate) fn undo<'b, T>(
     work: impl FnOnce(&Pages<'_>, T) -> Result<()>,
 ) -> Undone {
     let parsed = read::<U64>(logged.body).and_then(|(packed, _)| Ok((packed.get(), parse(logged.body)?)));
+    undo_parsed(change, logged, parsed, work)
+}
+
+/// Does as [`undo`], for a change of one record.
+pub(crate) fn undo_changed<'b>(
+    change: &Change<'_>,
+    logged: &RecordRef<'b>,
+    work: impl FnOnce(&Pages<'_>, Changed<'b, 'b>) -> Result<()>,
+) -> Undone {
+    undo_parsed(change, logged, Changed::read(logged.body).map(|undone| (undone.page, undone)), work)
+}
+
+fn undo_parsed<T>(
+    change: &Change<'_>,
+    logged: &RecordRef<'_>,
+    parsed: std::result::Result<(u64, T), Damage>,
+    work: impl FnOnce(&Pages<'_>, T) -> Result<()>,
+) -> Undone {
     let (packed, body) = parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
     let pages = Pages::new(*change, FileId::new(file_number(packed)));
     work(&pages, body).map_err(|error| error.during_undo(logged.lsn))

@@ -21,9 +21,10 @@ use crate::database::Granularity;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
 use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::page::record_lsn::pack_lsn;
 use crate::pages::{loose_rank, ROUNDS_MAX};
-use crate::recno::log_records::{encode_change, StartPage, PUT, START_PAGE};
-use crate::recno::redo;
+use crate::recno::log_records::{changed, StartPage, PUT, START_PAGE};
+use crate::recno::redo::{self, Seat};
 use crate::{Error, Result};
 
 /// The outcome of an attempt at the last page.
@@ -111,11 +112,17 @@ impl Access<'_> {
                 }
                 continue;
             }
-            let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;
+            let (Some(before), Some(seat)) = (recno.slot(slot), Seat::at(&recno, slot)) else {
+                return Err(self.pages.corrupt(tail, "it is too short"));
+            };
             let mut body = self.pages.change.txn.scratch();
-            encode_change(body.writer(), self.pages.id(tail).raw(), slot, &before, Some(record));
+            let put = changed(self.pages.id(tail).raw(), slot, &before, Some(record));
+            put.write(&mut body);
             failpoint("recno: page latched to append");
-            self.pages.change.apply_by(PUT, &mut body, &mut page, redo::change);
+            let flags = put.flags_after;
+            self.pages.change.apply_by(PUT, &mut body, &mut page, |page, lsn| {
+                redo::store(page, seat, pack_lsn(lsn, flags), 0, record)
+            });
             failpoint("recno: appended");
             let is_middle = slot == middle;
             return Ok(if is_middle { Attempt::DoneInTheMiddle(number) } else { Attempt::Done(number) });

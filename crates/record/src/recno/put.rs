@@ -7,12 +7,14 @@ use std::ops::Range;
 use libtp_lock::{LockName, Mode};
 use rio::failpoint;
 
+use crate::changed::BODY_HEAD_MAX;
 use crate::database::Granularity;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
+use crate::page::record_lsn::pack_lsn;
 use crate::pages::ROUNDS_MAX;
-use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
-use crate::recno::redo;
+use crate::recno::log_records::{changed, DELETE, PUT, UPDATE};
+use crate::recno::redo::{self, Seat};
 use crate::shortcuts::Name;
 use crate::{Error, Result};
 
@@ -56,7 +58,7 @@ impl Access<'_> {
     /// Reserves the needs of a record's change.
     #[inline]
     pub(crate) fn reserve_record(&self) -> Result<()> {
-        let bytes = size_of::<Change>() + 2 * self.database.arithmetic().record_bytes;
+        let bytes = BODY_HEAD_MAX + 2 * self.database.arithmetic().record_bytes;
         self.pages.reserve_own(self.database.page_bytes(), bytes)?;
         self.reserve_lock()
     }
@@ -75,7 +77,9 @@ impl Access<'_> {
             self.reserve_record()?;
             let mut page = self.pages.exclusive(page_number, 0)?;
             let recno = self.recno_page(page_number, &page)?;
-            let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(page_number, "it is too short"))?;
+            let (Some(before), Some(seat)) = (recno.slot(slot), Seat::at(&recno, slot)) else {
+                return Err(self.pages.corrupt(page_number, "it is too short"));
+            };
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
@@ -101,13 +105,17 @@ impl Access<'_> {
                 (Some(_), false) => PUT,
             };
             let mut body = self.pages.change.txn.scratch();
-            encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
+            let change = changed(self.pages.id(page_number).raw(), slot, &before, record);
+            change.write(&mut body);
             failpoint("recno: page latched to put");
             // A ghost's zeros are no value.
             let stored = if before.is_record() { before.bytes } else { &[] };
             let name = Name::Slot { page: self.pages.id(page_number).raw(), slot };
             self.leave_shortcut(name, before.lsn, before.flags, stored);
-            self.pages.change.apply_by(kind, &mut body, &mut page, redo::change);
+            let (edit, flags) = (change.edit(), change.flags_after);
+            self.pages.change.apply_by(kind, &mut body, &mut page, |page, lsn| {
+                redo::store(page, seat, pack_lsn(lsn, flags), edit.offset, edit.put)
+            });
             failpoint("recno: put");
             return Ok(true);
         }

@@ -2,18 +2,15 @@
 
 use libtp_txn::RecordType;
 
+use crate::changed::{self, page_list};
 use crate::log_body::{describe, first_page, pages_of};
 use crate::page::free_pages::META_PAGE;
-use crate::page::record_lsn::{unpack_lsn, RecordFlags};
-use crate::recno::log_records::{Change, Restore, StartPage, DELETE, PUT, RESTORE, START_PAGE, UPDATE};
+use crate::page::record_lsn::unpack_lsn;
+use crate::recno::log_records::{Restore, StartPage, DELETE, PUT, RESTORE, START_PAGE, UPDATE};
 use crate::recno::{redo, undo};
 
 fn describe_change(body: &[u8]) -> String {
-    describe(body, |r: &Change, page, _| {
-        let (before, after) = (RecordFlags(r.flags_before), RecordFlags(r.flags_after));
-        let (slot, offset, cut, put, lsn) = (r.slot, r.offset, r.cut_bytes, r.put_bytes, r.lsn_before);
-        format!("{page} slot {slot} at {offset} {cut} bytes out {put} in, {before:?} to {after:?}, was LSN {lsn}")
-    })
+    changed::describe(body, |r, page| format!("{page} slot {} {}", r.slot, r.describe()))
 }
 
 fn describe_restore(body: &[u8]) -> String {
@@ -27,9 +24,9 @@ fn describe_restore(body: &[u8]) -> String {
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![
-        RecordType { code: PUT, name: "recno put", pages: first_page, redo: redo::change, undo: Some(undo::change), describe: describe_change },
-        RecordType { code: UPDATE, name: "recno update", pages: first_page, redo: redo::change, undo: Some(undo::change), describe: describe_change },
-        RecordType { code: DELETE, name: "recno delete", pages: first_page, redo: redo::change, undo: Some(undo::change), describe: describe_change },
+        RecordType { code: PUT, name: "recno put", pages: page_list, redo: redo::change, undo: Some(undo::change), describe: describe_change },
+        RecordType { code: UPDATE, name: "recno update", pages: page_list, redo: redo::change, undo: Some(undo::change), describe: describe_change },
+        RecordType { code: DELETE, name: "recno delete", pages: page_list, redo: redo::change, undo: Some(undo::change), describe: describe_change },
         RecordType { code: RESTORE, name: "recno restore", pages: first_page, redo: redo::restore, undo: None, describe: describe_restore },
         RecordType { code: START_PAGE, name: "recno start page", redo: redo::start_page, undo: None,
             pages: |body| pages_of(body, |_: &StartPage| [META_PAGE, 0, 0]),

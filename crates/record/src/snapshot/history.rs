@@ -8,8 +8,9 @@ use libtp_log::{Lsn, RecordRef};
 use libtp_txn::Damage;
 
 use crate::btree::log_records as btree;
+use crate::changed::Changed;
 use crate::hash::log_records as hash;
-use crate::log_body::{read, take};
+use crate::log_body::read;
 use crate::page::node::Record;
 use crate::page::record_lsn::RecordFlags;
 use crate::recno::log_records as recno;
@@ -41,15 +42,6 @@ impl Version {
     }
 }
 
-/// A change of a record, in any access method.
-struct Changed<'b> {
-    offset: usize,
-    cut_out: &'b [u8],
-    put_bytes: usize,
-    flags_before: u8,
-    lsn_before: u64,
-}
-
 /// Returns the version before `after`, which `record` made; `None` if there was none.
 pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> Result<Option<Version>> {
     let damaged = |damage: Damage| {
@@ -58,7 +50,7 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
     let changed = match (name, record.header.kind()) {
         // Before a load there was no record.
         (Name::Key(_), btree::LOAD) => read::<btree::Load>(record.body).map(|_| None),
-        (Name::Key(key), btree::INSERT | hash::INSERT) => check_inserted(key, record.body).map(|()| None),
+        (Name::Key(key), btree::INSERT | hash::INSERT) => changed_at_key(key, record.body).map(|_| None),
         (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => {
             changed_at_key(key, record.body).map(Some)
         }
@@ -71,58 +63,36 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
     put_back(&changed, record.lsn, after).map(Some).map_err(damaged)
 }
 
-fn check_inserted(key: &[u8], body: &[u8]) -> std::result::Result<(), Damage> {
-    let (record, mut rest) = read::<btree::Insert>(body)?;
-    check_key(key, take(&mut rest, record.key_bytes.get().into())?)
-}
-
-fn check_key(wanted: &[u8], found: &[u8]) -> std::result::Result<(), Damage> {
-    if wanted == found {
-        return Ok(());
+fn changed_at_key<'b>(key: &[u8], body: &'b [u8]) -> std::result::Result<Changed<'b, 'b>, Damage> {
+    let changed = Changed::read(body)?;
+    match changed.key == key {
+        true => Ok(changed),
+        false => Err(Damage("it changes the record of another key".into())),
     }
-    Err(Damage("it changes the record of another key".into()))
 }
 
-fn changed_at_key<'b>(key: &[u8], body: &'b [u8]) -> std::result::Result<Changed<'b>, Damage> {
-    let (record, mut rest) = read::<btree::Update>(body)?;
-    check_key(key, take(&mut rest, record.key_bytes.get().into())?)?;
-    Ok(Changed {
-        offset: record.offset.get().into(),
-        cut_out: take(&mut rest, record.cut_bytes.get().into())?,
-        put_bytes: record.put_bytes.get().into(),
-        flags_before: record.flags_before,
-        lsn_before: record.lsn_before.get(),
-    })
-}
-
-fn changed_in_slot(page: u64, slot: usize, body: &[u8]) -> std::result::Result<Changed<'_>, Damage> {
-    let (record, mut rest) = read::<recno::Change>(body)?;
-    if record.page.get() != page || usize::from(record.slot.get()) != slot {
-        return Err(Damage("it changes the record of another number".into()));
+fn changed_in_slot(page: u64, slot: usize, body: &[u8]) -> std::result::Result<Changed<'_, '_>, Damage> {
+    let changed = Changed::read(body)?;
+    match (changed.page, changed.slot) == (page, slot) {
+        true => Ok(changed),
+        false => Err(Damage("it changes the record of another number".into())),
     }
-    Ok(Changed {
-        offset: record.offset.get().into(),
-        cut_out: take(&mut rest, record.cut_bytes.get().into())?,
-        put_bytes: record.put_bytes.get().into(),
-        flags_before: record.flags_before,
-        lsn_before: record.lsn_before.get(),
-    })
 }
 
-fn put_back(changed: &Changed<'_>, at: Lsn, after: Version) -> std::result::Result<Version, Damage> {
-    let lsn = Lsn::new(changed.lsn_before);
+fn put_back(changed: &Changed<'_, '_>, at: Lsn, after: Version) -> std::result::Result<Version, Damage> {
+    let lsn = changed.lsn_before;
     if lsn >= at {
         return Err(Damage("it says that the version before is a later one".into()));
     }
     let mut stored = after.stored;
-    let put = changed.offset..changed.offset + changed.put_bytes;
+    let put = changed.offset..changed.offset + changed.put.len();
     if put.end > stored.len() {
         return Err(Damage(format!("it put in more than the {} bytes that there are", stored.len())));
     }
-    if changed.cut_out.len() == put.len() {
-        stored[put].copy_from_slice(changed.cut_out);
+    if changed.cut.len() == put.len() {
+        stored[put].copy_from_slice(changed.cut);
     } else {
-        stored.splice(put, changed.cut_out.iter().copied());
+        stored.splice(put, changed.cut.iter().copied());
     }
-    Ok(Version { lsn, flags: RecordFlags(changed.flags_before), stored })
+    Ok(Version { lsn, flags: changed.flags_before, stored })
 }
