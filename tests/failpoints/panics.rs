@@ -5,7 +5,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use libtp_process::{Call, Latch, ProcessManager, Rank, Settings};
+use libtp_process::{catch_call, Latch, ProcessManager, Rank, Settings};
 use libtp_sim::Random;
 use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
@@ -125,8 +125,7 @@ fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_sess
     struct Calls<'l>(&'l dyn Fn());
     impl Drop for Calls<'_> {
         fn drop(&mut self) {
-            let _call = Call::begin();
-            (self.0)();
+            assert!(catch_call(self.0).is_ok());
         }
     }
     let region = rio::Region::anonymous(1 << 24).unwrap();
@@ -149,4 +148,26 @@ fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_sess
     assert!(programs.is_err());
     assert_eq!(latch.owner(), Some(session.id()), "the guard above the section frees nothing");
     assert!(session.is_dead() && !processes.is_alive(session.id()));
+}
+
+/// A function of the program's panics in a call, and the program catches that. A later panic is the library's own.
+#[test]
+fn a_panic_of_the_library_after_one_of_the_program_kills_the_session() {
+    let region = rio::Region::anonymous(1 << 24).unwrap();
+    ProcessManager::init(&region).unwrap();
+    let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
+    let session = processes.join().unwrap();
+    let latch = region.at(region.allocate::<Latch>(1).unwrap());
+    let programs = catch_call(|| {
+        libtp_process::is_callers_panic();
+        panic!("the program's");
+    });
+    assert!(programs.is_err() && !session.is_dead());
+    let own = catch_call(|| {
+        let _guard = latch.exclusive(&session, Rank::CATALOGUE);
+        panic!("the library's");
+    });
+    assert!(own.is_err());
+    assert_eq!(latch.owner(), Some(session.id()), "the guard frees nothing");
+    assert!(session.is_dead());
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, with orders over a pipe |
 //! | `crew` | the test's end of the pipes |
+//! | `asked` | what a call asks before it works |
 //! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | processes that work at the same time |
@@ -41,6 +42,8 @@
 #![deny(unsafe_code)]
 
 mod admission;
+#[cfg(feature = "failpoints")]
+mod asked;
 mod barrier;
 mod builds;
 mod child;

@@ -88,7 +88,7 @@ pub use rounds::{Rounds, Work};
 pub use session::{Freeing, LongWait, Session};
 pub use sleep::{Ticket, SLEEP_MAX};
 pub use slot::{SessionId, SessionInfo};
-pub use unwinding::{is_callers_panic, leaves_roles, Call};
+pub use unwinding::{catch_call, is_callers_panic, leaves_roles};
 pub use watch::{DeathWatch, Waker};
 
 /// Slots in the slab's first chunk.

@@ -263,8 +263,7 @@ fn who_is_called_by_a_destructor_while_another_panic_is_under_way_holds_and_lets
     struct Calls<'l>(&'l dyn Fn());
     impl Drop for Calls<'_> {
         fn drop(&mut self) {
-            let _call = crate::Call::begin();
-            (self.0)();
+            assert!(crate::catch_call(self.0).is_ok());
         }
     }
     let call = || drop(latch.exclusive(&mine, Rank::CATALOGUE));
@@ -281,8 +280,7 @@ fn dies_in_a_foreign_panic(die: impl Fn(&Session, &Latch)) {
     struct Calls<'l>(&'l dyn Fn());
     impl Drop for Calls<'_> {
         fn drop(&mut self) {
-            let _call = crate::Call::begin();
-            (self.0)();
+            assert!(crate::catch_call(self.0).is_ok());
         }
     }
     let (here, there) = two_processes();
@@ -324,14 +322,12 @@ fn a_section_of_a_grown_undo_log_dooms_its_session_too() {
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
     mine.ensure_undo(1 << 18).expect("room");
-    let call = crate::Call::begin();
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
+    let panicked = crate::catch_call(|| {
         let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
         let _section = mine.section();
         crate::is_callers_panic();
         panic!("planned");
-    }));
-    drop(call);
+    });
     assert!(panicked.is_err() && mine.is_dead());
     assert_eq!(latch.owner(), Some(mine.id()));
 }
@@ -352,13 +348,11 @@ fn the_panic_of_a_callers_function_gives_latches_back() {
     let (here, _there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
-    let call = crate::Call::begin();
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
+    let panicked = crate::catch_call(|| {
         let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
         crate::is_callers_panic();
         panic!("planned");
-    }));
-    drop(call);
+    });
     assert!(panicked.is_err() && !mine.is_dead());
     assert_eq!(latch.owner(), None);
 }

@@ -5,6 +5,7 @@
 //! already under way when a destructor called the library.
 
 use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use rio::{planted, Region};
 
@@ -26,7 +27,7 @@ pub fn leaves_roles(region: &Region) -> bool {
     unwinds() && !region.is_broken() && !planted("process: a panic returns the session's roles")
 }
 
-/// States that the panic that begins now is the caller's: until [`Call`] ends, dropped guards release what they hold.
+/// States that the panic that begins now is the caller's: until it has left the call ([`catch_call`]), dropped guards release what they hold.
 pub fn is_callers_panic() {
     IS_FOREIGN.set(true);
 }
@@ -36,27 +37,16 @@ pub(crate) fn mark_library_panic() {
     IS_FOREIGN.set(false);
 }
 
-/// A call of the library. Made before any guard of the library is held, and dropped when the call is over, also by a
-/// panic.
-#[must_use = "the call ends when this is dropped"]
-pub struct Call {
-    was_foreign: bool,
-}
-
-impl Call {
-    /// Begins a call.
-    #[inline]
-    pub fn begin() -> Call {
-        Call { was_foreign: std::thread::panicking() && IS_FOREIGN.replace(true) }
+/// Runs a call of the library, and catches a panic that leaves it. The session holds no guard of the library before.
+#[inline]
+pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
+    // A panic that is under way is the program's: one of its destructors makes this call.
+    let before = std::thread::panicking().then(|| IS_FOREIGN.replace(true));
+    let done = catch_unwind(AssertUnwindSafe(call));
+    // A call that returns without a panic under way has left the mark as it was: each call restores the mark, and only
+    // a panic that leaves a call changes it.
+    if before.is_some() || (done.is_err() && !planted("process: a caller's panic stays foreign")) {
+        IS_FOREIGN.set(before.unwrap_or(false));
     }
-}
-
-impl Drop for Call {
-    #[inline]
-    fn drop(&mut self) {
-        // Without a panic nothing is written: every call comes here.
-        if std::thread::panicking() || IS_FOREIGN.get() {
-            IS_FOREIGN.set(self.was_foreign);
-        }
-    }
+    done
 }

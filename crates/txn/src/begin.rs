@@ -48,8 +48,6 @@ impl TxnSession {
         failpoint("txn: begins, has a number");
         slot.first_lsn.publish(Lsn::NONE);
         slot.last_lsn.init(Lsn::NONE);
-        let tail = managers.log.tail();
-        slot.begin_lsn.init(tail);
         slot.undo_bytes.init(0);
         managers.locks.set_birth(self.locker(), id.raw());
         // The last store: from here on a checkpoint counts the transaction.

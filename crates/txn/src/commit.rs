@@ -113,6 +113,11 @@ impl TxnSession {
             self.let_go(managers, || failpoint("commit: read only, locks released"));
             return Ok(Committed { lsn });
         }
+        self.commit_changes(managers)
+    }
+
+    #[inline(never)]
+    fn commit_changes(&self, managers: &Managers) -> Result<Committed> {
         managers.reserve_last(self.session(), record_bytes(0))?;
         let lsn = self.decide(managers, self.last_lsn(), &[], |between| match between {
             Between::StateAndRecord => failpoint("commit: committing, nothing logged"),

@@ -335,7 +335,6 @@ impl TxnSession {
         slot.id.init(id);
         slot.first_lsn.init(first);
         slot.last_lsn.init(last);
-        slot.begin_lsn.init(first);
         slot.undo_bytes.init(0);
         slot.state.publish(State::Running as u32);
     }

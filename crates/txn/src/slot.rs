@@ -66,8 +66,8 @@ rio::shared! {
         pub first_lsn: Word<Lsn>,
         /// Its last log record.
         pub last_lsn: Word<Lsn>,
-        /// The tail of the log when it began.
-        pub begin_lsn: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare: Word<u64>,
         /// Log bytes its abort may need.
         pub undo_bytes: Word<u64>,
         /// How much of that the log has promised, in steps of [`UNDO_STEP`].

@@ -15,6 +15,8 @@ const fn by_case(name: &'static str, of: &'static str) -> Planted {
     case(Multiprocess, name, of)
 }
 
+const FORKED: &str = "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged";
+
 #[rustfmt::skip]
 pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
@@ -99,7 +101,10 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("process: the process table of another pid namespace is trusted", "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead"),
     by_case("process: a process that runs another program counts as alive", "forked::a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it"),
     by_case("libtp: spare sessions outlive the seat", "stopped::a_process_stopped_just_after_it_left_needs_no_repair"),
-    by_case("process: a forked child counts as its parent", "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged"),
+    by_case("process: a forked child counts as its parent", FORKED),
+    by_case("libtp: a child of a fork begins in its parent's environment", FORKED),
+    by_case("libtp: a child of a fork works in its parent's transaction", FORKED),
+    by_case("libtp: a child of a fork commits its parent's transaction", FORKED),
     by_case("lock: a stopped session keeps its task", "halted::a_stopped_deadlock_search_hides_no_deadlock"),
     by_case("buffer: sessions wait for a stopped grower", "halted::a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames"),
     by_case("buffer: a checkpoint waits for a latched page without a bound", "halted::a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint"),
@@ -107,12 +112,17 @@ pub(super) const DEATHS: &[Planted] = &[
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
     case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session"),
+    case(Failpoints, "process: a caller's panic stays foreign", "panics::a_panic_of_the_library_after_one_of_the_program_kills_the_session"),
+    by_case("libtp: a transaction whose session is dead goes on", "asked::the_calls_of_a_transaction_whose_session_has_died_are_refused"),
     by("process: a panic releases latches above an open section", &[Panicking("change: page changed, LSN old")]),
     by("process: a panic returns the session's roles", &[Panicking("buffer: page claimed, still dirty")]),
     by("libtp: a first panic breaks the region", &[Panicking("commit: committing, nothing logged")]),
     by("libtp: a commit that panics counts as aborted", &[Panicking("commit: logged, not the last commit")]),
     // D13
     by_case("txn: a rebuild does not wait for the writer of the control file", "stopped::a_rebuild_waits_for_a_process_stopped_at_the_control_file"),
+    by_case("libtp: a session of memory that was given up is taken", "asked::a_session_at_hand_of_memory_that_was_given_up_is_not_taken"),
+    by_case("libtp: a commit into memory that was given up is answered", "asked::a_relaxed_commit_into_memory_that_was_given_up_is_not_answered_from_there"),
+    by_case("libtp: a snapshot of memory that was given up is read", "asked::a_snapshot_of_memory_that_was_given_up_is_refused"),
     by_case("libtp: a rebuild does not wait for writers", "stopped::a_rebuild_waits_for_a_process_stopped_in_a_write"),
     // On a machine whose processors are all busy, the two seldom meet.
     seldom(by_case("process: a region is declared broken without a barrier", "barrier::a_declaration_of_broken_memory_and_a_commit_see_each_other")),

@@ -32,7 +32,8 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
         std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
         "a database is used with transactions of its own environment handle"
     );
-    Access::of_session(&txn.generation().managers, txn.session(), open)
+    let seat = txn.seated();
+    Access::of_session(&seat.generation.managers, &seat.session, open)
 }
 
 /// Opens a database. Creates a missing one if `making` gives its method and key format.

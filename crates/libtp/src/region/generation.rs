@@ -26,8 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use libtp_log::LifeEnd;
-use libtp_process::{Broken, Call, ForkMark, LeaveTimedOut};
+use libtp_process::{catch_call, Broken, ForkMark, LeaveTimedOut};
 use libtp_txn::{Managers, TxnSession};
+use rio::planted;
 
 use crate::ground::mutex::lock;
 use crate::open::judge::Judge;
@@ -154,46 +155,33 @@ impl Generation {
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
-        let call = Call::begin();
-        let done = catch_unwind(AssertUnwindSafe(work));
-        drop(call);
-        match done {
-            Ok(done) => self.unless_given_up(done),
-            Err(payload) => self.ended_by(payload),
-        }
+        caught(work).map_err(|end| self.ended_by(end))
     }
 
     /// As [`Generation::guarded`], with the session of a transaction. A panic of the library kills that session, and further
     /// calls with it are refused.
     #[inline]
     pub(crate) fn guarded_by<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.check_process()?;
-        if txn.session().is_dead() {
-            return Err(self.refusal());
+        if !planted("libtp: a child of a fork works in its parent's transaction") {
+            self.check_process()?;
         }
-        let call = Call::begin();
-        let done = catch_unwind(AssertUnwindSafe(work));
-        drop(call);
-        match done {
-            Ok(done) => self.unless_given_up(done),
-            Err(payload) => {
-                if !panics::is_callers() {
-                    txn.session().mark_dead();
-                }
-                self.ended_by(payload)
-            }
-        }
+        self.guarded_here(txn, work)
     }
 
-    /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: such a region grows no more, and pages written
-    /// by the next life look damaged from here. Nothing was changed.
-    // Inlined: a call would copy the result.
+    /// As [`Generation::guarded_by`], for a caller that has asked since its own call began whether this is the process
+    /// of the environment.
+    // Always inlined, with the functions that it calls: the result then needs no room in memory.
     #[inline(always)]
-    fn unless_given_up<T>(&self, done: Result<T>) -> Result<T> {
-        match done {
-            Err(Error::Full { .. } | Error::Corrupt(_)) if self.managers.region.is_broken() => Err(Error::Rebuilt),
-            done => done,
+    pub(crate) fn guarded_here<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if txn.session().is_dead() && !planted("libtp: a transaction whose session is dead goes on") {
+            return Err(self.refusal());
         }
+        caught(work).map_err(|end| {
+            if matches!(*end, End::Panicked(_)) && !panics::is_callers() {
+                txn.session().mark_dead();
+            }
+            self.ended_by(end)
+        })
     }
 
     #[cold]
@@ -204,9 +192,15 @@ impl Generation {
         }
     }
 
+    /// Returns the error of a call that has no result; goes on with a panic that is the caller's.
     #[cold]
     #[inline(never)]
-    fn ended_by<T>(&self, payload: Box<dyn Any + Send>) -> Result<T> {
+    #[allow(clippy::boxed_local, reason = "its callers, which are many, move a pointer only")]
+    fn ended_by(&self, end: Box<End>) -> Error {
+        let payload = match *end {
+            End::Failed(error) => return self.unless_given_up(error),
+            End::Panicked(payload) => payload,
+        };
         if panics::take_callers() {
             resume_unwind(payload);
         }
@@ -214,15 +208,24 @@ impl Generation {
             PanicEffect::Session => {
                 self.repair_dead();
                 match self.managers.region.is_broken() {
-                    true => Err(Error::Rebuilt),
-                    false => Err(Error::Panicked { what: panics::text_of(payload.as_ref()) }),
+                    true => Error::Rebuilt,
+                    false => Error::Panicked { what: panics::text_of(payload.as_ref()) },
                 }
             }
-            PanicEffect::Region => Err(Error::Rebuilt),
+            PanicEffect::Region => Error::Rebuilt,
             PanicEffect::Caller => {
                 self.repair_dead();
                 resume_unwind(payload)
             }
+        }
+    }
+
+    /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: such a region grows no more, and pages written
+    /// by the next life look damaged from here. Nothing was changed.
+    fn unless_given_up(&self, error: Error) -> Error {
+        match error {
+            Error::Full { .. } | Error::Corrupt(_) if self.managers.region.is_broken() => Error::Rebuilt,
+            error => error,
         }
     }
 
@@ -279,6 +282,27 @@ impl Generation {
             threads.abandon();
         }
     }
+}
+
+/// Why a call has no result. In a box: a call that has one moves no error.
+enum End {
+    Failed(Error),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// Runs a call, and catches a panic that leaves it.
+#[inline(always)]
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> std::result::Result<T, Box<End>> {
+    match catch_call(|| work().map_err(|error| boxed(End::Failed(error)))) {
+        Ok(done) => done,
+        Err(payload) => Err(boxed(End::Panicked(payload))),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn boxed(end: End) -> Box<End> {
+    Box::new(end)
 }
 
 #[cold]

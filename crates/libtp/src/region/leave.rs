@@ -11,10 +11,10 @@
 //!
 //! If we die here: the next opening repairs or restarts.
 
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::panic::resume_unwind;
 use std::time::Duration;
 
-use libtp_process::{Call, LeaveTimedOut};
+use libtp_process::{catch_call, LeaveTimedOut};
 use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 
@@ -68,10 +68,7 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     }
     // Once more: the library's own threads may have written for long.
     managers.processes.begin_to_leave();
-    let call = Call::begin();
-    let ended = catch_unwind(AssertUnwindSafe(|| end_sessions(managers, sessions)));
-    drop(call);
-    ended.unwrap_or_else(|payload| {
+    catch_call(|| end_sessions(managers, sessions)).unwrap_or_else(|payload| {
         if !payload.is::<LeaveTimedOut>() {
             resume_unwind(payload);
         }

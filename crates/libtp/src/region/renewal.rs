@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libtp_log::{LifeEnd, Lsn};
-use libtp_process::Call;
+use libtp_process::catch_call;
 use rio::{failpoint, planted};
 
 use crate::ground::mutex::lock;
@@ -37,10 +37,7 @@ impl Generation {
     fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
         self.managers.processes.begin_to_leave();
         self.stop_background();
-        let call = Call::begin();
-        let left = catch_unwind(AssertUnwindSafe(|| leave(&self.managers, &self.judge, &env.platform, sessions)));
-        drop(call);
-        match left {
+        match catch_call(|| leave(&self.managers, &self.judge, &env.platform, sessions)) {
             Ok(left) => left,
             // A destructor must not unwind to the caller.
             Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {

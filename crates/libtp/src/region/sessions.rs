@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use libtp_txn::{Committed, Managers, TxnSession};
+use libtp_txn::{Committed, Managers, State, TxnSession};
 use rio::planted;
 
 use crate::ground::mutex::lock;
@@ -15,11 +15,17 @@ impl Inner {
     ///
     /// # Errors
     /// `Rebuilt`, `Panicked`: try again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
-        self.check_process()?;
+        if !planted("libtp: a child of a fork begins in its parent's environment") {
+            self.check_process()?;
+        }
+        let is_over = |idle: &Seated| {
+            idle.generation.managers.region.is_broken()
+                && !planted("libtp: a session of memory that was given up is taken")
+        };
         match self.present.at_hand.take() {
-            Some(idle) if !idle.generation.managers.region.is_broken() => {
+            Some(idle) if !is_over(&idle) => {
                 idle.session.session().heed_cancels();
                 Ok(idle)
             }
@@ -42,17 +48,23 @@ impl Inner {
         Ok(Box::new(Seated { generation, session }))
     }
 
-    /// Returns a session of the present life to the pool. Leaves a dead session to the repair.
-    #[inline]
+    /// Returns a session to the pool. Leaves a dead session to the repair.
     pub(crate) fn give_session(&self, seat: Box<Seated>) {
-        if seat.session.session().is_dead() || seat.session.state() != libtp_txn::State::Idle {
+        match seat.generation.managers.region.is_broken() && is_idle(&seat) {
+            true => self.list_session(seat),
+            false => self.give_back(seat),
+        }
+    }
+
+    /// As [`Inner::give_session`], for a caller that has just asked whether the session's life goes on. A session of a life
+    /// that ends meanwhile is dropped by the next taker.
+    #[inline]
+    pub(crate) fn give_back(&self, seat: Box<Seated>) {
+        if !is_idle(&seat) {
             return seat.let_leave();
         }
         if planted("libtp: returned sessions are not reused") {
             return std::mem::forget(seat);
-        }
-        if seat.generation.managers.region.is_broken() {
-            return self.list_session(seat);
         }
         if let Some(former) = self.present.at_hand.put(seat) {
             self.list_session(former);
@@ -118,4 +130,10 @@ impl Inner {
             }
         }
     }
+}
+
+/// Returns whether a session lives and runs no transaction.
+#[inline]
+fn is_idle(seat: &Seated) -> bool {
+    !seat.session.session().is_dead() && seat.session.state() == State::Idle
 }

@@ -21,7 +21,15 @@ impl Txn<'_> {
     /// `OutcomeUnknown` with its cause when the commit record was written but could not be made durable, for example
     /// because its way to the disk failed. `FilesWaiting`: the transaction is committed. After any other error the
     /// transaction was aborted.
-    pub fn commit(mut self) -> Result<()> {
+    pub fn commit(self) -> Result<()> {
+        match self.extras.get() {
+            None => self.commit_records(),
+            Some(_) => self.commit_with_extras(),
+        }
+    }
+
+    #[inline(never)]
+    fn commit_with_extras(mut self) -> Result<()> {
         let Some(group) = self.prepare_files()? else { return self.commit_records() };
         let env = self.env;
         self.durability = group.durability(self.durability);
@@ -29,14 +37,14 @@ impl Txn<'_> {
         group.finish(env)
     }
 
-    #[inline]
     fn prepare_files(&self) -> Result<Option<Box<dyn PreparedFiles>>> {
         self.extras.get().map_or(Ok(None), |extra| extra.files.prepare(self))
     }
 
     /// Commits the records, whatever becomes of plain files.
+    #[inline]
     pub(crate) fn commit_records(mut self) -> Result<()> {
-        let (env, durability) = (self.env, self.durability);
+        let durability = self.durability;
         let is_early = planted("libtp: a commit returns before its record is in memory");
         if is_early {
             let read = self.session().last_lsn();
@@ -45,14 +53,7 @@ impl Txn<'_> {
         let (seat, committed) = self.finish(durability)?;
         // With the planted bug, the record is in memory already.
         let waits_for = if is_early && durability == Durability::Rio { Durability::Relaxed } else { durability };
-        let waited = answer(env, &seat, committed, waits_for);
-        let (generation, emptied) = (&seat.generation, self.emptied(&seat));
-        let ended = generation.managers.region.is_broken().then(|| generation.number());
-        env.give_session(seat);
-        if let Some(emptied) = emptied.filter(|_| ended.is_none() && waited.is_ok()) {
-            emptied.clear_away(env);
-        }
-        outcome(env, ended, committed, durability, waited)
+        self.answer(seat, committed, durability, waits_for)
     }
 
     /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
@@ -65,41 +66,30 @@ impl Txn<'_> {
         let (env, group) = (self.env, self.prepare_files()?);
         let durability = group.as_ref().map_or(Durability::Relaxed, |group| group.durability(Durability::Relaxed));
         let (seat, committed) = self.finish(durability)?;
+        let generation = seat.generation.number();
         // Every transaction sees the commit from now on, and a snapshot taken after this answer must show it.
-        let waited = answer(env, &seat, committed, durability);
-        let (number, has_ended) = (seat.generation.number(), seat.generation.managers.region.is_broken());
-        let emptied = self.emptied(&seat);
-        env.give_session(seat);
-        if let Some(emptied) = emptied.filter(|_| !has_ended && waited.is_ok()) {
-            emptied.clear_away(env);
-        }
-        outcome(env, has_ended.then_some(number), committed, durability, waited)?;
+        self.answer(seat, committed, durability, durability)?;
         group.map_or(Ok(()), |group| group.finish(env))?;
-        Ok(CommitLsn { generation: number, committed })
-    }
-
-    /// Returns the keys that the committed transaction has emptied, if any.
-    #[inline]
-    fn emptied(&self, seat: &Seated) -> Option<Cleared> {
-        let extra = self.extras.get();
-        (extra.is_some() || seat.session.has_notes_for_later())
-            .then(|| Cleared::new(extra.map(|extra| &extra.emptied), &seat.session))
+        Ok(CommitLsn { generation, committed })
     }
 
     /// Decides the transaction's fate. After an error, dropping the transaction aborts it if it can be aborted.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         if let Some(extra) = self.extras.get() {
             extra.savepoints.refuse_half_undone()?;
         }
         let seat = self.seat.take().expect("a transaction holds its session until it ends");
         let Seated { generation, session } = &*seat;
-        if let Err(forked) = generation.check_process() {
-            self.seat = Some(seat);
-            return Err(forked);
+        match generation.check_process() {
+            Err(forked) if !planted("libtp: a child of a fork commits its parent's transaction") => {
+                *self.seat = Some(seat);
+                return Err(forked);
+            }
+            _ => {}
         }
         let (managers, extra) = (&generation.managers, self.extras.get_mut());
-        let ended = generation.guarded_by(session, || {
+        let ended = generation.guarded_here(session, || {
             if durability == Durability::Rio {
                 // Rio may have been asked for after the transaction began.
                 generation.begin_rio(session)?;
@@ -113,13 +103,23 @@ impl Txn<'_> {
                 Some(extra) => extra.decided.commit(managers, session),
             }
         });
-        // The transaction is committed if its commit record was written when the region broke or the session died.
-        let decided = match &ended {
-            Err(Error::Rebuilt) if planted("libtp: a commit record during a rebuild is ignored") => {
-                session.commit_record()
-            }
-            Err(Error::Rebuilt) => session.commit_record_noted(),
-            Err(Error::Panicked { .. }) if !planted("libtp: a commit that panics counts as aborted") => {
+        match ended {
+            Ok(committed) => Ok((seat, committed)),
+            Err(error) => self.cut_short(seat, error),
+        }
+    }
+
+    /// Returns the outcome of a commit that ended with an error: the transaction is committed if its commit record was
+    /// written when the region broke or the session died.
+    #[cold]
+    #[inline(never)]
+    fn cut_short(&mut self, seat: Box<Seated>, error: Error) -> Result<(Box<Seated>, Committed)> {
+        let Seated { generation, session } = &*seat;
+        let decided = match &error {
+            Error::Rebuilt if planted("libtp: a commit record during a rebuild is ignored") => session.commit_record(),
+            Error::Rebuilt => session.commit_record_noted(),
+            Error::Panicked { .. } if !planted("libtp: a commit that panics counts as aborted") => {
+                let managers = &generation.managers;
                 match generation.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
                     // Reading the commit record failed, too. The next life knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
@@ -131,58 +131,94 @@ impl Txn<'_> {
             }
             _ => Lsn::NONE,
         };
-        match ended {
-            Ok(committed) => Ok((seat, committed)),
-            Err(_) if decided != Lsn::NONE => Ok((seat, Committed { lsn: decided })),
-            // The commit record is written but not known to be durable; the transaction can no longer be aborted.
-            Err(error) if session.commit_record() != Lsn::NONE => {
-                self.env.give_session(seat);
-                match planted("libtp: a commit of unknown durability is reported as aborted") {
-                    true => Err(error),
-                    false => Err(error.behind_a_commit()),
-                }
-            }
-            Err(error) => {
-                self.seat = Some(seat);
-                Err(error)
-            }
+        if decided != Lsn::NONE {
+            return Ok((seat, Committed { lsn: decided }));
         }
+        if session.commit_record() == Lsn::NONE {
+            *self.seat = Some(seat);
+            return Err(error);
+        }
+        // The commit record is written but not known to be durable; the transaction can no longer be aborted.
+        self.env.give_session(seat);
+        match planted("libtp: a commit of unknown durability is reported as aborted") {
+            true => Err(error),
+            false => Err(error.behind_a_commit()),
+        }
+    }
+
+    /// Makes a commit as durable as its answer says (`waits_for`), notes the answer, gives the session back and returns
+    /// the answer.
+    #[inline(always)]
+    fn answer(
+        &self,
+        seat: Box<Seated>,
+        committed: Committed,
+        durability: Durability,
+        waits_for: Durability,
+    ) -> Result<()> {
+        let Seated { generation, session } = &*seat;
+        let failed = match waits_for {
+            Durability::Relaxed => None,
+            Durability::Sync | Durability::Rio => make_durable(self.env, &seat, committed, waits_for),
+        };
+        session.note_answer(&generation.managers, waits_for);
+        // PROTOCOLS D13: asked after the commit record was published.
+        let is_given_up = generation.managers.region.is_broken()
+            && !planted("libtp: a commit into memory that was given up is answered");
+        let has_more = self.extras.get().is_some() || session.has_notes_for_later();
+        if is_given_up || has_more || failed.is_some() {
+            return self.answer_late(seat, committed, durability, is_given_up, failed);
+        }
+        self.env.give_back(seat);
+        Ok(())
+    }
+
+    /// As [`Txn::answer`], for a commit that has waited. If the life ended meanwhile, the next one knows the outcome.
+    #[inline(never)]
+    fn answer_late(
+        &self,
+        seat: Box<Seated>,
+        committed: Committed,
+        durability: Durability,
+        is_given_up: bool,
+        failed: Option<Box<Error>>,
+    ) -> Result<()> {
+        let (env, waited) = (self.env, failed.map_or(Ok(()), |error| Err(*error)));
+        let (emptied, number) = (self.emptied(&seat), seat.generation.number());
+        env.give_session(seat);
+        if let Some(emptied) = emptied.filter(|_| !is_given_up && waited.is_ok()) {
+            emptied.clear_away(env);
+        }
+        let waited = waited.map_err(Error::behind_a_commit);
+        if !is_given_up {
+            return waited;
+        }
+        match env.outcome_of(number, committed.lsn) {
+            // A record on disk is kept, whether or not a next life begins.
+            Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the keys that the committed transaction has emptied, if any.
+    fn emptied(&self, seat: &Seated) -> Option<Cleared> {
+        let extra = self.extras.get();
+        (extra.is_some() || seat.session.has_notes_for_later())
+            .then(|| Cleared::new(extra.map(|extra| &extra.emptied), &seat.session))
     }
 }
 
-/// Makes a commit as durable as its answer says, and notes the answer.
-fn answer(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Result<()> {
+/// Waits for the disk, or puts the commit into lasting memory. Returns the error, if that failed.
+#[inline(never)]
+fn make_durable(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Option<Box<Error>> {
     let Seated { generation, session } = seat;
-    let waited = match durability {
-        Durability::Relaxed => Ok(()),
-        Durability::Sync | Durability::Rio => {
-            let last = || Ok(session.make_durable(&generation.managers, committed, durability)?);
-            match generation.guarded_by(session, last) {
-                // The transaction is committed although its session died here. The disk makes durable what memory did not.
-                Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
-                waited => waited,
-            }
-        }
+    let last = || Ok(session.make_durable(&generation.managers, committed, durability)?);
+    let waited = match generation.guarded_by(session, last) {
+        // The transaction is committed although its session died here. The disk makes durable what memory did not.
+        Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
+        waited => waited,
     };
-    session.note_answer(&generation.managers, durability);
-    waited
-}
-
-/// Returns the answer of a commit that has waited. If the life `ended` meanwhile, the next one knows the outcome.
-fn outcome(
-    env: &Arc<Inner>,
-    ended: Option<u64>,
-    committed: Committed,
-    durability: Durability,
-    waited: Result<()>,
-) -> Result<()> {
-    let waited = waited.map_err(Error::behind_a_commit);
-    let Some(number) = ended else { return waited };
-    match env.outcome_of(number, committed.lsn) {
-        // A record on disk is kept, whether or not a next life begins.
-        Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
-        outcome => outcome,
-    }
+    waited.err().map(Box::new)
 }
 
 /// The place of a commit in the log, for [`crate::Env::wait_durable`].

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use libtp_process::SessionId;
 use libtp_txn::TxnSession;
+use rio::planted;
 
 use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
@@ -114,36 +115,46 @@ impl<'e> Snapshot<'e> {
         self.guarded(|| Ok(generation.managers.wait_view_durable(session, self.shown.view())?))
     }
 
+    #[inline]
     pub(crate) fn seated(&self) -> &Seated {
         self.seat.as_ref().expect("a snapshot holds its session until it ends")
     }
 
-    #[cold]
-    #[inline(never)]
-    fn wait(&self, generation: &Generation, session: &TxnSession) -> Result<()> {
-        if self.env.durability != Durability::Relaxed {
-            generation
-                .guarded_by(session, || Ok(generation.managers.wait_view_durable(session, self.shown.view())?))?;
-        }
-        self.shown.note_on_disk();
-        Ok(())
-    }
-
     /// Runs `work` in the snapshot. Data that losing the machine could take back is on disk before this returns. A
     /// given-up region shows nothing reliable, so `Rebuilt` replaces its results.
+    #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { generation, session } = self.seated();
-        let done = generation.guarded_by(session, work);
-        if self.shown.is_unsure() {
-            self.wait(generation, session)?;
+        match generation.guarded_by(session, work) {
+            Ok(done) if !self.shown.is_unsure() && !generation.managers.region.is_broken() => Ok(done),
+            done => {
+                self.settle(generation, session)?;
+                done
+            }
         }
-        match generation.managers.region.is_broken() {
+    }
+
+    /// Waits until the records read are on disk, if they must be. Refuses the results of a given-up region.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, generation: &Generation, session: &TxnSession) -> Result<()> {
+        if self.shown.is_unsure() {
+            if self.env.durability != Durability::Relaxed {
+                generation
+                    .guarded_by(session, || Ok(generation.managers.wait_view_durable(session, self.shown.view())?))?;
+            }
+            self.shown.note_on_disk();
+        }
+        match generation.managers.region.is_broken()
+            && !planted("libtp: a snapshot of memory that was given up is read")
+        {
             true => Err(Error::Rebuilt),
-            false => done,
+            false => Ok(()),
         }
     }
 
     /// Returns access to a database of the snapshot's environment handle.
+    #[inline]
     pub(crate) fn access<'a>(
         &'a self,
         env: &'a Arc<Inner>,

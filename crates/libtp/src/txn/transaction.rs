@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,8 +62,9 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     pub(super) env: &'e Arc<Inner>,
-    pub(super) seat: Option<Box<Seated>>,
-    pub(super) extras: Extras,
+    // Dropped by the transaction's own `drop`: a transaction that has ended has neither, and drops nothing.
+    pub(super) seat: ManuallyDrop<Option<Box<Seated>>>,
+    pub(super) extras: ManuallyDrop<Extras>,
     pub(super) durability: Durability,
     /// The kind of its last failure.
     met: Cell<LastFailure>,
@@ -81,19 +83,18 @@ impl std::fmt::Debug for Txn<'_> {
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let open = OpenHere::new();
-        loop {
-            match Txn::begin_session(env, durability, &open) {
-                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
-                begun => return Ok(Txn::of(env, begun?, durability, open)),
-            }
-        }
+        let seat = match Txn::begin_session(env, durability, &open) {
+            Ok(seat) => seat,
+            Err(error) => Txn::begin_session_again(env, durability, &open, error)?,
+        };
+        Ok(Txn::of(env, seat, durability, open))
     }
 
     /// Takes a session and begins a transaction in it.
-    #[inline]
+    #[inline(always)]
     fn begin_session(env: &Arc<Inner>, durability: Durability, open: &OpenHere) -> Result<Box<Seated>> {
         let seat = env.take_session()?;
-        let begun = seat.generation.guarded_by(&seat.session, || {
+        let begun = seat.generation.guarded_here(&seat.session, || {
             if durability == Durability::Rio {
                 seat.generation.begin_rio(&seat.session)?;
             }
@@ -105,20 +106,35 @@ impl<'e> Txn<'e> {
         });
         match begun {
             Ok(()) => Ok(seat),
-            Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
-            Err(refused) => {
-                env.give_session(seat);
-                Err(refused)
-            }
+            Err(error) => Err(refused(env, seat, error)),
         }
     }
 
+    /// Begins in another session, as long as the life or the session of the last try has ended.
+    #[cold]
+    #[inline(never)]
+    fn begin_session_again(
+        env: &Arc<Inner>,
+        durability: Durability,
+        open: &OpenHere,
+        mut error: Error,
+    ) -> Result<Box<Seated>> {
+        while let Error::Rebuilt | Error::Panicked { .. } = error {
+            match Txn::begin_session(env, durability, open) {
+                Ok(seat) => return Ok(seat),
+                Err(again) => error = again,
+            }
+        }
+        Err(error)
+    }
+
     /// Wraps a transaction that already runs.
+    #[inline]
     pub(crate) fn of(env: &'e Arc<Inner>, seat: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         seat.session.open_here(&seat.generation.managers);
         seat.session.set_wait(env.wait);
-        let (extras, met) = (Extras::default(), Cell::default());
-        Txn { env, seat: Some(seat), extras, durability, met, _open: open, not_sync: PhantomData }
+        let (seat, extras) = (ManuallyDrop::new(Some(seat)), ManuallyDrop::new(Extras::default()));
+        Txn { env, seat, extras, durability, met: Cell::default(), _open: open, not_sync: PhantomData }
     }
 
     /// Takes its session out; the transaction is unusable afterwards.
@@ -190,7 +206,7 @@ impl<'e> Txn<'e> {
     }
 
     fn abort_in_place(&mut self) -> Result<()> {
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = &*self.seat {
             seat.generation.check_process()?;
         }
         let Some(seat) = self.seat.take() else { return Ok(()) };
@@ -221,7 +237,7 @@ impl<'e> Txn<'e> {
     }
 
     #[inline]
-    fn seated(&self) -> &Seated {
+    pub(crate) fn seated(&self) -> &Seated {
         self.seat.as_ref().expect("a transaction holds its session until it ends")
     }
 
@@ -233,11 +249,9 @@ impl<'e> Txn<'e> {
     /// Runs `work` as part of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.session().note_use(&self.generation().managers);
-        match self.generation().guarded_by(self.session(), work) {
-            Ok(done) => Ok(done),
-            Err(error) => Err(self.failed(error)),
-        }
+        let Seated { session, generation } = self.seated();
+        session.note_use(&generation.managers);
+        generation.guarded_by(session, work).map_err(|error| self.failed(error))
     }
 
     #[cold]
@@ -277,20 +291,44 @@ impl<'e> Txn<'e> {
     pub(crate) fn environment(&self) -> &Arc<Inner> {
         self.env
     }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_parts(&mut self) {
+        self.end_unfinished();
+        drop((self.seat.take(), self.extras.0.take()));
+    }
+
+    /// Aborts a transaction that is dropped before it has ended.
+    fn end_unfinished(&mut self) {
+        let Some(seat) = &*self.seat else { return };
+        let inherited = seat.generation.check_process().is_err();
+        if inherited || seat.session.session().is_dead() || seat.session.state() == State::Idle {
+            return;
+        }
+        if let Err(error) = self.abort_in_place() {
+            tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
+        }
+    }
 }
 
 impl Drop for Txn<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(seat) = &self.seat {
-            let inherited = seat.generation.check_process().is_err();
-            if inherited || seat.session.session().is_dead() || seat.session.state() == State::Idle {
-                return;
-            }
-            if let Err(error) = self.abort_in_place() {
-                tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
-            }
+        if self.seat.is_some() || self.extras.get().is_some() {
+            self.drop_parts();
         }
     }
+}
+
+/// Gives the session of a transaction that could not begin back, unless the session has ended.
+#[cold]
+#[inline(never)]
+fn refused(env: &Inner, seat: Box<Seated>, error: Error) -> Error {
+    if !matches!(error, Error::Rebuilt | Error::Panicked { .. }) {
+        env.give_session(seat);
+    }
+    error
 }
 
 /// The parts that few transactions have. They are made at the first use, so a plain transaction carries one empty
