@@ -104,36 +104,36 @@ impl<'a> Access<'a> {
 
     /// Takes the lock on the database that locks inside the database need. Returns the granularity of the locks inside,
     /// or `None` if the database's lock covers the purpose.
-    #[inline]
+    // Always inlined: the usual result then needs no room in memory.
+    #[inline(always)]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
-        // The whole database counts as locked.
-        if self.pages.change.managers.is_unprotected() {
-            return Ok(None);
-        }
-        let (change, file) = (&self.pages.change, self.database.id().raw());
-        let is_known = change.txn.has_entered(file, purpose.bit());
-        let is_taken = match is_known {
-            true => !self.holds_very_many_locks(),
-            false => change.txn.enter_again(&change.managers.locks, file, purpose.bit()),
-        };
-        if is_taken {
+        let change = &self.pages.change;
+        if change.txn.enter(&change.managers.locks, self.database.id().raw(), purpose.bit()) {
             return Ok(Some(self.database.lock_granularity()));
         }
-        self.enter_anew(purpose, is_known)
+        self.enter_anew(purpose)
     }
 
     #[inline(never)]
-    fn enter_anew(&self, purpose: Purpose, is_known: bool) -> Result<Option<Granularity>> {
+    fn enter_anew(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         let change = &self.pages.change;
-        let (name, mode) = (lock_names::database(self.database.id()), purpose.intention());
-        let kept = match is_known {
+        // The whole database counts as locked.
+        if change.managers.is_unprotected() {
+            return Ok(None);
+        }
+        let (file, name) = (self.database.id().raw(), lock_names::database(self.database.id()));
+        let kept = match change.txn.has_entered(file, purpose.bit()) {
+            true if !self.holds_very_many_locks() => return Ok(Some(self.database.lock_granularity())),
             true => None,
-            false => change.managers.locks.lock_kept(self.pages.session(), change.txn.locker(), name, mode),
+            false => {
+                let (session, locker) = (self.pages.session(), change.txn.locker());
+                change.managers.locks.lock_kept(session, locker, name, purpose.intention())
+            }
         };
         let Some(kept) = kept else { return self.enter_slowly(purpose) };
         let covers_writing = kept.mode.covers(Purpose::Write.intention());
         let bits = if covers_writing { Purpose::Read.bit() | Purpose::Write.bit() } else { purpose.bit() };
-        change.txn.note_kept(self.database.id().raw(), bits, kept);
+        change.txn.note_kept(file, bits, kept);
         Ok(Some(self.database.lock_granularity()))
     }
 
@@ -157,9 +157,9 @@ impl<'a> Access<'a> {
         Ok(Some(self.database.lock_granularity()))
     }
 
-    /// Whether it is time to try to lock the whole database.
-    #[inline]
-    pub(crate) fn holds_very_many_locks(&self) -> bool {
+    /// Whether it is time to try to lock the whole database. Asked at one call in many: a transaction that holds few
+    /// locks too many loses nothing.
+    fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
         change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))
     }

@@ -51,10 +51,15 @@ struct Entered {
     epoch: Cell<u64>,
     /// The number of locks from which on the owner wants to trade them for fewer.
     escalate_at: Cell<u32>,
+    /// The number of calls that found a noted lock.
+    calls: Cell<u32>,
 }
 
 /// The most notes that a transaction leaves.
 const FOR_LATER_MAX: usize = 1024;
+
+/// The number of calls of which one counts the transaction's locks.
+const COUNTED_EVERY: u32 = 32;
 
 /// How many databases a transaction uses at once, usually.
 const ENTERED: usize = 8;
@@ -258,13 +263,22 @@ impl TxnSession {
         cell.set(u64::from(file) << 32 | known | u64::from(bits));
     }
 
-    /// Takes the intent lock on a file that the locker keeps, if the lock covers `bits` and is known to be in force.
-    /// Returns whether it did.
+    /// Returns whether the running transaction holds the locks on a file that `bits` mean, from now on: it has noted
+    /// them, or the locker keeps an intent lock that covers them and is known to be in force. Returns false at one call in
+    /// many, for the owner to count the transaction's locks.
     #[inline]
-    pub fn enter_again(&self, locks: &LockManager, file: u32, bits: u8) -> bool {
+    pub fn enter(&self, locks: &LockManager, file: u32, bits: u8) -> bool {
         let cell = self.entered.of(file);
-        let word = cell.get();
-        if word >> 32 != u64::from(file) || word >> 8 & u64::from(bits) != u64::from(bits) {
+        let (word, bits) = (cell.get(), u64::from(bits));
+        if word >> 32 != u64::from(file) {
+            return false;
+        }
+        if word & bits == bits {
+            let calls = self.entered.calls.get().wrapping_add(1);
+            self.entered.calls.set(calls);
+            return calls % COUNTED_EVERY != 0;
+        }
+        if word >> 8 & bits != bits {
             return false;
         }
         #[allow(clippy::cast_possible_truncation, reason = "the number is one byte")]

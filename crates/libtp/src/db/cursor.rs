@@ -196,8 +196,9 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        let found = at_any!(&mut self.place, at => at.next());
-        self.found(found)
+        let is_there = self.advance()?;
+        let pair = self.shown().filter(|_| is_there);
+        Ok(pair.map(|(key, value)| (self.known(key), value.to_vec())))
     }
 
     /// Calls `visit` with the next pair, as [`Cursor::next`] finds it, and with each further pair, until `visit` breaks
@@ -270,11 +271,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Moves as [`Cursor::next`] does, and copies the pair.
-    pub(super) fn next_copied(&mut self) -> Result<Option<Pair>> {
-        let is_there = self.advance()?;
-        let copied = self.shown().filter(|_| is_there).map(|(key, value)| (key.to_vec(), value.to_vec()));
-        self.found(Ok(copied))
+    /// Returns a stored key as the program knows it.
+    #[inline]
+    fn known(&self, stored: &[u8]) -> Vec<u8> {
+        let Some(order) = &self.order else { return stored.to_vec() };
+        let mut key = Vec::new();
+        order.decode(stored, &mut key);
+        key
     }
 
     /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. With it a

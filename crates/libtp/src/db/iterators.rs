@@ -106,7 +106,7 @@ impl End for Cursor<'_> {
         Self: 'p;
 
     fn forth(&mut self) -> Result<Option<Pair>> {
-        self.next_copied()
+        self.next()
     }
 
     fn back(&mut self) -> Result<Option<Pair>> {

@@ -110,10 +110,12 @@ impl Reader for Txn<'_> {
 }
 
 impl Reader for Snapshot<'_> {
+    #[inline]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.guarded(|| Ok(self.access(db.environment(), db.opened()).get(key, read)?))
     }
 
+    #[inline]
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let Seated { session, .. } = self.seated();
         let mut copied = session.take_spare();

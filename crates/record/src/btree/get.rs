@@ -42,14 +42,14 @@ pub(crate) enum Value<'p> {
     Chain(ChainRef),
 }
 
-/// What a get found on the leaf of its key, and the function for the value if it was not called.
-enum Looked<R, F> {
+/// What a get found on the leaf of its key.
+enum Looked {
     /// The value, or no record.
-    Read(Option<R>),
+    Read,
     /// A value in a chain.
-    Chain(ChainRef, F),
+    Chain(ChainRef),
     /// Another session holds the record's lock.
-    Busy(LockName, F),
+    Busy(LockName),
 }
 
 impl<'p> Record<'p> {
@@ -114,8 +114,10 @@ impl<'a> Access<'a> {
         key: &[u8],
         (purpose, granularity): (Purpose, Option<Granularity>),
         place: &mut Option<LeafPlace>,
-        mut read: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        // Outside of the look at the leaf: no large result moves.
+        let (mut read, mut value) = (Some(read), None);
         loop {
             // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
@@ -132,35 +134,38 @@ impl<'a> Access<'a> {
                 });
                 if let Some(name) = name {
                     if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
-                        return Ok(Looked::Busy(name, read));
+                        return Ok(Looked::Busy(name));
                     }
                 }
                 if !found {
-                    return Ok(Looked::Read(None));
+                    return Ok(Looked::Read);
                 }
                 let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
                 if record.is_ghost() {
-                    return Ok(Looked::Read(None));
+                    return Ok(Looked::Read);
                 }
                 match record.value() {
-                    Some(Value::Here(value)) => {
+                    Some(Value::Here(found)) => {
                         if record.flags == RecordFlags::NONE {
                             let (seat, page_lsn, record_lsn) = (Seat::of(slot, &record), leaf.lsn(), record.lsn);
                             *place = Some(LeafPlace { page: number, page_lsn, seat, record_lsn });
                         }
-                        Ok(Looked::Read(Some(read(value))))
+                        value = read.take().map(|read| read(found));
+                        Ok(Looked::Read)
                     }
-                    Some(Value::Chain(chain)) => Ok(Looked::Chain(chain, read)),
+                    Some(Value::Chain(chain)) => Ok(Looked::Chain(chain)),
                     None => Err(self.no_value(number, slot)),
                 }
             })?;
             match looked {
-                Looked::Read(value) => return Ok(value),
-                Looked::Chain(chain, read) => return Ok(Some(read(&long_value::read(&self.pages, chain)?))),
-                Looked::Busy(name, unread) => {
+                Looked::Read => return Ok(value),
+                Looked::Chain(chain) => {
+                    let long = long_value::read(&self.pages, chain)?;
+                    return Ok(read.take().map(|read| read(&long)));
+                }
+                Looked::Busy(name) => {
                     drop(visit);
                     self.lock(name, purpose.mode())?;
-                    read = unread;
                 }
             }
         }

@@ -28,6 +28,7 @@ use crate::btree::neighbour::Stretch;
 use crate::btree::search::{self, node_of};
 use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
 use crate::database::Granularity;
+use crate::key_hash::key_hash;
 use crate::key_range::KeyRange;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
@@ -47,6 +48,8 @@ struct Position {
     page: u32,
     lsn: Lsn,
     slot: usize,
+    /// The first slot of the page that is beyond the range, if the cursor came forwards; zero if not.
+    end: usize,
 }
 
 /// The target of a step, relative to the cursor's key.
@@ -103,7 +106,8 @@ pub struct BtreeWalk<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key of the walk's record before a search. A search that fails, or finds nothing, restores it.
+    /// The key of the walk's record before a search. A search that fails, or finds nothing, restores it. Between searches,
+    /// room for the next key.
     before: Vec<u8>,
     /// The granularity of locks below the database, once known.
     granularity: Option<Option<Granularity>>,
@@ -185,7 +189,10 @@ impl Walk for BtreeWalk<'_> {
 
     #[inline]
     fn go_next(&mut self) -> Result<bool> {
-        self.step(Towards::Above)
+        match self.go_on()? {
+            true => Ok(true),
+            false => self.step(Towards::Above),
+        }
     }
 
     fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
@@ -257,13 +264,58 @@ impl<'a> BtreeWalk<'a> {
         found
     }
 
+    /// Takes the lock on the database, and returns the granularity of locks inside.
+    #[inline]
+    fn enter(&mut self) -> Result<Option<Granularity>> {
+        // A cursor lives in one transaction, which keeps a lock on the whole database to the end.
+        match self.granularity {
+            Some(None) => Ok(None),
+            _ => Ok(*self.granularity.insert(self.access.enter(self.purpose)?)),
+        }
+    }
+
+    /// Takes the usual step: the next record stands on the walk's page, the page has not changed, the value is short and
+    /// the locks are free. Returns false, without a move, if the step is another one.
+    #[inline]
+    fn go_on(&mut self) -> Result<bool> {
+        let Some(here) = self.position else { return Ok(false) };
+        let slot = here.slot + 1;
+        if slot >= here.end {
+            return Ok(false);
+        }
+        let granularity = self.enter()?;
+        if granularity == Some(Granularity::Page) {
+            return Ok(false);
+        }
+        self.access.reserve_lock()?;
+        // The page is no longer a leaf of this tree only if its LSN has changed.
+        let Some(leaf) = self.access.pages.shared_now(here.page, 0, false) else { return Ok(false) };
+        if leaf.lsn() != here.lsn && !planted("record: a cursor steps on over a changed page") {
+            return Ok(false);
+        }
+        let Some(node) = Node::over(&leaf) else { return Ok(false) };
+        let Some(record) = node.record(slot) else { return Ok(false) };
+        if record.is_ghost() {
+            return Ok(false);
+        }
+        let Some(Value::Here(value)) = record.value() else { return Ok(false) };
+        self.before.clear();
+        node.key(slot).append_to(&mut self.before);
+        if granularity.is_some() && self.busy_lock(key_hash(&self.before))?.is_some() {
+            return Ok(false);
+        }
+        std::mem::swap(&mut self.key, &mut self.before);
+        self.value.clear();
+        if self.with_values {
+            self.value.extend_from_slice(value);
+        }
+        self.position = Some(Position { slot, ..here });
+        Ok(true)
+    }
+
     fn step(&mut self, towards: Towards) -> Result<bool> {
         self.access.check_btree()?;
-        // A cursor lives in one transaction, which keeps its locks on the database to the end.
-        let granularity = match self.granularity {
-            Some(granularity) if !self.access.holds_very_many_locks() => granularity,
-            _ => *self.granularity.insert(self.access.enter(self.purpose)?),
-        };
+        let granularity = self.enter()?;
         if towards == Towards::Last && granularity == Some(Granularity::Record) {
             self.access.lock(lock_names::end_gap(self.access.database.id()), Mode::S)?;
         }
@@ -362,7 +414,7 @@ impl<'a> BtreeWalk<'a> {
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, crossed)? {
                     return Ok(missing);
                 }
-                if let Some(arrived) = self.arrive(&leaf, &node, slot)? {
+                if let Some(arrived) = self.arrive(&leaf, &node, slot, end)? {
                     return Ok(arrived);
                 }
                 let ghost = self.passed.get_or_insert_default();
@@ -412,7 +464,7 @@ impl<'a> BtreeWalk<'a> {
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
                     return Ok(missing);
                 }
-                if let Some(arrived) = self.arrive(&leaf, &node, slot)? {
+                if let Some(arrived) = self.arrive(&leaf, &node, slot, 0)? {
                     return Ok(arrived);
                 }
             }
@@ -457,18 +509,28 @@ impl<'a> BtreeWalk<'a> {
         if granularity != Some(Granularity::Record) {
             return Ok(Locked::Granted);
         }
+        let gap = lock_names::gap(self.access.database.id(), hash);
+        let new = crossed && !self.has_locked(gap) && !planted("record: a scan does not lock gaps");
+        if let Some((name, mode)) = self.busy_lock(hash)? {
+            return Ok(Locked::Missing(Attempt::Lock(name, mode)));
+        }
+        Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
+    }
+
+    /// Takes the locks on a key and the gap below it. Returns a lock that another session holds.
+    #[inline]
+    fn busy_lock(&self, hash: u64) -> Result<Option<(LockName, Mode)>> {
         let file = self.access.database.id();
         let (gap, record) = (lock_names::gap(file, hash), lock_names::record(file, hash));
-        let new = crossed && !self.has_locked(gap) && !planted("record: a scan does not lock gaps");
         for (name, mode) in [(gap, Mode::S), (record, self.purpose.mode())] {
             if name == gap && planted("record: a scan does not lock gaps") {
                 continue;
             }
             if self.access.try_lock(name, mode)? == Tried::Busy {
-                return Ok(Locked::Missing(Attempt::Lock(name, mode)));
+                return Ok(Some((name, mode)));
             }
         }
-        Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
+        Ok(None)
     }
 
     /// Takes the lock on the gap in which the way ends: above the last key, or at the range's end.
@@ -486,14 +548,14 @@ impl<'a> BtreeWalk<'a> {
         Ok(if new { Attempt::Again } else { Attempt::End })
     }
 
-    /// Puts the cursor on the record at a slot, unless the record is a ghost.
-    fn arrive(&mut self, leaf: &SharedPage<'a>, node: &Node<'_>, slot: usize) -> Result<Option<Attempt>> {
+    /// Puts the cursor on the record at a slot, unless the record is a ghost. The range ends before the slot `end`.
+    fn arrive(&mut self, leaf: &SharedPage<'a>, node: &Node<'_>, slot: usize, end: usize) -> Result<Option<Attempt>> {
         let number = leaf.id().page().raw();
         let record = self.access.record_at(number, node, slot)?;
         if record.is_ghost() {
             return Ok(None);
         }
-        let position = Position { page: number, lsn: leaf.lsn(), slot };
+        let position = Position { page: number, lsn: leaf.lsn(), slot, end };
         let value = match self.with_values {
             true => self.access.value_of(number, slot, &record)?,
             false => Value::Here(&[]),

@@ -210,6 +210,7 @@ impl<'k> SplitKey<'k> {
     }
 
     /// Copies the key to the end of `to`.
+    #[inline]
     pub fn append_to(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(self.prefix);
         to.extend_from_slice(self.suffix);

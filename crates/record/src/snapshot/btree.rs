@@ -48,29 +48,30 @@ impl<'a> SnapshotAccess<'a> {
         self.access.check_btree()?;
         self.access.check_key(key)?;
         let pages = &self.access.pages;
-        let looked = {
-            let _visit = pages.visit();
-            search::at_leaf(pages, key, |leaf, node, (slot, found)| {
-                if !found {
-                    return self.check_removed(node.deleter_lsn()).map(|()| Ok(None));
+        // Small results of the look at the leaf, and the rest outside of it: no large result moves.
+        let (mut read, mut shown, mut unsettled) = (Some(read), None, None);
+        let visit = pages.visit();
+        search::at_leaf(pages, key, |leaf, node, (slot, found)| {
+            if !found {
+                return self.check_removed(node.deleter_lsn());
+            }
+            let number = leaf.id().page().raw();
+            let record = self.access.record_at(number, node, slot)?;
+            if self.sees(record.lsn) {
+                if record.is_ghost() {
+                    return Ok(());
                 }
-                let number = leaf.id().page().raw();
-                let record = self.access.record_at(number, node, slot)?;
-                if self.sees(record.lsn) {
-                    if record.is_ghost() {
-                        return Ok(Ok(None));
-                    }
-                    if let Value::Here(value) = self.access.value_of(number, slot, &record)? {
-                        return Ok(Ok(Some(read(value))));
-                    }
+                if let Value::Here(value) = self.access.value_of(number, slot, &record)? {
+                    shown = read.take().map(|read| read(value));
+                    return Ok(());
                 }
-                Ok(Err((Version::of(&record), node.deleter_lsn(), read)))
-            })?
-        };
-        let (newest, deleter, read) = match looked {
-            Ok(read) => return Ok(read),
-            Err(unsettled) => unsettled,
-        };
+            }
+            unsettled = Some((Version::of(&record), node.deleter_lsn()));
+            Ok(())
+        })?;
+        drop(visit);
+        let Some((newest, deleter)) = unsettled else { return Ok(shown) };
+        let Some(read) = read else { return Ok(shown) };
         let Some(version) = self.resolve(Name::Key(key), newest, deleter)? else { return Ok(None) };
         match self.value_of(key, &version)? {
             Value::Here(value) => Ok(Some(read(value))),
