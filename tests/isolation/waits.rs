@@ -26,6 +26,17 @@ fn until_waiting(env: &Env, count: usize) {
 }
 
 #[test]
+fn a_transaction_writes_a_record_that_another_has_read_too() {
+    let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT * 30));
+    let txn = env.begin().unwrap();
+    table.get(&txn, b"x").unwrap();
+    // The other reader makes a queue of the lock, and leaves it.
+    env.run(|other| table.get(other, b"x")).unwrap();
+    table.put(&txn, b"x", b"2").unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
 fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
     let holder = env.begin().unwrap();

@@ -35,6 +35,7 @@ const TARGETS: &[&str] = &[
     "log directory",
     "flush waiters",
     "lock header",
+    "lock words",
     "lock slabs",
     "lock buckets",
     "lock requests",

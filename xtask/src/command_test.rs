@@ -58,7 +58,7 @@ const COMPILING: &[Step] = &[
 /// The unit tests that loom runs.
 pub const LOOM: &str = "loom";
 /// The doubt that `LOOM` answers.
-pub const LOOM_DOUBT: &str = "Are latches and the log's tail right in every interleaving?";
+pub const LOOM_DOUBT: &str = "Are latches, the log's tail and thin locks right in every interleaving?";
 /// The packages that have such tests.
 const LOOMS_PACKAGES: [&str; 2] = ["libtp-process", "libtp-log"];
 /// The part of the name that all of loom's tests share.

@@ -1,7 +1,8 @@
 //! Taking a lock.
 //!
 //! Paper: LIBTP 3.2.3, *lock*: "if an incoming lock request cannot be granted, the requesting process is queued for the
-//! lock and descheduled". A lock that no other locker wants costs one latch and a section of two words.
+//! lock and descheduled". A lock that no other locker wants is one swap of a word (`alone.rs`); all else is under the
+//! latch of a bucket.
 //!
 //! Latches: one bucket (rank 60), and before it, when the locker's own slots are used up, the slab (62) alone.
 //!
@@ -11,12 +12,13 @@
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::change::Change;
+use crate::change::{before_store, Change};
 use crate::locker::LockerSlot;
 use crate::name::LockName;
 use crate::queue::Queue;
 use crate::request::{Place, State, Summary};
 use crate::table::{Latched, LONG_CHAIN};
+use crate::thin::Thin;
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
 
 /// A call for a lock: the session, the locker, the object and the mode.
@@ -52,20 +54,43 @@ impl LockManager {
     #[inline]
     pub fn lock(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
-        if name.is_coarse() {
-            return self.lock_coarse(&ask, wait);
+        if !name.is_coarse() && self.lock_thin(&ask) {
+            return Ok(());
         }
-        let place = self.table.next_slot(session, ask.slot)?;
-        let latched = self.table.latch(session, ask.mixed);
-        self.lock_latched(&ask, latched, place, wait)
+        self.lock_slowly(ask, wait)
+    }
+
+    // Takes the call by value: the fast way above then keeps its parts in registers.
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, ask: Ask<'_>, wait: Wait) -> Result<()> {
+        let ask = &ask;
+        if ask.name.is_coarse() {
+            return self.lock_coarse(ask, wait);
+        }
+        if ask.session.latch_count() == 0 {
+            self.table.pay_splits(ask.session);
+        }
+        let place = self.table.next_slot(ask.session, ask.slot)?;
+        let latched = self.table.latch(ask.session, ask.mixed);
+        self.lock_latched(ask, latched, place, wait)
     }
 
     /// Takes a lock with the bucket latched and a free slot at hand.
     #[inline]
     pub(crate) fn lock_latched(&self, ask: &Ask<'_>, latched: Latched<'_>, place: Place, wait: Wait) -> Result<()> {
+        let may_be_thin = !ask.name.is_coarse();
+        if may_be_thin && !planted("lock: a word is not looked at again under the latch") {
+            self.table.fatten(ask.session, latched.bucket, ask.mixed);
+        }
         match self.table.find(latched.bucket, ask.name, ask.mixed) {
             Err(passed) => {
-                self.lock_new(ask, latched, place);
+                if may_be_thin && self.table.has_no_queue_of_word(latched.bucket, ask.mixed) {
+                    self.lock_thin_latched(ask, place);
+                    drop(latched);
+                } else {
+                    self.lock_new(ask, latched, place);
+                }
                 if passed >= LONG_CHAIN {
                     if ask.session.latch_count() == 0 {
                         self.table.split_one(ask.session);
@@ -96,13 +121,35 @@ impl LockManager {
     /// `Full`, `OutOfReach`.
     #[inline]
     pub fn reserve(&self, session: &Session, locker: LockerId) -> Result<()> {
+        let slot = self.table.locker(locker.0);
+        // The count of requests is never too small.
+        if slot.count.get() < slot.slots.get() && !self.table.owes_splits() {
+            return Ok(());
+        }
+        self.reserve_slowly(session, slot)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_slowly(&self, session: &Session, slot: &LockerSlot) -> Result<()> {
         self.table.pay_splits(session);
-        self.table.next_slot(session, self.table.locker(locker.0)).map(|_| ())
+        self.table.next_slot(session, slot).map(|_| ())
     }
 
     #[inline]
     pub(crate) fn ask<'a>(&'a self, session: &'a Session, locker: LockerId, name: LockName, mode: Mode) -> Ask<'a> {
         Ask { session, locker: locker.0, slot: self.table.locker(locker.0), name, mixed: name.mixed(), mode }
+    }
+
+    /// Takes a lock on an object that no locker has, under the latch: the word, which has FAT and no queue, gets an
+    /// owner again.
+    fn lock_thin_latched(&self, ask: &Ask<'_>, place: Place) {
+        ask.slot.note_thin(ask, self.table.request(place), place);
+        before_store();
+        failpoint("lock: thin again, noted");
+        // A store: with FAT the word stands still.
+        self.table.word(ask.mixed).publish(Thin::owned(place, ask.mixed, ask.mode));
+        failpoint("lock: thin again, latch held");
     }
 
     /// Makes the first request for an object that no locker has.
@@ -133,7 +180,7 @@ impl LockManager {
         place: Place,
         wait: Wait,
     ) -> Result<()> {
-        if ask.slot.may_hold(ask.mixed) {
+        if ask.slot.may_hold(ask.mixed) && !planted("lock: a locker does not look for its own request") {
             if let Some((own, _)) = queue.of_locker(ask.locker) {
                 return self.convert(ask, latched, queue, own, wait);
             }

@@ -62,7 +62,7 @@ pub(crate) mod stop {
         STORES_LEFT.set(stores);
     }
 
-    pub(super) fn here() {
+    pub(crate) fn here() {
         let Some(left) = STORES_LEFT.get() else { return };
         match left.checked_sub(1) {
             Some(left) => STORES_LEFT.set(Some(left)),

@@ -1,10 +1,11 @@
 //! Checks of the lock table's invariants, while no session uses the table: by tests, and after repair.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::locker::{filter_bit, LockerSlot, Waiting};
 use crate::queue::Queue;
 use crate::request::{Place, Request};
+use crate::thin::word_number;
 use crate::LockManager;
 
 /// The number of slots in each place.
@@ -14,6 +15,8 @@ pub struct Census {
     pub objects: u64,
     /// Requests that hold a mode.
     pub granted: u64,
+    /// Those of them that are in no queue.
+    pub thin: u64,
     /// Intent locks that lockers keep, in force or not.
     pub kept: u64,
     /// Requests that wait, for a lock or a conversion.
@@ -58,6 +61,7 @@ impl LockManager {
         demand!(names == 1 << 32, "the buckets' levels do not cover every name once: {names:#x}");
         let mut places =
             queued.iter().filter(|(&place, _)| !self.table.request(place).state.get().is_kept()).count() as u64;
+        let in_queues: HashSet<Place> = queued.keys().copied().collect();
         for number in self.lockers() {
             let slot = self.table.locker(number);
             self.check_stack(number, slot, &mut queued, &mut census)?;
@@ -65,7 +69,8 @@ impl LockManager {
         }
         demand!(queued.is_empty(), "requests in queues but on no locker's stack: {queued:?}");
         self.check_free(&mut census)?;
-        places += census.kept + census.reserved + census.listed + census.fresh;
+        self.check_words(census.thin, &in_queues)?;
+        places += census.thin + census.kept + census.reserved + census.listed + census.fresh;
         demand!(places == census.slots, "{places} slots of {} can be found: {census:?}", census.slots);
         Ok(census)
     }
@@ -79,6 +84,8 @@ impl LockManager {
             demand!(mixed == queue.head.lock_name().mixed(), "{} has a wrong hash", queue.head.lock_name());
             let own_bits = u64::from(number) == mixed & ((1 << level) - 1);
             demand!(level != 0 && own_bits, "{} is in bucket {number}, not its own", queue.head.lock_name());
+            let is_marked = queue.head.lock_name().is_coarse() || self.table.word(mixed).get().is_fat();
+            demand!(is_marked, "{} has a queue, and its word is not FAT", queue.head.lock_name());
             demand!(queue.head.queue_prev.get() == Place::NONE, "{:?} is a head with a predecessor", queue.place);
             let found = self.table.find(bucket, queue.head.lock_name(), mixed);
             demand!(found.is_ok_and(|found| found.place == queue.place), "{} is there twice", queue.head.lock_name());
@@ -137,7 +144,14 @@ impl LockManager {
         while let Some(place) = next.some() {
             let request: &Request = self.table.request(place);
             demand!(request.own_prev.get() == below, "the stack of locker {number} is not the same backwards");
-            if held {
+            if held && request.state.get().is_thin() {
+                demand!(!queued.contains_key(&place), "{place:?} of locker {number} is thin and in a queue");
+                // Not in its word: the locker was about to take the lock, or has given it back.
+                let is_held = LockerSlot::held_mode(&self.table, place, request).is_some();
+                let counts = [&mut census.objects, &mut census.granted, &mut census.thin];
+                counts.into_iter().for_each(|count| *count += u64::from(is_held));
+                census.reserved += u64::from(!is_held);
+            } else if held {
                 demand!(queued.remove(&place) == Some(number), "{place:?} of locker {number} is in no queue");
                 let mixed = request.mixed.get();
                 demand!(slot.filter.get() & filter_bit(mixed) != 0, "the filter of locker {number} lacks a name");
@@ -153,6 +167,22 @@ impl LockManager {
         demand!(!held, "the top of locker {number} is not on its stack");
         demand!(below == slot.last.get(), "the stack of locker {number} ends elsewhere");
         demand!(count == slot.slots.get(), "locker {number} has {count} slots, not {}", slot.slots.get());
+        Ok(())
+    }
+
+    /// Checks that as many words have the place of a thin request as there are thin locks.
+    fn check_words(&self, thin: u64, in_queues: &HashSet<Place>) -> Result<(), Broken> {
+        let mut owned = 0;
+        for (number, word) in self.table.words.words.iter().enumerate() {
+            let word = word.get();
+            let Some(place) = word.place().some() else { continue };
+            let request = self.table.request(place);
+            demand!(word_number(request.mixed.get()) == number, "word {number} has the lock of another word");
+            owned += u64::from(request.state.get().is_thin());
+            let is_inflated = word.is_fat() && in_queues.contains(&place);
+            demand!(request.state.get().is_thin() || is_inflated, "word {number} has a request that is not its lock");
+        }
+        demand!(owned == thin, "{owned} words have owners, and {thin} locks are thin");
         Ok(())
     }
 

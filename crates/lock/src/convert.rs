@@ -13,6 +13,7 @@ use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::acquire::Ask;
+use crate::alone::Holds;
 use crate::change::Change;
 use crate::name::LockName;
 use crate::queue::{Granted, Queue};
@@ -40,10 +41,13 @@ impl LockManager {
             if let Some(kept) = ask.slot.find_kept(&self.table, name, ask.mixed) {
                 self.unkeep(session, ask.slot, kept);
             }
+        } else if let Some(is_covered) = self.downgrade_thin(&ask) {
+            return if is_covered { Ok(()) } else { Err(Error::NotHeld { name }) };
         }
         let mut granted = Granted::new();
         let latched = self.table.latch(session, ask.mixed);
-        let queue = self.table.find(latched.bucket, name, ask.mixed).map_err(|_| Error::NotHeld { name })?;
+        let queue = self.table.queue_of(session, latched.bucket, name, ask.mixed);
+        let queue = queue.map_err(|_| Error::NotHeld { name })?;
         let (_, own) = queue.of_locker(ask.locker).ok_or(Error::NotHeld { name })?;
         if !own.state.get().granted().is_some_and(|held| held.covers(mode)) {
             return Err(Error::NotHeld { name });
@@ -65,8 +69,20 @@ impl LockManager {
     ///
     /// # Errors
     /// As [`LockManager::lock`].
+    #[inline]
     pub fn instant(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
+        if !name.is_coarse() && self.is_without_rival(&ask) {
+            return Ok(());
+        }
+        self.instant_slowly(ask, wait)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn instant_slowly(&self, ask: Ask<'_>, wait: Wait) -> Result<()> {
+        let Ask { session, name, mode, .. } = ask;
+        let locker = LockerId(ask.locker);
         let held = {
             let latched = self.table.latch(session, ask.mixed);
             if name.is_coarse() && !mode.is_intent() {
@@ -74,7 +90,8 @@ impl LockManager {
                 self.revoke(session, latched.bucket, name, ask.mixed, &mut granted);
                 self.wake(&granted);
             }
-            let Ok(queue) = self.table.find(latched.bucket, name, ask.mixed) else { return Ok(()) };
+            let found = self.table.queue_of(session, latched.bucket, name, ask.mixed);
+            let Ok(queue) = found else { return Ok(()) };
             if queue.granted_to_others(ask.locker) & mode.conflicts() == 0 {
                 return Ok(());
             }
@@ -93,7 +110,8 @@ impl LockManager {
 
     /// Returns the mode in which the locker holds the object.
     pub fn holds(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Mode> {
-        let (mixed, slot) = (name.mixed(), self.table.locker(locker.0));
+        let ask = self.ask(session, locker, name, Mode::IS);
+        let (mixed, slot) = (ask.mixed, ask.slot);
         if name.is_coarse() {
             if let Some(kept) = slot.find_kept(&self.table, name, mixed) {
                 return kept.request.state.load().granted().filter(|_| slot.is_active(kept.index));
@@ -102,16 +120,30 @@ impl LockManager {
         if !slot.may_hold(mixed) {
             return None;
         }
+        if !name.is_coarse() {
+            match self.table.own_thin(&ask) {
+                Holds::Thin(seen) => return seen.mode(),
+                Holds::Nothing => return None,
+                Holds::PerhapsInQueue => {}
+            }
+        }
         let latched = self.table.latch(session, mixed);
-        let queue = self.table.find(latched.bucket, name, mixed).ok()?;
+        let queue = self.table.queue_of(session, latched.bucket, name, mixed).ok()?;
         queue.of_locker(locker.0).and_then(|(_, own)| own.state.get().granted())
     }
 
-    /// Returns whether no locker holds the object or waits for it, at this moment.
+    /// Returns whether no locker holds the object or waits for it, at this moment. True is certain.
     pub fn is_free(&self, session: &Session, name: LockName) -> bool {
         let mixed = name.mixed();
+        if !name.is_coarse() {
+            let seen = self.table.word(mixed).load();
+            if !seen.is_fat() {
+                // If the owner's lock is on another name of the word and the tag, the answer is too careful.
+                return !seen.may_be_for(mixed);
+            }
+        }
         let latched = self.table.latch(session, mixed);
-        self.table.find(latched.bucket, name, mixed).map_or(true, Queue::is_idle)
+        self.table.queue_of(session, latched.bucket, name, mixed).map_or(true, Queue::is_idle)
     }
 
     /// Converts the locker's request at `place` to a mode that also covers `ask.mode`.

@@ -5,6 +5,7 @@ use libtp_process::{Session, SessionId};
 use crate::name::LockName;
 use crate::queue::Queue;
 use crate::table::Bucket;
+use crate::thin::{ThinWords, WORDS, WORD_BITS};
 use crate::{LockManager, LockerId, Mode};
 
 /// One request, as `tp locks` shows it.
@@ -47,6 +48,7 @@ impl LockManager {
             let bucket = self.table.bucket(number);
             let _guard = bucket.latch.exclusive(session, libtp_process::Rank::LOCK_BUCKET);
             self.queues(bucket).for_each(|queue| infos.extend(self.infos(queue)));
+            infos.extend(self.thin_infos(number, bucket.level.get()));
         }
         infos
     }
@@ -58,7 +60,8 @@ impl LockManager {
         let lockers = self.table.lockers.capacity();
         let bytes = u64::from(buckets) * size_of::<Bucket>() as u64
             + u64::from(slots) * crate::request::REQUEST_BYTES
-            + u64::from(lockers) * size_of::<crate::locker::LockerSlot>() as u64;
+            + u64::from(lockers) * size_of::<crate::locker::LockerSlot>() as u64
+            + size_of::<ThinWords>() as u64;
         let in_use = self.lockers().filter(|&number| self.table.locker(number).in_use.load() != 0).count();
         Stats {
             buckets: header.bucket_count.load(),
@@ -76,6 +79,28 @@ impl LockManager {
             std::iter::successors(chain.get().some(), |&place| self.table.request(place).chain_next.get().some())
         });
         heads.map(|place| Queue::new(&self.table, place))
+    }
+
+    /// Returns the locks without a rival whose names belong to the bucket. The caller holds its latch.
+    fn thin_infos(&self, bucket: u32, level: u32) -> impl Iterator<Item = LockInfo> + '_ {
+        let numbers = (bucket as usize..WORDS as usize).step_by(1 << level.min(WORD_BITS));
+        numbers.filter_map(|number| self.thin_info(number))
+    }
+
+    fn thin_info(&self, number: usize) -> Option<LockInfo> {
+        let word = &self.table.words.words[number];
+        let seen = word.load();
+        let request = self.table.request(seen.place().some()?);
+        let locker = request.locker.get();
+        let info = LockInfo {
+            name: request.lock_name(),
+            locker: LockerId(locker),
+            session: self.table.locker(locker).session.load(),
+            granted: seen.mode(),
+            wanted: None,
+        };
+        // The owner may have released the lock meanwhile, and used the slot again. A request in a queue is listed there.
+        (request.state.get().is_thin() && word.load() == seen).then_some(info)
     }
 
     fn infos<'t>(&'t self, queue: Queue<'t>) -> impl Iterator<Item = LockInfo> + 't {

@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod alone;
 mod backoff;
 mod change;
 mod check;
@@ -38,6 +39,7 @@ mod convert;
 mod detector;
 mod dump;
 mod error;
+mod inflate;
 mod kept;
 mod lane;
 mod lanes;
@@ -60,6 +62,7 @@ mod slots;
 mod stack;
 mod stuck_check;
 mod table;
+mod thin;
 mod wait;
 mod waits;
 mod waits_for;
@@ -73,6 +76,7 @@ use libtp_process::{ProcessManager, Session};
 
 use lane::{Lane, LaneWait, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
+use thin::ThinWords;
 
 pub use check::{Broken, Census};
 pub use detector::Deadlock;
@@ -120,14 +124,15 @@ type Keeps = dyn Fn(LockerId) -> bool + Send + Sync;
 
 impl LockManager {
     /// The layout of everything that the lock manager shares.
-    pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, Lane, request::Request, locker::LockerSlot];
+    pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, Lane, ThinWords, request::Request, locker::LockerSlot];
 
     /// Returns the bytes that a new lock table takes. The table grows with the number of locks held at once.
     pub fn size() -> u64 {
         let slots = u64::from(slots::FIRST_REQUESTS) * size_of::<request::Request>() as u64
             + u64::from(slots::FIRST_LOCKERS) * size_of::<locker::LockerSlot>() as u64
             + u64::from(FIRST_BUCKETS) * size_of::<Bucket>() as u64
-            + u64::from(LANES) * size_of::<Lane>() as u64;
+            + u64::from(LANES) * size_of::<Lane>() as u64
+            + size_of::<ThinWords>() as u64;
         slots + (size_of::<LockHeader>() + 3 * size_of::<rio::SlabHeader>()) as u64
     }
 
@@ -138,6 +143,7 @@ impl LockManager {
     pub fn init(region: &Region) -> Result<()> {
         let header = region.allocate::<LockHeader>(1).map_err(Error::Full)?;
         let lanes = region.allocate::<Lane>(u64::from(LANES)).map_err(Error::Full)?;
+        let thin = region.allocate::<ThinWords>(1).map_err(Error::Full)?;
         let buckets = Slab::<Bucket>::init(region, FIRST_BUCKETS).map_err(Error::Full)?;
         let requests = Slab::<request::Request>::init(region, slots::FIRST_REQUESTS).map_err(Error::Full)?;
         let lockers = Slab::<locker::LockerSlot>::init(region, slots::FIRST_LOCKERS).map_err(Error::Full)?;
@@ -147,6 +153,7 @@ impl LockManager {
         words.requests.init(Some(requests));
         words.lockers.init(Some(lockers));
         words.lanes.init(Some(lanes));
+        words.words.init(Some(thin));
         words.bucket_count.init(FIRST_BUCKETS);
         region.set_root(RootSlot::Lock, header);
         Ok(())
@@ -172,6 +179,7 @@ impl LockManager {
             buckets: Slab::attach(region, buckets),
             requests: Slab::attach(region, requests),
             lockers: Slab::attach(region, lockers),
+            words: region.hold(header.words.load().ok_or_else(none)?),
             owed: AtomicU32::new(0),
             header,
         };
@@ -202,7 +210,7 @@ impl LockManager {
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let table = &self.table;
-        let mut all = vec![Extent::of("lock header", &table.header)];
+        let mut all = vec![Extent::of("lock header", &table.header), Extent::of("lock words", &table.words)];
         all.extend(Extent::of_slab("lock slabs", "lock buckets", &table.buckets));
         all.extend(Extent::of_slab("lock slabs", "lock requests", &table.requests));
         all.extend(Extent::of_slab("lock slabs", "lockers", &table.lockers));

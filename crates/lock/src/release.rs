@@ -12,6 +12,7 @@
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
+use crate::alone::Holds;
 use crate::change::Change;
 use crate::kept::Kept;
 use crate::locker::LockerSlot;
@@ -19,7 +20,7 @@ use crate::name::LockName;
 use crate::queue::{Granted, Queue};
 use crate::request::{Place, Request};
 use crate::table::{Bucket, Table};
-use crate::{Error, LockManager, LockerId, Result};
+use crate::{Error, LockManager, LockerId, Mode, Result};
 
 impl LockManager {
     /// Gives all locks of the locker back: the paper's `lock_unlock_all`. The locker keeps its free slots, unless they
@@ -29,7 +30,9 @@ impl LockManager {
         let slot = self.table.locker(locker.0);
         let mut granted = Granted { not_overtakable: slot.has_given_way(), ..Granted::new() };
         while let Some(top) = slot.top.get().some() {
-            self.release(session, slot, top, &mut granted);
+            if !self.release_newest_thin(slot, top) {
+                self.release_latched(session, slot, top, &mut granted);
+            }
         }
         failpoint("lock: all released, intent locks active");
         self.idle_all(session, slot, &mut granted);
@@ -93,18 +96,53 @@ impl LockManager {
     /// Returns the place of the locker's request for the object. The request stays there: only the locker itself
     /// removes it.
     fn request_of(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Place> {
-        let mixed = name.mixed();
-        let latched = self.table.latch(session, mixed);
-        let queue = self.table.find(latched.bucket, name, mixed).ok()?;
+        let ask = self.ask(session, locker, name, Mode::IS);
+        if !name.is_coarse() {
+            match self.table.own_thin(&ask) {
+                Holds::Thin(seen) => return Some(seen.place()),
+                Holds::Nothing => return None,
+                Holds::PerhapsInQueue => {}
+            }
+        }
+        let latched = self.table.latch(session, ask.mixed);
+        let queue = self.table.queue_of(session, latched.bucket, name, ask.mixed).ok()?;
         queue.of_locker(locker.0).map(|(place, _)| place)
     }
 
-    /// Takes a request of the locker out of its queue.
+    /// Gives the lock of the newest request back, if the lock is thin. Returns whether it was.
     #[inline]
+    fn release_newest_thin(&self, slot: &LockerSlot, top: Place) -> bool {
+        let request = self.table.request(top);
+        let is_thin = self.table.release_thin(request.mixed.get(), top);
+        if is_thin {
+            failpoint("lock: thin, released, still on the stack");
+            slot.take_note_back(request);
+        }
+        is_thin
+    }
+
+    /// Gives the lock of a request back.
     fn release(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
+        let request = self.table.request(place);
+        if self.table.release_thin(request.mixed.get(), place) {
+            failpoint("lock: a thin lock of many is released, still on the stack");
+            slot.drop_thin(&self.table, session, place, request);
+        } else {
+            self.release_latched(session, slot, place, granted);
+        }
+    }
+
+    /// Takes a request of the locker out of its queue. A thin request, whose word has no owner, is in no queue.
+    #[cold]
+    #[inline(never)]
+    fn release_latched(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
         let request = self.table.request(place);
         request.demand_whole();
         let latched = self.table.latch(session, request.mixed.get());
+        if !self.table.settle_for_release(request.mixed.get(), place, request) {
+            slot.drop_thin(&self.table, session, place, request);
+            return;
+        }
         let mut change = Change::open(session);
         self.table.remove(&mut change, latched.bucket, place, granted);
         failpoint("lock: released, still on the stack");

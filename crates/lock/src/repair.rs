@@ -15,6 +15,7 @@ use libtp_process::SessionId;
 use crate::locker::{filter_bit, LockerSlot, Waiting};
 use crate::request::{Place, State, Summary};
 use crate::table::{Bucket, FIRST_BUCKETS};
+use crate::thin::Thin;
 use crate::{LockManager, LockerId};
 
 /// The counts of a repair.
@@ -39,6 +40,7 @@ impl LockManager {
         let mut repaired = Repaired::default();
         self.empty_buckets();
         let mut kept = HashSet::new();
+        self.grant_thin(keep);
         self.table.header.locker_free.publish(0);
         for number in (1..=self.table.header.locker_used.get()).rev() {
             let slot = self.table.locker(number);
@@ -78,6 +80,36 @@ impl LockManager {
         header.bucket_count.publish(split.unwrap_or(capacity));
     }
 
+    /// Grants the thin locks of the lockers that stay, and then frees all words. The order lets a repair that is killed
+    /// begin again: a word is free only when its request says that it is granted (docs/design/0021, rule 13).
+    fn grant_thin(&self, keep: &[LockerId]) {
+        let numbers = 1..=self.table.header.locker_used.get();
+        for number in numbers.filter(|&number| keep.contains(&LockerId(number))) {
+            let slot = self.table.locker(number);
+            for (place, request) in slot.requests(&self.table) {
+                let mode = LockerSlot::held_mode(&self.table, place, request);
+                if let Some(mode) = mode.filter(|_| request.state.get().is_thin()) {
+                    request.state.init(State::granted_in(mode));
+                }
+            }
+        }
+        self.table.words.words.iter().for_each(|word| word.publish(Thin::FREE));
+    }
+
+    /// Takes the thin requests, which are not held, off the stack.
+    fn drop_thin_requests(&self, slot: &LockerSlot) {
+        let held = slot.requests(&self.table).filter(|(_, request)| !request.state.get().is_thin());
+        let held: Vec<Place> = held.map(|(place, _)| place).collect();
+        // Downwards, so a repair that begins again still meets each held request.
+        slot.top.init(held.first().copied().unwrap_or(Place::NONE));
+        for (at, &place) in held.iter().enumerate() {
+            let (above, below) = (at.checked_sub(1).map(|at| held[at]), held.get(at + 1).copied());
+            self.table.request(place).own_prev.init(below.unwrap_or(Place::NONE));
+            self.table.request(place).own_next.init(above.unwrap_or(Place::NONE));
+        }
+        slot.first.init(held.last().copied().unwrap_or(Place::NONE));
+    }
+
     /// Puts the locker's held requests back into queues, and cuts its stack behind them.
     fn keep_locks(&self, slot: &LockerSlot, kept: &mut HashSet<Place>) {
         // The top of the stack may be a request that only waited; the requests below are granted.
@@ -88,6 +120,7 @@ impl LockManager {
             }
             slot.top.init(request.own_prev.get());
         }
+        self.drop_thin_requests(slot);
         for kept_lock in slot.all_kept(&self.table) {
             if kept_lock.is_held(slot) {
                 self.enter(kept_lock.place);
@@ -98,7 +131,8 @@ impl LockManager {
         }
         let (mut filter, mut count) = (0, 0);
         for (place, request) in slot.requests(&self.table) {
-            let granted = request.state.get().granted().expect("only the top of a stack may be waiting");
+            let granted =
+                request.state.get().granted().expect("only the top of a stack may wait, and no request is thin");
             request.state.init(State::granted_in(granted));
             self.enter(place);
             filter |= filter_bit(request.mixed.get());
@@ -121,6 +155,9 @@ impl LockManager {
         let (name, mixed) = (request.lock_name(), request.mixed.get());
         let mode = request.state.get().granted_bit();
         let bucket = self.table.own_bucket(mixed);
+        if !name.is_coarse() {
+            self.table.word(mixed).publish(Thin::FAT);
+        }
         request.queue_prev.init(Place::NONE);
         request.queue_next.init(Place::NONE);
         let Ok(queue) = self.table.find(bucket, name, mixed) else {

@@ -98,6 +98,14 @@ impl State {
     /// Kept, but no longer in force.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
+    /// In no queue; the mode is in the word of the name (`thin.rs`).
+    pub(crate) const THIN: State = State(0);
+
+    #[inline]
+    pub(crate) fn is_thin(self) -> bool {
+        self == State::THIN
+    }
+
     #[inline]
     pub(crate) fn granted_in(mode: Mode) -> State {
         State(mode.code())
@@ -243,7 +251,7 @@ shared! {
         pub(crate) own_next: Word<Place>,
         /// The next slot downwards on the locker's stack.
         pub(crate) own_prev: Word<Place>,
-        /// Checksum of the name, the mixed name and the locker.
+        /// Checksum of the mixed name and the locker.
         pub(crate) check: Word<u64>,
     } size 64
 }
@@ -267,28 +275,43 @@ impl Request {
     /// If a wild store has damaged the request.
     #[inline]
     pub(crate) fn demand_whole(&self) {
-        let is_whole = self.check.get() == self.checksum() || planted("lock: the check bits of requests are ignored");
+        let mixed = self.mixed.get();
+        let is_whole =
+            mixed == self.lock_name().mixed() && self.check.get() == Request::checksum(mixed, self.locker.get());
+        let is_whole = is_whole || planted("lock: the check bits of requests are ignored");
         assert!(is_whole, "a lock request has a value that the library does not store there");
     }
 
+    /// The mixed name is a checksum of the name.
     #[inline]
-    fn checksum(&self) -> u64 {
-        let name = self.name[0].get().wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.name[1].get();
-        let other = self.mixed.get() ^ u64::from(self.locker.get()).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        (name.rotate_left(29) ^ other).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    fn checksum(mixed: u64, locker: u32) -> u64 {
+        !(mixed ^ u64::from(locker).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+    }
+
+    /// Fills a free slot, as a request in no queue.
+    #[inline]
+    pub(crate) fn fill_thin(&self, name: LockName, mixed: u64, locker: u32) {
+        self.name[0].init(name.low());
+        self.name[1].init(name.hash);
+        self.mixed.init(mixed);
+        self.state.init(State::THIN);
+        self.locker.init(locker);
+        self.check.init(Request::checksum(mixed, locker));
     }
 
     /// Fills a free slot, as the only request of its queue.
     #[inline]
     pub(crate) fn fill(&self, name: LockName, mixed: u64, locker: u32, state: State) {
-        self.name[0].init(name.low());
-        self.name[1].init(name.hash);
-        self.mixed.init(mixed);
+        self.fill_thin(name, mixed, locker);
         self.state.init(state);
-        self.locker.init(locker);
-        self.check.init(self.checksum());
-        self.chain_next.init(Place::NONE);
-        self.summary.init(Summary::new(state.granted_bit(), state.waits()));
+        self.become_only(Summary::new(state.granted_bit(), state.waits()), Place::NONE);
+    }
+
+    /// Fills the words of the queue, of which this will be the only request.
+    #[inline]
+    pub(crate) fn become_only(&self, summary: Summary, chain_next: Place) {
+        self.chain_next.init(chain_next);
+        self.summary.init(summary);
         self.queue_next.init(Place::NONE);
         self.queue_prev.init(Place::NONE);
     }

@@ -44,7 +44,7 @@ impl<const N: usize> Scene<N> {
         let ask = self.locks.ask(&self.session, self.lockers[locker], name, mode);
         let place = self.locks.table.next_slot(&self.session, ask.slot).unwrap();
         let latched = self.locks.table.latch(&self.session, ask.mixed);
-        let queue = self.locks.table.find(latched.bucket, name, ask.mixed).ok().unwrap();
+        let queue = self.locks.table.queue_of(&self.session, latched.bucket, name, ask.mixed).ok().unwrap();
         self.locks.enqueue(&ask, queue, place);
         self.locks.begin_wait(&ask, place);
         place

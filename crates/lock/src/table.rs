@@ -25,6 +25,7 @@ use crate::change::Change;
 use crate::lane::Lane;
 use crate::locker::LockerSlot;
 use crate::request::{Place, Request};
+use crate::thin::{Thin, ThinWords, WORDS};
 
 /// Chains of a bucket.
 pub(crate) const CHAINS: usize = 8;
@@ -56,6 +57,8 @@ shared! {
         pub(crate) lockers: Link<SlabHeader>,
         /// The lanes.
         pub(crate) lanes: Link<Lane>,
+        /// The words of thin locks.
+        pub(crate) words: Link<ThinWords>,
         /// The number of buckets: a hint, see above.
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.
@@ -63,7 +66,7 @@ shared! {
         /// How many times kept intent locks went out of force (`kept.rs`).
         pub(crate) intent_epoch: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u32>; 4],
+        pub(crate) spare: [Word<u32>; 2],
 
         /// Guards the rest of its line (rank `LOCK_SLAB`).
         pub(crate) slab_latch: Latch,
@@ -125,6 +128,7 @@ pub(crate) struct Table {
     pub(crate) buckets: Slab<Bucket>,
     pub(crate) requests: Slab<Request>,
     pub(crate) lockers: Slab<LockerSlot>,
+    pub(crate) words: Held<ThinWords>,
     /// Splits that this process postponed because a latch was held.
     pub(crate) owed: AtomicU32,
 }
@@ -158,6 +162,12 @@ impl Table {
     #[inline]
     pub(crate) fn locker(&self, number: u32) -> &LockerSlot {
         self.lockers.at(number)
+    }
+
+    /// Returns the word of a name's thin lock.
+    #[inline]
+    pub(crate) fn word(&self, mixed: u64) -> &Word<Thin> {
+        self.words.of(mixed)
     }
 
     /// Returns the bucket of that number, from zero.
@@ -220,7 +230,8 @@ impl Table {
         let Some(role) = Role::take(&self.header.splitter, session) else { return false };
         let count = self.header.bucket_count.load();
         // More chains than twice the slots would only cost memory.
-        let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity());
+        // More buckets than words would part the names of a word.
+        let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity()) || count >= WORDS;
         // Without room for more buckets the chains grow longer; nothing fails.
         let is_split =
             !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count);
@@ -244,9 +255,15 @@ impl Table {
     /// Makes the postponed splits. The caller holds no latch.
     #[inline]
     pub(crate) fn pay_splits(&self, session: &Session) {
-        if self.owed.load(Ordering::Relaxed) != 0 {
+        if self.owes_splits() {
             self.split_owed(session);
         }
+    }
+
+    /// Returns whether splits are postponed.
+    #[inline]
+    pub(crate) fn owes_splits(&self) -> bool {
+        self.owed.load(Ordering::Relaxed) != 0
     }
 
     #[cold]
@@ -314,7 +331,7 @@ impl Table {
         }
     }
 
-    fn chain_length(&self, chain: &Word<Place>) -> usize {
+    pub(crate) fn chain_length(&self, chain: &Word<Place>) -> usize {
         let heads = std::iter::successors(chain.get().some(), |&place| self.request(place).chain_next.get().some());
         let count = heads.take(CHAIN_MAX as usize).count();
         if count == CHAIN_MAX as usize {

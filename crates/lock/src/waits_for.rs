@@ -64,7 +64,7 @@ impl LockManager {
     pub fn in_the_way(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Vec<LockerId> {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
-        let Ok(queue) = self.table.find(latched.bucket, name, mixed) else { return Vec::new() };
+        let Ok(queue) = self.table.queue_of(session, latched.bucket, name, mixed) else { return Vec::new() };
         let others = || queue.requests().filter(|(_, other)| other.locker.get() != locker.0);
         let holders = others().filter(|&(place, other)| queue.held_bit(place, other) & mode.conflicts() != 0);
         let waiters = others().filter(|&(place, other)| queue.held_bit(place, other) == 0 && other.state.get().waits());

@@ -4,6 +4,22 @@ use super::{repair, work, young, Failpoint};
 
 #[rustfmt::skip]
 pub(super) const POINTS: &[Failpoint] = &[
+    work("lock: thin, about to be noted"),
+    work("lock: thin, noted"),
+    work("lock: thin, the swap is made"),
+    work("lock: thin, about to upgrade"),
+    work("lock: thin, about to downgrade"),
+    work("lock: thin, about to release"),
+    work("lock: thin, released, still on the stack"),
+    work("lock: a thin lock of many is released, still on the stack"),
+    work("lock: thin, about to leave the stack"),
+    work("lock: thin, about to leave the middle of the stack"),
+    work("lock: thin again, noted"),
+    work("lock: thin again, latch held"),
+    work("lock: about to mark a word"),
+    work("lock: inflates, in its chain, thin still"),
+    work("lock: inflated"),
+    work("lock: inflated, the word has its owner still"),
     work("lock: new, request filled"),
     work("lock: new, in its chain, not on the stack"),
     work("lock: new, section open"),

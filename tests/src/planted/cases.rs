@@ -84,6 +84,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
     case(Isolation, "lock: revoking an intent lock ends no epoch", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it")),
+    case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_writes_a_record_that_another_has_read_too"),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
     // Transactions over records and memory.
     case(Joint, "libtp: segments commit before the commit record", "deaths::an_uncommitted_change_is_undone"),

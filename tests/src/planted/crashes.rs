@@ -71,6 +71,8 @@ pub(super) const CRASHES: &[Planted] = &[
     by_crashes("control: the control file is not synced"),
     by_crashes("lock: a conversion is granted beside readers"),
     by_crashes("lock: readers are granted beside a writer"),
+    by_crashes("lock: a word is not looked at again under the latch"),
+    by_crashes("lock: a marked word counts as inflated"),
     by_failing_calls("log: a failed sync is repeated"),
     by_crashes("log: flush not synced"),
     caught_by(Catcher::FoundTail, "log: found tail not written again"),

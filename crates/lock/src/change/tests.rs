@@ -41,6 +41,12 @@ impl Scene {
         self.locks.try_lock(session, self.lockers[locker], name(hash), mode).unwrap();
     }
 
+    /// Makes a queue of two readers: a lock without a rival is in no bucket.
+    fn queue(&self, session: &Session, hash: u64) {
+        (0..2).for_each(|locker| self.lock(session, locker, hash, S));
+        self.locks.reserve(session, self.lockers[0]).unwrap();
+    }
+
     fn lock_whole(&self, session: &Session, locker: usize, mode: Mode) -> bool {
         self.locks.try_lock(session, self.lockers[locker], DATABASE, mode).is_ok()
     }
@@ -55,7 +61,7 @@ impl Scene {
         let place = self.locks.table.next_slot(session, ask.slot).unwrap();
         let latched = self.locks.table.latch(session, ask.mixed);
         self.locks.revoke(session, latched.bucket, name, ask.mixed, &mut crate::queue::Granted::new());
-        let queue = self.locks.table.find(latched.bucket, ask.name, ask.mixed).ok().unwrap();
+        let queue = self.locks.table.queue_of(session, latched.bucket, ask.name, ask.mixed).ok().unwrap();
         self.locks.enqueue(&ask, queue, place);
         self.locks.begin_wait(&ask, place);
     }
@@ -70,7 +76,7 @@ impl Scene {
 
     /// Repairs the table as a survivor does, to free the dead session's section and latches.
     fn repair(&self, dead: &Session) {
-        assert!(dead.is_dead());
+        // A session that stops between two swaps has no guard that would mark it as dead.
         dead.undo().roll_back();
         let table = &self.locks.table;
         table.header.slab_latch.reset_alone();
@@ -92,7 +98,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
         stop::before(None);
         let Err(why) = outcome else {
             scene.locks.check().unwrap();
-            assert!(stores > 1, "nothing was stopped");
+            assert!(stores > 0, "nothing was stopped");
             return;
         };
         assert!(why.downcast_ref::<Stopped>().is_some(), "it stopped for another reason");
@@ -126,7 +132,7 @@ fn stopped_while_taking_a_new_lock() {
     // With a free slot, and in a chain with other objects.
     let before = |scene: &Scene, survivor: &Session| {
         (0..31).for_each(|hash| scene.lock(survivor, 0, hash, X));
-        (100..600).for_each(|hash| scene.lock(survivor, 1, hash, X));
+        (100..600).for_each(|hash| scene.queue(survivor, hash));
     };
     // Two sections: such a lock may also split a bucket.
     kill_everywhere(false, before, |scene, victim| scene.lock(victim, 0, 50, X));
@@ -230,7 +236,8 @@ fn stopped_while_giving_one_lock_back() {
             4 => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(4)).unwrap(),
             _ => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(5)).unwrap(),
         };
-        kill_everywhere(true, before, call);
+        // A lock without a rival is given back before its request leaves the stack.
+        kill_everywhere(matches!(hash, 3 | 4), before, call);
     }
 }
 
@@ -260,7 +267,7 @@ fn stopped_while_giving_slots_back() {
 #[test]
 fn stopped_while_splitting_a_bucket() {
     let before = |scene: &Scene, survivor: &Session| {
-        (0..1000).for_each(|hash| scene.lock(survivor, 0, hash, X));
+        (0..1000).for_each(|hash| scene.queue(survivor, hash));
         assert!(scene.locks.stats().buckets > FIRST_BUCKETS, "chains of {LONG_CHAIN} should have been met");
     };
     kill_everywhere(true, before, |scene, victim| {
@@ -276,19 +283,19 @@ fn stopped_while_splitting_a_bucket() {
 fn a_split_that_was_not_announced_is_found_and_announced_by_the_next() {
     let scene = Scene::new();
     let session = scene.processes.join().unwrap();
-    (0..500).for_each(|hash| scene.lock(&session, 0, hash, X));
+    (0..500).for_each(|hash| scene.queue(&session, hash));
     let buckets = scene.locks.stats().buckets;
     // As if the last session to split had been killed between its section and the announcement.
     scene.locks.table.header.bucket_count.publish(buckets - 1);
     (0..500).for_each(|hash| {
-        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(S));
     });
     scene.locks.table.split_one(&session);
     assert_eq!(scene.locks.stats().buckets, buckets);
     // A bucket that was announced and then rolled back, which cannot happen, would also be found.
     scene.locks.table.header.bucket_count.publish(buckets + 1);
     (0..500).for_each(|hash| {
-        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(S));
     });
 }
 
@@ -298,12 +305,12 @@ fn a_name_is_found_however_old_the_number_of_buckets_is() {
     let session = scene.processes.join().unwrap();
     let count = &scene.locks.table.header.bucket_count;
     for step in 0..60 {
-        (step * 100..step * 100 + 100).for_each(|hash| scene.lock(&session, 0, hash, X));
+        (step * 100..step * 100 + 100).for_each(|hash| scene.queue(&session, hash));
         let now = count.get();
         for old in [FIRST_BUCKETS, now / 2 + 1, now * 2 / 3].map(|old| old.max(FIRST_BUCKETS)) {
             count.publish(old);
             (0..step * 100 + 100).step_by(7).for_each(|hash| {
-                assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+                assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(S));
             });
         }
         count.publish(now);

@@ -1,0 +1,174 @@
+//! Locks without a rival: taken, changed and given back by one swap of a word (`thin.rs`), without a latch.
+//!
+//! If we die here: the request is on the stack before the word has its place, so the repairer finds each word with the
+//! stack. A thin request that is not in its word is not held.
+
+use std::sync::atomic::{compiler_fence, Ordering};
+
+use libtp_process::Session;
+use rio::{failpoint, planted};
+
+use crate::acquire::Ask;
+use crate::change::{before_store, Change};
+use crate::locker::LockerSlot;
+use crate::request::{Place, Request};
+use crate::table::Table;
+use crate::thin::Thin;
+use crate::LockManager;
+
+/// A locker's own lock on a name, as far as the word of the name shows it.
+#[derive(Clone, Copy)]
+pub(crate) enum Holds {
+    /// The locker has no lock on the name.
+    Nothing,
+    /// The locker's lock is thin, and this is the word.
+    Thin(Thin),
+    /// The name may have a queue.
+    PerhapsInQueue,
+}
+
+impl Table {
+    /// Returns the word's value if the word is the locker's own lock on the name, without a rival.
+    #[inline]
+    pub(crate) fn own_thin(&self, ask: &Ask<'_>) -> Holds {
+        let seen = self.word(ask.mixed).load();
+        match seen.is_fat() {
+            true => Holds::PerhapsInQueue,
+            false if self.is_own(ask, seen) => Holds::Thin(seen),
+            false => Holds::Nothing,
+        }
+    }
+
+    /// Rule 8: the place's request has the locker's number and the whole name.
+    #[inline]
+    fn is_own(&self, ask: &Ask<'_>, seen: Thin) -> bool {
+        if seen.is_fat() || !seen.may_be_for(ask.mixed) {
+            return false;
+        }
+        let request = self.request(seen.place());
+        request.locker.get() == ask.locker && request.is_for(ask.name)
+    }
+
+    /// Gives a thin lock back. Returns whether the word was the request's.
+    #[inline]
+    pub(crate) fn release_thin(&self, mixed: u64, place: Place) -> bool {
+        let word = self.word(mixed);
+        let seen = word.load();
+        if !seen.is_owned_by(place) {
+            return false;
+        }
+        before_store();
+        failpoint("lock: thin, about to release");
+        word.compare_exchange(seen, Thin::FREE).is_ok()
+    }
+}
+
+impl LockerSlot {
+    /// Notes a thin request, which is not held yet: the slot at `place` is the locker's lowest free one.
+    #[inline]
+    pub(crate) fn note_thin(&self, ask: &Ask<'_>, request: &Request, place: Place) {
+        before_store();
+        failpoint("lock: thin, about to be noted");
+        // The slot's last request has left the stack before the slot is filled: a repairer that finds a request on the
+        // stack finds all of it.
+        compiler_fence(Ordering::SeqCst);
+        request.fill_thin(ask.name, ask.mixed, ask.locker);
+        self.note_one_more(ask.mixed);
+        // Released: a repairer that finds the request on the stack finds it filled.
+        self.top.publish(place);
+    }
+
+    /// Takes the newest request, which is thin and not held, off the stack.
+    #[inline]
+    pub(crate) fn take_note_back(&self, request: &Request) {
+        before_store();
+        failpoint("lock: thin, about to leave the stack");
+        self.top.publish(request.own_prev.get());
+    }
+
+    /// Takes a request, which is thin and not held, off the stack.
+    #[inline]
+    pub(crate) fn drop_thin(&self, table: &Table, session: &Session, place: Place, request: &Request) {
+        if self.top.get() == place {
+            self.take_note_back(request);
+        } else {
+            let mut change = Change::open(session);
+            failpoint("lock: thin, about to leave the middle of the stack");
+            self.drop_request(table, &mut change, place, request);
+            change.close();
+        }
+    }
+}
+
+impl LockManager {
+    /// Takes a lock without the latch, if the locker has it or no other locker wants a name of its word. Returns
+    /// whether it is taken.
+    #[inline]
+    pub(crate) fn lock_thin(&self, ask: &Ask<'_>) -> bool {
+        let word = self.table.word(ask.mixed);
+        // Acquire: pairs with the release of the last owner.
+        let seen = word.load();
+        if seen != Thin::FREE {
+            return self.lock_held_thin(*ask, seen);
+        }
+        let Some(place) = ask.slot.next_free_slot(&self.table) else { return false };
+        let request = self.table.request(place);
+        let is_late = planted("lock: a thin lock is noted after the swap");
+        if is_late {
+            request.fill_thin(ask.name, ask.mixed, ask.locker);
+        } else {
+            ask.slot.note_thin(ask, request, place);
+        }
+        before_store();
+        failpoint("lock: thin, noted");
+        let is_taken = word.compare_exchange(Thin::FREE, Thin::owned(place, ask.mixed, ask.mode)).is_ok();
+        failpoint("lock: thin, the swap is made");
+        if is_taken && is_late {
+            ask.slot.note_thin(ask, request, place);
+        } else if !is_taken && !is_late {
+            ask.slot.take_note_back(request);
+            ask.slot.note_one_less();
+        }
+        is_taken
+    }
+
+    /// Takes a lock that the locker may have: a thin lock gets a mode that covers both.
+    // By value, as `lock_slowly`.
+    #[inline(never)]
+    fn lock_held_thin(&self, ask: Ask<'_>, seen: Thin) -> bool {
+        if !self.table.is_own(&ask, seen) {
+            return false;
+        }
+        let held = seen.mode().expect("a word with an owner has a mode");
+        if held.covers(ask.mode) {
+            return true;
+        }
+        before_store();
+        failpoint("lock: thin, about to upgrade");
+        self.table.word(ask.mixed).compare_exchange(seen, seen.with_mode(held.join(ask.mode))).is_ok()
+    }
+
+    /// Returns whether no other locker has the object or waits for it. False is not certain.
+    #[inline]
+    pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
+        // Acquire, and one load: a scanner that has swapped the word before has released the latch of its leaf since.
+        let seen = self.table.word(ask.mixed).load();
+        !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
+    }
+
+    /// Makes a thin lock weaker. `None`: the lock is not thin; else whether its mode covered `mode`.
+    pub(crate) fn downgrade_thin(&self, ask: &Ask<'_>) -> Option<bool> {
+        let Holds::Thin(seen) = self.table.own_thin(ask) else { return None };
+        let held = seen.mode().expect("a word with an owner has a mode");
+        if !held.covers(ask.mode) {
+            return Some(false);
+        }
+        before_store();
+        failpoint("lock: thin, about to downgrade");
+        self.table.word(ask.mixed).compare_exchange(seen, seen.with_mode(ask.mode)).ok().map(|_| true)
+    }
+}
+
+#[cfg(test)]
+#[path = "alone/loom_tests.rs"]
+mod loom_tests;

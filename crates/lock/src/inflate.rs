@@ -1,0 +1,150 @@
+//! Inflation: a thin lock becomes the first request of a queue, because another locker wants a name of its word.
+//!
+//! All here happens under the latch of the bucket, in four steps: FAT goes into the word, so the owner's swaps are
+//! refused; a section makes the owner's request a queue; then the place leaves the word. Each session that looks for a
+//! queue begins with the steps that are left (docs/design/0021, rules 4, 5, 10 and 11).
+//!
+//! If we die here: with FAT beside a place, the request's state says whether the request is in a queue, because the
+//! section changes both.
+
+use libtp_process::Session;
+use rio::{failpoint, planted};
+
+use crate::change::{before_store, Change};
+use crate::locker::LockerSlot;
+use crate::mode::Mode;
+use crate::name::LockName;
+use crate::queue::Queue;
+use crate::request::{Place, Request, State, Summary};
+use crate::table::{Bucket, Table, LONG_CHAIN};
+use crate::thin::{word_number, Thin};
+
+impl Table {
+    /// Returns the queue of a name under the latch of its bucket, after the inflation of its thin lock. Without a
+    /// queue, the number of objects in the chain.
+    #[inline]
+    pub(crate) fn queue_of(
+        &self,
+        session: &Session,
+        bucket: &Bucket,
+        name: LockName,
+        mixed: u64,
+    ) -> Result<Queue<'_>, u32> {
+        if !name.is_coarse() {
+            if !self.word(mixed).load().may_be_for(mixed) {
+                return Err(0);
+            }
+            self.fatten(session, bucket, mixed);
+        }
+        self.find(bucket, name, mixed)
+    }
+
+    /// Makes the word of a name FAT, and its owner's request a queue. Under the latch.
+    #[inline]
+    pub(crate) fn fatten(&self, session: &Session, bucket: &Bucket, mixed: u64) {
+        let word = self.word(mixed);
+        loop {
+            let seen = word.load();
+            if seen == Thin::FAT {
+                return;
+            }
+            if seen.is_fat() {
+                return self.inflate(session, bucket, mixed, seen);
+            }
+            before_store();
+            failpoint("lock: about to mark a word");
+            // Refused if the owner has released the lock or changed its mode meanwhile, or another locker has taken it.
+            let _ = word.compare_exchange(seen, seen.with_fat());
+        }
+    }
+
+    /// Goes on with an inflation: FAT and an owner are in the word.
+    #[cold]
+    #[inline(never)]
+    fn inflate(&self, session: &Session, bucket: &Bucket, mixed: u64, seen: Thin) {
+        let request = self.request(seen.place());
+        request.demand_whole();
+        assert!(same_word(request.mixed.get(), mixed), "a word of the lock table has the place of another word's lock");
+        if request.state.get().is_thin() && !planted("lock: a marked word counts as inflated") {
+            let mode = seen.mode().expect("a word with an owner has a mode");
+            self.make_queue(session, bucket, seen.place(), request, mode);
+        }
+        before_store();
+        failpoint("lock: inflated, the word has its owner still");
+        self.word(mixed).publish(Thin::FAT);
+    }
+
+    /// Makes the request of a thin lock the head of a queue.
+    fn make_queue(&self, session: &Session, bucket: &Bucket, place: Place, request: &Request, mode: Mode) {
+        let chain = bucket.chain(request.mixed.get());
+        // In no queue yet, so these words have no meaning and need no before-images.
+        request.become_only(Summary::new(mode.bit(), false), chain.get());
+        let mut change = Change::open(session);
+        change.set(chain, place);
+        failpoint("lock: inflates, in its chain, thin still");
+        change.set(&request.state, State::granted_in(mode));
+        change.close();
+        failpoint("lock: inflated");
+        if self.chain_length(chain) >= LONG_CHAIN as usize {
+            self.owe_split();
+        }
+    }
+
+    /// Returns whether the bucket has no queue of a name with the same word. Under the latch.
+    pub(crate) fn has_no_queue_of_word(&self, bucket: &Bucket, mixed: u64) -> bool {
+        let mut passed = 0;
+        for chain in &bucket.chains {
+            let mut next = chain.get();
+            while let Some(place) = next.some() {
+                let head = self.request(place);
+                passed += 1;
+                // A bucket that is longer may be taken to have such a queue.
+                if passed == WALK_MAX || same_word(head.mixed.get(), mixed) {
+                    return false;
+                }
+                next = head.chain_next.get();
+            }
+        }
+        true
+    }
+
+    /// Settles the word of a request that its locker releases, under the latch. Returns whether the request is in a
+    /// queue.
+    pub(crate) fn settle_for_release(&self, mixed: u64, place: Place, request: &Request) -> bool {
+        let word = self.word(mixed);
+        let (seen, is_queued) = (word.load(), !request.state.get().is_thin());
+        if seen.place() != place || planted("lock: a refused release is not settled") {
+            return is_queued;
+        }
+        if is_queued && planted("lock: a release leaves its place in the word") {
+            return true;
+        }
+        #[cfg(test)]
+        crate::change::stop::here();
+        // Before the slot becomes free. With FAT the word stands still; without it only its owner changes it.
+        word.publish(if seen.is_fat() { Thin::FAT } else { Thin::FREE });
+        is_queued
+    }
+}
+
+/// The most queues that a search for a word's queue passes.
+const WALK_MAX: usize = 64;
+
+fn same_word(one: u64, other: u64) -> bool {
+    word_number(one) == word_number(other)
+}
+
+impl LockerSlot {
+    /// Returns the mode in which the locker holds a request of its stack; `None` if it waits, or is thin and not held.
+    pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
+        let state = request.state.get();
+        if !state.is_thin() {
+            return state.granted();
+        }
+        let word = table.word(request.mixed.get()).load();
+        word.mode().filter(|_| word.place() == place)
+    }
+}
+
+#[cfg(test)]
+mod tests;
