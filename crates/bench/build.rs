@@ -24,7 +24,8 @@ fn note_the_source() {
         Some(_) => output_of("git", &["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= and changes"]),
         None => None,
     };
-    // The files that change with a commit or a checkout; and the source, whose changes the reports mention.
+    // Cargo repeats this script when a commit or a checkout changes one of these files, and when the source changes,
+    // because the reports say whether the source has changes.
     for name in ["HEAD", "logs/HEAD"] {
         let path = output_of("git", &["rev-parse", "--git-path", name]).filter(|path| Path::new(path).exists());
         path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
@@ -46,8 +47,8 @@ fn output_of(program: &str, words: &[&str]) -> Option<String> {
     Some(line).filter(|line| !line.is_empty())
 }
 
-/// Needs `db.h` and `libdb-5.3` (Debian: `libdb5.3-dev`), `rocksdb/c.h` and `librocksdb` (`librocksdb-dev`); `libpmemobj`
-/// (`libpmemobj-dev`) is linked, too.
+/// Compiles the C files. They need `db.h` and `libdb-5.3` (Debian: `libdb5.3-dev`), `rocksdb/c.h` and `librocksdb`
+/// (`librocksdb-dev`); `libpmemobj` (`libpmemobj-dev`) is linked, too.
 #[cfg(feature = "peers-all")]
 fn compile_the_calls() {
     for (library, sources) in CALLS {
@@ -66,7 +67,7 @@ fn compile_the_calls() {
     }
 }
 
-/// RocksDB's interface for C has no call that says the version, but a header for C++ has it.
+/// Returns RocksDB's version from a header for C++: the interface for C has no call that returns it.
 #[cfg(feature = "peers-all")]
 fn rocksdb_version() -> String {
     let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
@@ -77,7 +78,7 @@ fn rocksdb_version() -> String {
     ["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"].map(number).join(".")
 }
 
-/// The header of libpmemobj has the version of its interface; its own is in the file for pkg-config.
+/// Returns libpmemobj's version from its file for pkg-config: its header has only the version of its interface.
 #[cfg(feature = "peers-all")]
 fn pmemobj_version() -> String {
     let path = format!("/usr/lib/{}-linux-gnu/pkgconfig/libpmemobj.pc", std::env::consts::ARCH);

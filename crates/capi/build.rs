@@ -1,5 +1,5 @@
-//! Sets the name by which C programs find the shared library at run time. The number in the name changes when their
-//! binaries no longer fit.
+//! Sets the name by which C programs find the shared library at run time. The number in the name changes when the
+//! programs have to be compiled again.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

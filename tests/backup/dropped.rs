@@ -1,4 +1,4 @@
-//! Databases that are dropped, renamed and emptied: if and only if the transaction commits.
+//! Databases are dropped, renamed and emptied if and only if the transaction commits.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn get(env: &Env, name: &str) -> String {
     String::from_utf8(value.unwrap_or_default()).unwrap()
 }
 
-/// Returns the names of the databases, which must be those of their files.
+/// Returns the names of the databases. Panics if the names of the files differ from them.
 fn names(env: &Env) -> Vec<String> {
     let names = env.databases().unwrap();
     let mut files: Vec<String> = fs::read_dir(env.path())
@@ -186,7 +186,7 @@ fn a_write_by_a_handle_from_before_a_rename_keeps_the_indices() {
     env.run(|txn| txn.rename_database("a", "b")).unwrap();
     let after = env.btree("b").unwrap();
     let index = after.index("by value", |_, value, keys| keys.add(value)).unwrap();
-    // In one session, whose lock on the database is kept from one transaction to the next.
+    // Both transactions use one session, which keeps its lock on the database from the first to the second.
     env.run(|txn| after.put(txn, b"2", b"y")).unwrap();
     env.run(|txn| before.put(txn, b"3", b"z")).unwrap();
     assert_eq!(["x", "y", "z"].map(|value| env.run(|txn| index.count(txn, value.as_bytes())).unwrap()), [1, 1, 1]);
@@ -297,7 +297,7 @@ fn a_backup_and_its_additions_have_drops_and_renames() {
     assert_eq!([get(&last, "new name"), get(&last, "kept"), get(&last, "made")], ["renamed", "later", "made"]);
     let then = restored("then", RestorePoint::Lsn(until));
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
-    // A backup of the dropped database has no room for another database with the same name.
+    // The backup has the dropped database, so it cannot take another database with the same name.
     put(&env, "dropped", "another");
     let told = env.backup_more(&backup, &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("dropped") && told.contains("full backup"), "{told}");

@@ -1,6 +1,6 @@
-//! Databases that are dropped and renamed on a simulated disk: the power fails at any call, and unsynced contents and
-//! names are lost, torn or kept; then again while the environment is opened. Records, databases and files have one
-//! version.
+//! Databases that are dropped and renamed on a simulated disk. The power fails at any call, and again while the
+//! environment is opened; unsynced contents and names are lost, torn or kept. Afterwards records, databases and files
+//! have the same version.
 
 use std::collections::BTreeMap;
 

@@ -69,7 +69,7 @@ fn a_damaged_backup_is_noticed() {
                 harmless += 1;
             }
         }
-        // The damage may have been noticed after files were made.
+        // The restore may have made files before it noticed the damage.
         let _ = std::fs::remove_dir_all(&restored);
         std::fs::write(file, &good).unwrap();
     }

@@ -111,7 +111,8 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
         let until = backup.earliest() + random.below(backup.end() - backup.earliest());
         let restored = tempfile::tempdir().unwrap();
         let done = backup.restore(restored.path(), RestorePoint::Lsn(until), &mut |_| {}).unwrap();
-        // The record that begins there, or the last one before, is restored, and nothing behind it.
+        // Restores up to and including the record that begins at `until`, or the last record before `until`; nothing
+        // later.
         assert!(done.end > until && done.end <= last.end, "{until}: {done:?}");
         judge(&open(restored.path()), &commits, until + 1);
     }

@@ -26,8 +26,8 @@ fn count(env: &Env, name: &str) -> u64 {
     env.run(|txn| db.count(txn, ..)).unwrap()
 }
 
-/// Copies the state that a crash of the machine leaves of an environment at work, in new files, which the shared
-/// memory does not know.
+/// Copies the files of an environment at work, as a crash of the machine would leave them. The copies are new files,
+/// which the shared memory does not know.
 fn crash(env: &Env, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(env.path()).unwrap() {
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// Makes a crashed environment and moves the file of its database `kv` away. Returns the place of both, the
+/// Makes a crashed environment and moves the file of its database `kv` away. Returns the directory that holds both, the
 /// environment's path, and the file's new path.
 fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
     let place = Place::new();
@@ -91,7 +91,7 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     assert!(env.checkpoint().unwrap());
 }
 
-/// More openings than a slot of the control file can record lives of the log.
+/// More openings than a slot of the control file can record: each opening begins a life of the log.
 const OPENINGS: u64 = 300;
 
 #[test]
@@ -256,7 +256,7 @@ fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
         let kv = env.btree("kv").unwrap();
         fill(&env, "kv", COMMITS);
         fs::hard_link(path.join("kv.tp"), &whole).unwrap();
-        // As `rsync` and `cp --remove-destination` replace a file: this process has the old one open.
+        // Replaces the file as `rsync` and `cp --remove-destination` do: this process still has the old file open.
         fs::rename(&older, path.join("kv.tp")).unwrap();
         for round in 0..2 {
             env.run(|txn| kv.put(txn, &(2 * COMMITS + round).to_be_bytes(), b"kv")).unwrap();
@@ -268,7 +268,7 @@ fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
         if is_back {
             fs::rename(&whole, path.join("kv.tp")).unwrap();
         }
-        // The log is kept for the changes, so that a restart makes them in the copy, too.
+        // The log that has the changes was kept, so a restart makes the changes in the copy, too.
         let env = open(&path);
         assert_eq!(count(&env, "kv"), u64::from(2 * COMMITS + 2), "{is_back}");
         assert_eq!(count(&env, "other"), u64::from(3 * COMMITS), "{is_back}");
@@ -444,7 +444,7 @@ fn a_drop_is_in_the_log_where_the_register_is_damaged() {
     fill(&env, "other", COMMITS);
     let path = place.at("crashed");
     crash(&env, &path);
-    // The slot of the first database: its drop becomes unreadable.
+    // Damages the slot of the first database, so that its drop cannot be read.
     let mut register = fs::read(path.join("databases")).unwrap();
     register[512 + 40] ^= 1;
     fs::write(path.join("databases"), &register).unwrap();
@@ -469,7 +469,7 @@ fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     let many = sizes::number("LIBTP_TEST_DATABASES", 300);
     let begun = Instant::now();
     for number in 0..many {
-        // A process has a limited number of descriptors.
+        // The environment is opened anew now and then, because a process has a limited number of descriptors.
         if number % 900 == 899 {
             drop(env);
             env = open(&path);

@@ -1,6 +1,6 @@
-//! A database's file is missing at a restart, on a simulated disk. The power fails at any call of the restart, and then
-//! the file is back: each change is undone once. Or the power has failed while pages went home: their only whole images
-//! stay until the file is back.
+//! A database's file is missing at a restart, on a simulated disk. In the first case the power fails at any call of
+//! that restart, and then the file is back: each change is undone once. In the second case the power has failed while
+//! pages were written to their places: their only whole images stay until the file is back.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
             let mut what = format!("LIBTP_TEST_SEED={seed} {at}");
             rename(&image, AWAY, FILE);
             for _ in 0..2 {
-                // A restart is cut, and then another one ends.
+                // The power fails in one restart; the next restart completes.
                 let begun = image.io_index();
                 drop(open(&image).unwrap_or_else(|error| panic!("{what}: {error}")));
                 let (next, at) = cut(&image, begun);
@@ -111,8 +111,8 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
     }
 }
 
-/// Puts one value under each of some keys of both databases. Returns the disk before and after the pages' way home, as
-/// numbers of calls, and the records.
+/// Puts one value under each of some keys of both databases, and takes a checkpoint, which writes the pages to their
+/// places. Returns the disk, the numbers of disk calls before and after the checkpoint, and the records.
 fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
     let disk = new_disk(seed, &["env"]);
     let env = open(&disk).unwrap();
@@ -132,7 +132,8 @@ fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
     (disk, [begun, ended], all)
 }
 
-/// Opens the environment, changes the other database and writes its pages home, which takes the place of an image.
+/// Opens the environment, changes the other database and takes a checkpoint. The new pages may take the place of a kept
+/// image.
 fn work_beside(image: &SimDisk, what: &str) {
     let env = open(image).unwrap_or_else(|error| panic!("{what}: {error}"));
     let other = env.btree(OTHER).unwrap();
@@ -175,7 +176,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
                 mended[1] += open(&image).unwrap_or_else(|error| panic!("{what}: {error}")).opened().mended;
                 image = cut(&image, begun);
             } else {
-                // The process that opens the environment is at a limit of its own for a moment.
+                // For one call the opening process is at its own limit of open files.
                 let opens = Calls::On(Operation::Open, FILE.into());
                 image.fail_call(opens, at as u64 % 3, Fault::Limit(24), Repeat::Once);
                 if open(&image).is_ok() {

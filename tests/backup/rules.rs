@@ -52,14 +52,14 @@ fn databases_made_during_a_backup_are_in_it() {
 fn a_restored_environment_is_another_one() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
-    // Without background threads, which would go on working after its simulated death.
+    // The environment has no background threads: they would go on working after the simulated death of the process.
     let quiet = libtp::Settings { no_background: true, ..settings() };
     let shop = Shop::open(libtp::Env::builder().settings(quiet).open(directory.path()).unwrap()).unwrap();
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(3);
     let end = shop.env.backup(&backup, &mut |_| {}).unwrap().end;
     commits.extend(shop.trade(&mut random).unwrap());
-    // Its shared memory stays, as after a death, and has a commit that the backup does not have.
+    // The shared memory stays, as after a death, and has a commit that the backup does not have.
     shop.env.flush().unwrap();
     let id = |directory: &std::path::Path| std::fs::read(directory.join("control")).unwrap()[16..32].to_vec();
     let old = id(directory.path());
@@ -74,7 +74,7 @@ fn a_restored_environment_is_another_one() {
     let restored = open(directory.path());
     assert_eq!(restored.env.opened().how, How::Clean);
     judge(&restored, &commits, end);
-    // The same in another directory beside it.
+    // Restores the same backup into another directory, beside the first restored environment.
     let beside = other.path().join("beside");
     Backup::open(&backup).unwrap().restore(&beside, RestorePoint::End, &mut |_| {}).unwrap();
     let beside = open(&beside);
@@ -92,7 +92,7 @@ fn a_log_that_went_another_way_is_not_added() {
     let shop = open(directory.path());
     shop.stock().unwrap();
     drop(shop);
-    // Copied with `cp -a`, so with the same identity.
+    // `cp -a` copies the control file, too, so the copy has the same identity.
     assert!(std::process::Command::new("cp").arg("-a").arg(directory.path()).arg(&copy).status().unwrap().success());
     let trade = |shop: &Shop, seed: u64| {
         let mut random = Random::new(seed);
@@ -166,7 +166,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
     put(&env, 0).unwrap();
     env.backup(&backup, &mut |_| {}).unwrap();
     drop(env);
-    // More incarnations than the control file remembers by itself.
+    // Makes more incarnations than the control file's slot remembers.
     for opening in 1..=100 {
         let env = opened();
         put(&env, opening).unwrap();
@@ -192,7 +192,7 @@ fn commits_answered_before_a_time_are_there_and_nothing_logged_after() {
         for _ in 0..5 {
             commits.extend(shop.trade(&mut random).unwrap());
         }
-        // All of it is on disk, and the clock goes on.
+        // After this flush, all commits so far are on disk.
         shop.env.flush().unwrap();
         let last = commits.iter().map(|commit| commit.lsn).max().unwrap();
         std::thread::sleep(Duration::from_millis(3));

@@ -66,7 +66,7 @@ fn records(env: &Env, name: &str) -> Records {
                 all.insert([key, value].concat(), Vec::new());
             }
         }
-        // Keyed by the first bytes of each line: numbers change if some lines are lost.
+        // The key of a line is its first bytes. The line's number would change if other lines are lost.
         "lines" => all.extend(in_order(env).into_iter().map(|line| (line[..8].to_vec(), line[8..].to_vec()))),
         _ => {
             let db = if name == "hash" { env.hash(name).unwrap() } else { env.btree(name).unwrap() };
@@ -106,7 +106,8 @@ fn readable_records_are_salvaged_and_lost_ones_are_named() {
             let mut bad = good.clone();
             let pages = good.len() / PAGE_BYTES;
             let used = |page: &usize| good[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].iter().any(|byte| *byte != 0);
-            // No page, a few pages, and every third time also the first page.
+            // The first round damages no page, and each later round damages a few pages. Every third round also damages
+            // the first page.
             let count = if round == 0 { 0 } else { 1 + random.index(5) };
             let mut hit: BTreeSet<usize> = (0..count).map(|_| 1 + random.index(pages - 1)).filter(used).collect();
             if round % 3 == 2 && name != "lists" {
@@ -146,7 +147,8 @@ fn readable_records_are_salvaged_and_lost_ones_are_named() {
     println!("figures: {damaged} pages damaged, {salvaged} records salvaged, {lost_records} lost");
 }
 
-/// Checks that the salvaged values of a key keep the order of their insertion, and that later ones come behind them.
+/// Checks that the salvaged values of a key keep the order of their insertion, and that values inserted later come
+/// after them.
 fn values_stand_as_they_came(env: &Env) {
     let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
     let later = |key: u64| (key + 1_000_000).to_be_bytes().to_vec();

@@ -20,7 +20,7 @@ const CELLS: u64 = 60;
 const CELL_BYTES: usize = 40;
 /// Approximate number of lines in the list.
 const LINES: u64 = 12;
-/// Number of keys that have several values, and the most values of one.
+/// Number of keys that have several values, and the largest number of values of one key.
 const TAGS: u64 = 16;
 const VALUES_MAX: usize = 5;
 /// The databases by number, as in [`Place`], and the index.

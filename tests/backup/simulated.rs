@@ -1,6 +1,6 @@
-//! A simulated disk: in the middle of each read of the copy other sessions change and write pages, so that pages are
-//! torn. And the power fails at any call of a backup: the result is a whole backup or none, and the environment is
-//! unaffected.
+//! Backups on a simulated disk. In the middle of each read for the copy, other sessions change and write pages, so that
+//! the copy gets torn pages. In other cases the power fails at any call of a backup: the result is a whole backup or no
+//! backup, and the environment is unaffected.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::shop::{judge, model_at, Commit, Shop};
 
 /// Bytes between two moments at which other work may run: less than a page.
 const MOMENT_BYTES: usize = 1536;
-/// Shorter reads are of single pages, under latches.
+/// Reads that are shorter than this are of single pages, under latches.
 const LONG_BYTES: usize = 16 << 10;
 
 /// Reads slowly, while other work runs.

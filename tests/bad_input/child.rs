@@ -18,7 +18,7 @@ const REFUSALS: u64 = 40;
 
 /// The state that a dead child had reported.
 pub struct Dead {
-    /// Number of acknowledged keys: all below it.
+    /// Number of acknowledged keys: every key below this number was acknowledged.
     pub acknowledged: u64,
     /// Number of puts that were refused because something was full.
     pub refusals: u64,
@@ -68,7 +68,7 @@ fn say(text: &str) {
 fn entry() {
     let (Some(directory), Ok(count)) = (std::env::var_os(DIRECTORY), std::env::var(COUNT)) else { return };
     let count: u64 = count.parse().unwrap();
-    // With a count, no checkpoint shortens the log: all of it must be replayed.
+    // If the child puts a set number of records, no checkpoint shortens the log: all of it must be replayed.
     let checkpoint_log = if count == u64::MAX { settings().checkpoint_log } else { Some(Bytes(1 << 40)) };
     let settings = Settings { checkpoint_log, ..settings() };
     let env = Env::builder().settings(settings).open(PathBuf::from(directory)).unwrap();

@@ -147,8 +147,8 @@ fn a_page_in_anothers_place_is_an_error_that_names_it() {
     reading.errors.iter().for_each(|error| says(error, &["table.tp", &format!("page {page}")]));
 }
 
-/// Links the last page of a bucket back to the page before it, or to itself, as a page of an earlier time can be.
-/// Returns its number.
+/// Links the last page of a bucket to the page before it, or to itself; an outdated page on the disk can have such a
+/// link. Returns the number of the changed page.
 fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
     let further_behind = |page: usize| {
         let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
@@ -180,7 +180,7 @@ fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
         let page = lead_in_a_circle(&mut bytes, is_to_itself);
         fs::write(&file, bytes).unwrap();
 
-        // Twice as many records: each bucket needs room, and is split.
+        // Puts twice as many records, so each bucket needs room and is split.
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.hash("table").unwrap();
         let mut refused = [0; 2];
@@ -251,7 +251,7 @@ fn log_is_named(damage: impl Fn(&mut Vec<u8>, usize)) {
     assert!(end > 100_000, "there is so little log that nothing is shown");
     damage(&mut bad, end);
     fs::write(&file, &bad).unwrap();
-    // Twice: a refused log must be refused again.
+    // The log is opened twice, because a refused log must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
@@ -278,8 +278,8 @@ fn a_zeroed_block_in_the_middle_of_the_log_is_never_a_silent_end() {
 
 #[test]
 fn a_log_that_is_zero_from_its_middle_on_is_never_a_silent_end() {
-    // Another segment, or the control file, shows that there was more; only the loss of the very last flush cannot be
-    // noticed.
+    // Another segment, or the control file, shows that the log had more records. Only the loss of the very last flush
+    // cannot be noticed.
     let (directory, dead) = crashed();
     assert!(directory.path().join("log.00000002").exists(), "the log is too short for this test");
     let file = first_segment(directory.path());

@@ -39,7 +39,7 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     change(&mut bad);
     assert_ne!(good, bad, "the test changes nothing");
     fs::write(&file, &bad).unwrap();
-    // Twice: a refused file must be refused again.
+    // The file is opened twice, because a refused file must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         says(&error, words);
@@ -57,7 +57,7 @@ fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
     let file = directory.join(format!("{name}.tp"));
     let before = fs::read(&file).unwrap();
     let env = Env::open_or_create(directory).unwrap();
-    // Twice: a database that was refused once must not be opened by the second call.
+    // The database is opened twice, because the first refusal must not leave it open for the second call.
     for _ in 0..2 {
         says(&env.btree(name).map(drop).unwrap_err(), words);
     }

@@ -93,7 +93,7 @@ fn on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room() {
         let disks = sizes::number("LIBTP_TEST_DISKS", 5);
         let (mut records, mut refusals) = (0, 0);
         for one in 0..disks {
-            // From 6 MiB to 38 MiB, in sizes that are no multiples of anything.
+            // The disks have from 6 MiB to 38 MiB. Their sizes are no round numbers.
             let bytes = (6 << 20) + one * (32 << 20) / disks + 4096 * one;
             let seen = one_disk(bytes, one % 2 == 1);
             records += seen.records;
@@ -149,7 +149,8 @@ fn a_creation_that_a_full_disk_refused_is_done_by_the_next() {
     });
 }
 
-/// Puts a long value and commits, without the value if the disk refused it; returns whether the disk refused.
+/// Puts a long value in a transaction and commits. If the disk refuses the value, commits without it. Returns whether
+/// the disk refused.
 fn without_a_long_value(env: &Env, disk: &SmallDisk, bytes: usize) -> bool {
     let table = env.btree("table").unwrap();
     let value = vec![7; bytes];

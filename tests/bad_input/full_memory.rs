@@ -32,7 +32,7 @@ fn where_there_is_little_room_the_memory_lies_beside_the_data() {
             assert!(region.starts_with(&directory.path().display().to_string()), "{region}");
             let table = env.btree("table").unwrap();
             env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
-            // Another handle finds it there.
+            // Another handle finds the region in the environment's directory.
             let other = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
             assert_eq!(other.opened().how, libtp::How::Joined);
         }

@@ -1,4 +1,4 @@
-//! Bad input: the library reports every fault in a sentence that names the file or the value; nothing is lost, and no
+//! Bad input. The library reports every fault in a sentence that names the file or the value. Nothing is lost, and no
 //! test panics or dies of SIGBUS.
 //!
 //! | file | bad input |

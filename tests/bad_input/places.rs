@@ -94,7 +94,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
         let path = place.path().join("env");
         drop(Env::open_or_create(&path).unwrap());
         let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        // No file can be made in the directory; then no existing file can be written either.
+        // First, no file can be made in the directory. Further down, an existing file cannot be written.
         let empty = place.path().join("empty");
         fs::create_dir(&empty).unwrap();
         set_mode(&empty, 0o555);

@@ -54,7 +54,7 @@ fn allocate(segment: &mut Segment, bytes: u64) -> Result<(), Error> {
     txn.end()
 }
 
-/// Uses each way to need room, again and again until it is refused.
+/// Makes each kind of call that needs room, again and again until it is refused.
 fn use_up(segment: &mut Segment, value: u8) -> u64 {
     let (file, mut refused) = (segment.path().to_path_buf(), 0);
     // A refused call leaves the rest of its transaction unchanged.
@@ -121,7 +121,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
     store_all(&mut segment, 1).unwrap();
     segment.checkpoint(&checkpoint).unwrap();
     segment.close().unwrap();
-    // An undo log of the first size, so that it must grow later.
+    // An undo log of the initial size, so that it must grow later.
     let mut small = new.open(&at("small")).unwrap();
     for part in 0..BYTES as u64 / 4096 {
         let mut txn = small.begin();
@@ -142,7 +142,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
             is_full(&error, &checkpoint);
             refused += 1;
         }
-        // First dropped as if killed, then closed cleanly.
+        // The segment is first dropped as if the process was killed. The second time it is closed cleanly.
         drop(segment);
         let segment = options().open(&at(name)).unwrap();
         holds(&segment, 1);

@@ -1,5 +1,5 @@
-//! R1, R2 and R4: no acknowledged commit is lost and no unfinished transaction is seen, whichever call the machine
-//! stops at or fails.
+//! R1, R2 and R4: the machine stops at any call, or any call fails. No acknowledged commit is lost, and no change of an
+//! unfinished transaction is seen.
 #![forbid(unsafe_code)]
 
 mod dead_leader;

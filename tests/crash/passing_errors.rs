@@ -44,7 +44,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
     let noted = env.transactions()[0].last_lsn;
     txn.commit().unwrap();
     log_much(&env, &stock);
-    // A session that was stopped for long before it could clear its note, and died.
+    // This session was stopped for a long time before it could clear its note, and then died.
     let dead = env.managers().processes.join().unwrap();
     dead.note_append(noted, 0);
     dead.mark_dead();

@@ -15,7 +15,8 @@ fn shape(change: &Change) -> String {
 
 #[test]
 fn a_seed_makes_the_same_changes_in_the_same_order() {
-    // Not a seed whose restart repeats history on several threads: there pages go to the disk in any order.
+    // This seed's restart does not repeat history on several threads: with several threads, pages go to the disk in any
+    // order.
     let plan = Plan { transactions: 120, ..Plan::full(6) };
     let shapes = || -> Vec<String> {
         let run = workload::run(plan, |_| {}).expect("the workload runs");

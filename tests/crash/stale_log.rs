@@ -1,4 +1,5 @@
-//! A record of an earlier life of the log does not come back, even where the log ends exactly at its beginning.
+//! A record of an earlier life of the log does not come back, even if the log now ends exactly where that record
+//! begins.
 
 use libtp_tests::stale_log::stale_records_stay_dead;
 

@@ -59,8 +59,8 @@ fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
-/// Records read in one transaction: the environment is idle, and a transaction that locks very many records takes
-/// long.
+/// Number of records read in one transaction: a transaction that locks very many records takes long. Several
+/// transactions read the same state, because the environment is idle.
 const PIECE: usize = 1000;
 
 fn contents(env: &Env) -> Result<Contents> {

@@ -73,7 +73,7 @@ fn entry() {
 /// Prints the library's warnings: why it gives the memory up, or the failed repair.
 pub fn tell_warnings() {
     let level = tracing_subscriber::filter::LevelFilter::WARN;
-    // Another test of this process may have done it.
+    // Another test of this process may have set the subscriber already.
     let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).try_init();
 }
 

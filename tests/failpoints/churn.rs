@@ -150,7 +150,7 @@ const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the first tables of sessions and of transactions hold.
 const CROWD: usize = 150;
 
-/// Prefix of the keys of two records that have one value; a number, `/`, and 1 or 2 follow.
+/// Prefix of the keys of two records that always have the same value; a number, `/`, and 1 or 2 follow.
 pub const WHOLE: &str = "long/whole/";
 /// A tree that is filled and emptied, whose leaves share before they split.
 pub const FILL: &str = "fill";
@@ -204,8 +204,8 @@ fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
 }
 
-/// Joins without the library's door, and returns the error that the door would return: memory that was given up has no
-/// room.
+/// Joins without the library's door, and returns the error that the door would return. The managers fail if the memory
+/// was given up, because such memory has no room: that error becomes `Rebuilt`.
 fn join(managers: &Managers) -> Result<TxnSession> {
     managers.join().map_err(|error| if managers.region.is_broken() { Error::Rebuilt } else { error.into() })
 }

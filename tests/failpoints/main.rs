@@ -16,7 +16,7 @@
 //! | `counts` | a commit counts once, whichever session completes it |
 //! | `rebuild` | deaths of processes that make the shared memory anew |
 //! | `panics` | a thread panics instead: only its session dies |
-//! | `slabs` | a death between the place of a chunk and its count |
+//! | `slabs` | a death after a slab's header names a new chunk and before it counts the chunk |
 //! | `listed` | the list of failpoints agrees with the sources |
 //! | `yardstick` | planted bugs, each noticed by one of these scenes |
 // Test code outside of test functions: a panic is the report.

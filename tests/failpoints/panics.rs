@@ -58,8 +58,8 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
     let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
     let seed = sizes::first_seed();
     let mut random = Random::new(seed);
-    // Only failpoints of the scene `Work`: processes that work side by side reach no other failpoint. Other tests reach
-    // the others.
+    // Only failpoints of the scene `Work` are tried: processes that work side by side reach no other failpoint. Other
+    // tests try the other failpoints.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
     let mut points: Vec<&Failpoint> = failpoints::all().filter(is_chosen).collect();
     random.shuffle(&mut points);
@@ -86,7 +86,7 @@ const OFTEN: &str = "commit: committing, nothing logged";
 #[test]
 fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     let mut town = scenes::settled(sizes::first_seed());
-    // Not a role that opens the environment a second time: each handle counts its own panics.
+    // The role must not open the environment a second time, because each handle counts its own panics.
     let mut victim = town.launch(&Role::Survivor, "");
     assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin");
     let panics = format!("{OFTEN}@1!panic");
@@ -118,8 +118,9 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     town.close(what);
 }
 
-/// A panic of the program is under way. A destructor of the program calls the library, which panics above an open
-/// section. That the thread unwinds says nothing about the session here; only the section does.
+/// The program panics. While it unwinds, one of its destructors calls the library, which panics above an open section.
+/// The thread was unwinding before, so its unwinding does not show that the session must die; only the open section
+/// does.
 #[test]
 fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session() {
     struct Calls<'l>(&'l dyn Fn());

@@ -1,4 +1,4 @@
-//! Deaths of processes that make the shared memory anew (PROTOCOLS D13): the next process does it.
+//! Deaths of processes that make the shared memory anew (PROTOCOLS D13): another process completes the rebuild.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use crate::crew::Member;
 use crate::scenes::Figures;
 use crate::town::Scenario;
 
-/// Rebuilds that are tried until a process that is to die does one.
+/// Number of rebuilds that are tried until an armed process reaches the failpoint.
 const TRIES: u32 = 5;
-/// How long a process has to die.
+/// How long an armed process has to die.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Declares the memory broken; two of three survivors die at the failpoint if they reach it, and the others make the
@@ -49,7 +49,7 @@ fn dies_once(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> b
         town.crew.push(member);
     }
     town.crew.extend(idler);
-    // No session buries them: the memory in which they died is gone.
+    // No session repairs the dead sessions: the memory in which they died is gone.
     let mut deaths = 0;
     for dead in &mut ended {
         deaths += u64::from(dead.death().is_some());

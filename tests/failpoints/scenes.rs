@@ -11,15 +11,16 @@ use crate::rebuild;
 use crate::town::{region_of, Scenario};
 use crate::watchdog;
 
-/// How long a victim tries to reach a failpoint for the chosen time; after that, any time will do.
+/// How long a victim may take until it has passed its failpoint the drawn number of times. After that, the victim dies
+/// when it next reaches the failpoint.
 pub const PATIENCE: Duration = Duration::from_millis(250);
-/// How long it tries then.
+/// How long the victim may then take to reach the failpoint once.
 pub const ANY_TIME: Duration = Duration::from_millis(1500);
 /// How long a repairer has to reach a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
 /// How long the other processes have to make the memory anew while a victim is stopped.
 const STILL: Duration = Duration::from_millis(500);
-/// Deaths in one environment: then its journal is long, and a new environment begins.
+/// Number of deaths in one environment. After that, a new environment begins, because the old one's journal is long.
 const DEATHS_OF_ONE: usize = 60;
 /// Tries of a failpoint that no process reached, each in a new environment.
 const TRIES: u32 = 10;
@@ -221,7 +222,7 @@ fn settle_account(town: &mut Scenario, dead: &mut Member, figures: &mut Figures)
     town.record_death(dead, death.as_ref().map_or("", |death| &death.point));
     if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
-        // First the living: they do not wait for a burial.
+        // The living are checked first, because they do not wait for a burial.
         town.go_on(&format!("after a death at {:?}", death.point));
         figures.repairs.extend(town.bury(death, burial));
     }

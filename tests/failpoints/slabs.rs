@@ -1,5 +1,5 @@
-//! A slab whose grower died when the header named the new chunk and did not count it: the next grower's chunk takes
-//! its place, and every handle finds the same slot.
+//! A session dies while it grows a slab: the header names the new chunk, but does not count it. The chunk of the next
+//! session that grows the slab replaces it, and every handle finds the same slot.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

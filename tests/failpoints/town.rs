@@ -60,7 +60,7 @@ pub struct RepairWatch(JoinHandle<Buried>);
 enum Buried {
     /// The time from the death until nothing was left of the dead.
     After(Duration),
-    /// The memory in which they died was given up before.
+    /// The memory in which the sessions died was given up before.
     GivenUp,
     /// Some session is still dead.
     Not,
@@ -69,7 +69,7 @@ enum Buried {
 impl Scenario {
     /// Makes a new environment without processes.
     pub fn new(seed: u64) -> Scenario {
-        // In memory: a dying process takes no disk with it, and no process should wait for a disk.
+        // The files are in memory: a dying process takes no disk with it, and no process should wait for a disk.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("env")).unwrap();
@@ -150,7 +150,7 @@ impl Scenario {
             if !self.crew[at].has_ended() {
                 self.despair_of(at, what);
             }
-            // Its end is checked with the other deaths.
+            // The end of this member is checked with the other deaths.
             late.push(self.crew.remove(at));
         }
         late
@@ -284,15 +284,16 @@ impl Scenario {
             self.acknowledged.extend(member.told.drain(..));
         }
         println!("{what}; deaths: {:?}", self.deaths);
-        // All changes are on the disk as far as the log goes; the pages have not been written on purpose.
+        // All changes are in the log on the disk. The test deliberately writes no pages, so that the copy must replay
+        // the log.
         let copy = self.directory.path().join("copy");
         audit::copy(&self.path(), &copy);
         at_rest(self.observe(), what);
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
-        // Restarted in any case: even if a process closed the memory and died before it was removed, other processes
-        // have worked in it since.
+        // The copy is restarted in any case. A process may have closed the memory and died before the memory was
+        // removed, but other processes have worked in that memory since.
         assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }
@@ -312,7 +313,7 @@ impl Scenario {
         std::thread::spawn(move || message.send(report(&env)));
         let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".into());
         println!("{what}; {report}");
-        // This process's handle could not be closed either.
+        // The handle of this process is forgotten, because its close could be stuck, too.
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }

@@ -74,7 +74,8 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
     } else {
         business.begin(&env).unwrap();
     }
-    // Beside other processes nothing is left for an opener to sweep or finish.
+    // The first process stays attached only in this case: while it is attached, an opener finds nothing to sweep or
+    // finish.
     let keeps_open = heir == Successor::Survivor && before.is_none() && job == "step";
     let mut kept = Some((env, business));
     if !keeps_open {
@@ -123,7 +124,7 @@ fn a_death_over_files_leaves_all_of_the_change_or_nothing() {
             deaths += 1 + u64::from(before.is_some());
         }
         if is_of_finishing(point.name) {
-            // Also with an opener that finishes after another process died.
+            // The same failpoint is also tried in an opener that finishes after another process died.
             play(point.name, Some("files: committed, none in its place"), "open", Successor::Next);
             deaths += 2;
         }

@@ -49,7 +49,7 @@ fn a_removed_file_that_is_put_back_stays() {
     let value = rows.get(&txn, &key).unwrap().unwrap();
     txn.abort().unwrap();
     assert_eq!(names_in(&path.join("etc")), ["passwd"]);
-    // As after a removal that was undone by putting the same file back, while the row is kept for a reader.
+    // The state after a removal that was undone: the same file is back, and its row is kept for a reader.
     env.run(|txn| rows.put(txn, &key, &value)).unwrap();
     assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
     drop((rows, env));
@@ -82,8 +82,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Replaces a file up to the state of a death between the commit and its finish: the row is there, and a temporary
-/// file, whose path is returned.
+/// Replaces a file, and leaves the state of a death between the commit and the finish: the row is there, and a
+/// temporary file. Returns the path of the temporary file.
 fn replace_half(env: &Env, file: &Path, contents: &[u8]) -> PathBuf {
     let (rows, directory) = (env.btree("plain-files").unwrap(), file.parent().unwrap());
     let txn = env.begin().unwrap();

@@ -1,5 +1,6 @@
-//! A simulated disk: the power fails at any call, and unsynced contents and names are lost, torn or kept; then again
-//! while the environment is opened. The files and the record have one version, and no answered version is lost.
+//! Plain files on a simulated disk. The power fails at any call, and again while the environment is opened; unsynced
+//! contents and names are lost, torn or kept. Afterwards the files and the record have the same version, and no
+//! answered version is lost.
 
 use std::path::Path;
 
@@ -28,7 +29,7 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     let text = |error: libtp::Error| error.to_string();
     let env = open(disk, &SharedMemory::new()).map_err(text)?;
     let business = Business::open(&env, Path::new(PLACE)).map_err(text)?;
-    // As other programs first: the files are as the opening left them.
+    // First checks the files from outside, as other programs see them, right after the opening.
     let directory = disk.subdirectory("etc").map_err(|error| error.to_string())?;
     let mut names = directory.list().map_err(|error| error.to_string())?;
     names.sort();

@@ -313,7 +313,8 @@ fn phantom_a_gap_that_its_reader_splits_stays_closed_to_others() {
         let (one, two) = (scene.session("one"), scene.session("two"));
         one.does(Do::Scan("g", "p"), pairs(&[]));
         one.does(Do::Put("k", "5"), Ended::Done);
-        // Below the first session's own new key, where only the lock on the new gap keeps others out.
+        // The key `h` lies below the first session's new key `k`. Only the lock on the gap below `k` keeps the other
+        // session out.
         two.waits(Do::Put("h", "6"));
         one.does(Do::Scan("g", "p"), pairs(&["k=5"]));
         one.does(Do::Commit, Ended::Done);

@@ -1,4 +1,5 @@
-//! Waits that the program cancels. In a process of its own, because the call cancels the waits of all threads.
+//! Waits that the program cancels. The tests run in a process of their own, because the call cancels the waits of all
+//! threads.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use libtp_tests::process::alone;
 fn the_program_ends_its_waits() {
     alone("cancelled::the_program_ends_its_waits", || {
         let directory = tempfile::tempdir().unwrap();
-        // Longer than a cancelled wait lasts.
+        // The timeout is longer than a cancelled wait lasts.
         let env = Env::builder().lock_timeout(Duration::from_secs(10)).open(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         let holder = env.begin().unwrap();

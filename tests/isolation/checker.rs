@@ -23,7 +23,8 @@ pub enum Anomaly {
     LostWrite(Object, Element),
     /// A transaction did not see its own writes.
     NotItsOwn(Row),
-    /// A scan did not find a row that had been inserted before it began and was deleted after it ended.
+    /// A scan did not find a row that had been inserted before the scan began, and was not deleted before the scan
+    /// ended.
     Missed(Row),
 }
 
@@ -121,7 +122,8 @@ impl<'h> Checker<'h> {
 
     fn lists(&mut self) {
         let writers = self.writers();
-        // (transaction, list, elements seen) of every read; an append also sees its own element.
+        // For each list, the reads: the transaction and the elements that it saw. An append is two reads, the second
+        // one with its own element.
         let mut reads: BTreeMap<u32, Vec<(usize, Vec<Element>)>> = BTreeMap::new();
         for (txn, record) in self.committed() {
             for step in &record.steps {
@@ -292,7 +294,8 @@ impl<'h> Checker<'h> {
             (true, None) => self.graph.add(txn, inserter, Kind::ReadWrite, object),
             (false, Some(deleter)) => self.graph.add(deleter, txn, Kind::WriteRead, object),
             (true, Some(deleter)) if deleter == inserter => {
-                // Other transactions never saw the row: both absences are the same.
+                // No other transaction ever saw the row. So it does not matter whether the reader came before the
+                // insertion or after the deletion.
             }
             (true, Some(_)) => self.ambiguous += 1,
             (false, None) => self.anomalies.push(Anomaly::Missed(row)),

@@ -51,8 +51,8 @@ fn three_in_a_circle_lose_one() {
     }
     sessions[0].waits(Do::Get("b"));
     sessions[1].waits(Do::Get("c"));
-    // The last step closes the circle. The third waits for the second, so they are ended in the order in which they
-    // become free.
+    // The last step closes the circle. The third session waits for the second, so the test ends the sessions in the
+    // order in which they become free.
     sessions[2].begins(Do::Get("a"));
     let mut victims = 0;
     for at in [2, 1, 0] {

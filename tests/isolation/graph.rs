@@ -51,7 +51,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Returns the field's name for this cycle.
+    /// Returns the name by which the literature knows this kind of cycle.
     pub fn name(&self) -> &'static str {
         let count = |kind| self.steps.iter().filter(|step| step.1 == kind).count();
         match (count(Kind::ReadWrite), count(Kind::WriteRead), count(Kind::RealTime)) {

@@ -2,10 +2,9 @@
 //! afterwards.
 //!
 //! There are three kinds of objects. A *list* grows at its end: each append adds a unique number, so a read shows the
-//! order of all writes before it (the idea of Elle); a push adds a number without reading. A *cell* holds the number
-//! of its last write, and each write reports the number that it replaced. A *row* is inserted once and deleted at
-//! most once, at a place of a range that scans read, so it shows phantoms.
-//! tells of phantoms.
+//! order of all writes before it (the idea of Elle); a push adds a number without reading. A *cell* holds the number of
+//! its last write, and each write reports the number that it replaced. A *row* is inserted once and deleted at most
+//! once, at a place of a range that scans read, so it shows phantoms.
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@
 //! | `workload` | random transactions of eight threads |
 //! | `serializable` | their histories have no cycle; controls with broken isolation must have some |
 //! | `appended` | appends without reads: values of a key, lists, records by number, and entries of an index |
-//! | `killed` | the same for eight processes that are killed |
+//! | `killed` | random transactions of eight processes that are killed: their histories have no cycle |
 //! | `process`, `telling`, `unheard` | such a process, its reports, and the transactions that it could not report |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains their outcomes |
@@ -16,7 +16,7 @@
 //! | `session_order` | a session never sees an older state than the state that it saw, or that another process reported to it |
 //! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |
 //! | `whole` | a transaction that has locked a whole database is alone in it |
-//! | `yardstick` | planted bugs that these notice |
+//! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

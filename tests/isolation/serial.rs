@@ -156,7 +156,7 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
         .collect();
     for (session, step) in schedule {
         let player = &mut players[*session];
-        // A victim's transaction has ended.
+        // A victim gets no further steps, because its transaction has ended.
         if player.done.last().is_none_or(|(_, ended)| *ended != Ended::Deadlock) {
             player.todo.push_back(step.clone());
             player.go();

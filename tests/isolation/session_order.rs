@@ -94,7 +94,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Returns settings with this durability for transactions that do not choose another.
 fn settings(durability: Durability) -> Settings {
-    // For `Rio` the declaration is enough: no machine fails here.
+    // `Rio` needs only the declaration that the memory survives: no machine fails here.
     let (durability, region_survives) = (Some(durability), Some(Survives::System));
     Settings { durability, region_survives, relaxed_millis: Some(1000), ..Settings::default() }
 }
@@ -219,7 +219,7 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
     while round < rounds || known <= rounds / 20 && round < 100 * rounds {
         let way = draw();
         let found = match round % 4 {
-            // Ordered over a pipe, and answered over a pipe.
+            // The read is ordered over a pipe and answered over a pipe.
             1 | 2 => {
                 other.order(&way.to_string());
                 other.line().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()

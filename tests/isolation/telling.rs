@@ -38,7 +38,7 @@ pub fn tell(steps: &[Step]) -> String {
     line
 }
 
-/// Returns the steps of a line, or `None` if the line is malformed, as one that a kill cut off.
+/// Returns the steps of a line, or `None` if the line is malformed, for example because a kill cut it off.
 pub fn understand(line: &str) -> Option<Vec<Step>> {
     line.split(' ').filter(|word| !word.is_empty()).map(step).collect()
 }

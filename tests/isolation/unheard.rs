@@ -1,5 +1,5 @@
 //! Transactions whose process was killed while it committed: the observations of other transactions show whether each
-//! is there.
+//! of them committed.
 //!
 //! A transaction that left any trace counts as committed, with all its steps, and the checker reports missing steps. A
 //! transaction without a trace counts as aborted, and no other transaction may have seen it. Its end is unknown, so
@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::history::{Element, Record, Step};
 
-/// Adds the transactions of `unheard` that are there to a history, before its last record, which read everything at
-/// the end. Returns their number.
+/// Adds those transactions of `unheard` that committed to a history. They go before its last record, which read
+/// everything at the end. Returns their number.
 pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
     let end = history.pop().expect("the last record read everything");
     let before = history.len();

@@ -73,7 +73,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
 
 #[test]
 fn run_does_not_run_again_after_a_timeout_unless_it_is_asked_to() {
-    // Short, so that a thousand tries end in time.
+    // The timeout is short, so that a thousand tries end in time.
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT / 10));
     let tries = AtomicU32::new(0);
     let work = |txn: &libtp::Txn<'_>| {
@@ -184,7 +184,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
 
 #[test]
 fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
-    // Longer than a refused wait lasts.
+    // The timeout is longer than a refused wait lasts.
     let (_directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     table.put(&one, b"x", b"2").unwrap();
@@ -225,7 +225,7 @@ fn a_transaction_that_another_thread_goes_on_with_is_waited_for() {
         scope.spawn(move || {
             table.put(&one, b"y", b"2").unwrap();
             until_waiting(env, 1);
-            // Longer than a refused wait lasts.
+            // The pause is longer than a refused wait lasts.
             std::thread::sleep(Duration::from_millis(1500));
             one.commit().unwrap();
         });

@@ -12,7 +12,8 @@ const WRITERS: usize = 3;
 /// Adds one to both pages.
 fn add(env: &Env, file: &PageFile, other: &PageFile) -> Result<()> {
     env.run(|txn| {
-        // Another database first: its intent lock may be learnt anew while the first one's is in doubt.
+        // Locks another database first: the session may learn an intent lock on it anew while the intent lock on `file`
+        // is in doubt.
         other.lock(txn, 0, PageLock::Read)?;
         for page in [0, 1] {
             file.lock(txn, page, PageLock::Write)?;

@@ -1,7 +1,7 @@
 //! Random transactions of many threads, or processes, over a few keys.
 //!
-//! Lists, cells and ranges of rows are replaced: after [`EPOCH`] transactions the next ones are taken, so that reads
-//! stay short and empty lists are met often. The names of one epoch lie side by side on a few pages.
+//! Lists, cells and ranges of rows are replaced: after [`EPOCH`] transactions the workload turns to new ones, so that
+//! reads stay short and empty lists are met often. The names of one epoch lie side by side on a few pages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::history::{Element, Record, Row, Step};
 
 /// Number of threads at work.
 pub const THREADS: usize = 8;
-/// Number of transactions before the next lists are taken.
+/// Number of transactions before the workload turns to new lists.
 pub const EPOCH: u64 = 250;
 /// Number of lists, cells and ranges of an epoch.
 const LISTS: u32 = 6;
@@ -26,7 +26,7 @@ const PLACES: u32 = 100;
 /// How well transactions are isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// As they should be.
+    /// The library's isolation, unchanged.
     Transactions,
     /// A control: each step is a transaction of its own, so a recorded transaction is not isolated.
     StepByStep,
@@ -100,7 +100,8 @@ pub struct Stage<'e> {
     rows: Db,
     begun: AtomicU64,
     elements: AtomicU64,
-    /// Called with each transaction just before it commits: from then on it may be there, even if the process dies.
+    /// Called with each transaction just before it commits: from then on the transaction may be committed, even if the
+    /// process dies.
     announce: fn(u64, &[Step]),
 }
 
@@ -226,7 +227,7 @@ pub struct Actor<'s, 'e> {
     tally: Tally,
 }
 
-/// A transaction; in a control it may be several.
+/// A running transaction. In a control several transactions take its place.
 struct Running<'s, 'e> {
     stage: &'s Stage<'e>,
     txn: Option<Txn<'e>>,

@@ -1,8 +1,8 @@
 //! Counters in two segments and a journal of records: every transaction raises both counters and adds a record, or
 //! does nothing.
 //!
-//! Some transactions change one segment alone, some abort, and some roll back a part. A block of the heap has the
-//! number of the transaction that made it; the block before it is freed.
+//! Some transactions change one segment alone, some abort, and some roll back a part. Each transaction frees the heap
+//! block of the transaction before it and fills a new block with bytes that depend on its own number.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ fn number(bytes: &[u8]) -> u64 {
 impl Business {
     pub fn open(directory: &Path) -> Result<Business> {
         let env = Env::open_or_create(directory)?;
-        // Mapped anywhere: other tests of this process have segments, too, at addresses that the child that makes
-        // these does not know.
+        // The segments are mapped at any free address. Other tests of this process have segments, too, at addresses
+        // that the child, which makes these segments, does not know.
         let options = vista::Options::new(BYTES).anywhere();
         let open = |name: &str| env.segment_at(directory.join(name), &options);
         let (left, right) = (open("left.vista")?, open("right.vista")?);

@@ -187,8 +187,8 @@ fn a_restart_notices_memory_whose_records_are_lost() {
     }
 }
 
-/// The process that rolls back memory whose decision was lost dies, too: the next process finds the memory as it was,
-/// and is not blocked.
+/// A process rolls back memory whose decision was lost, and dies, too. The next process finds the memory as it was, and
+/// is not blocked.
 #[test]
 fn a_rollback_is_not_taken_for_a_followed_decision() {
     for nth in 0..3 {
@@ -196,7 +196,8 @@ fn a_rollback_is_not_taken_for_a_followed_decision() {
         let (directory, seed) = (directory.path(), sizes::first_seed() + nth);
         found(directory, RELAXED);
         for name in [
-            // The first visit: changes that segments followed earlier would be lost, too.
+            // The victim dies at the first visit. At a later visit, changes that segments already followed would be
+            // lost, too.
             "member: about to apply the decision, undo log not empty",
             "member: rolled back, transaction still noted",
         ] {

@@ -63,7 +63,8 @@ fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
     let segment = env.segment("memory", 64).unwrap();
     let records = env.btree("records").unwrap();
-    // The first relaxed commit of a life writes the control file before its record, and would be refused there.
+    // This commit is made before the memory is broken: the first relaxed commit of a life writes the control file
+    // before its record, and a commit in broken memory would be refused at that write.
     env.run_with(libtp::Durability::Relaxed, |txn| records.put(txn, b"before", b"value")).unwrap();
     let txn = env.begin_with(libtp::Durability::Relaxed).unwrap();
     records.put(&txn, b"key", b"value").unwrap();
@@ -75,8 +76,8 @@ fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     assert_eq!(env.run(|txn| read(txn, &segment)).unwrap(), 2);
 }
 
-/// A `Relaxed` commit does not need the disk, so it completes although its shared memory was given up: it belongs to
-/// no life.
+/// A `Relaxed` commit does not need the disk, so it completes although its shared memory was given up. The commit is in
+/// no later life of the memory.
 #[test]
 fn a_commit_in_abandoned_memory_reaches_no_segment() {
     for has_records in [true, false] {

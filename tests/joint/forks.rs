@@ -102,7 +102,7 @@ fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
                 exit_now(i32::try_from(tried.iter().filter(is_refused).count()).unwrap());
             };
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
-            // Only `free` failed otherwise, because nothing is allocated there.
+            // Only `free` failed in another way, because nothing is allocated there.
             assert_eq!(status.exit_status(), Some(1), "{how:?}: calls that were not refused");
             memory.set_range(16, 1).unwrap().fill(7);
             drop(memory);

@@ -65,7 +65,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
     assert!(new_name(hang(), || unresolved(one).is_some()), "the dead session is repaired");
-    // Puts their commits on the disk.
+    // The order `note` puts all earlier commits on the disk.
     beside.does("note");
     drop(looks);
     for child in [&mut beside, &mut checkpointer] {

@@ -25,7 +25,7 @@ const LEAVING: Duration = Duration::from_secs(60);
 /// A session that waits this long while a worker is stopped waits for that worker: others release within
 /// microseconds.
 const WAITING: Duration = Duration::from_millis(1);
-/// A repair of a killed worker begins within this time, or perhaps there is nothing to repair.
+/// If no repair of a killed worker begins within this time, there may be nothing to repair.
 const MENDING: Duration = Duration::from_millis(5);
 const SECOND: u64 = 1_000_000_000;
 
@@ -191,7 +191,7 @@ impl<'d> Run<'d> {
         self.workers.iter().filter(is_one).map(|worker| worker.number).collect()
     }
 
-    /// Opens the looking handle, once the first worker has opened the environment.
+    /// Returns the handle that only looks. It is opened once the first worker has opened the environment.
     fn onlooker(&mut self) -> Option<&Env> {
         if self.onlooker.is_none() {
             self.onlooker = Env::builder().look(self.directory).ok().flatten();
@@ -199,7 +199,7 @@ impl<'d> Run<'d> {
         self.onlooker.as_ref()
     }
 
-    /// Returns the worker that repairs, if one other than the victim begins to within the time.
+    /// Returns the worker that begins to repair within [`MENDING`], if one does; the victim does not count.
     fn mender(&mut self, victim: usize) -> Option<usize> {
         let begun = Time::now();
         let processes = self.onlooker()?.managers().processes.clone();
@@ -207,7 +207,7 @@ impl<'d> Run<'d> {
             let roles = processes.roles();
             let repairs = roles.iter().find(|(role, _)| role.starts_with("repairs"));
             let Some(&(_, mender)) = repairs else { continue };
-            // The list of all sessions takes longer to make than many repairs.
+            // Only the session of the role is described: a list of all sessions would take longer than many repairs.
             let name = processes.describe(mender);
             if let Some(at) = self.workers.iter().position(|worker| is_of(&name, worker)).filter(|&at| at != victim) {
                 return Some(at);
@@ -338,8 +338,8 @@ impl<'d> Run<'d> {
         if env.opened().how == How::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
-        // A worker that is killed while it makes the region leaves none, so the next worker has a new incarnation.
-        // All workers that got as far as reporting must report the same one.
+        // A worker that is killed while it makes the region leaves no region, so the next worker begins a new
+        // incarnation. All workers that report an incarnation must report the same one.
         let told_of = || all.iter().filter_map(|(_, told)| told.opened.as_ref().map(|(_, found)| *found));
         let first = told_of().min().unwrap_or(incarnation);
         let is_made_again = first > incarnation && all.iter().all(|(_, told)| told.opened.is_some());
@@ -392,8 +392,8 @@ fn is_repaired(told: &Told) -> bool {
     told.opened.as_ref().is_some_and(|(how, _)| how == "Repaired")
 }
 
-/// Compares the transfers found with those acknowledged: no acknowledged transfer is lost, and at most the last one
-/// was not acknowledged.
+/// Compares the transfers found with the acknowledged transfers. No acknowledged transfer is lost, and of each worker
+/// at most one transfer, the last, was found but not acknowledged.
 fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), String> {
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);

@@ -18,7 +18,7 @@ pub struct Instant {
     pub waited: Vec<u64>,
 }
 
-/// One worker's acknowledgements, ascending, and when it was killed if it was.
+/// The acknowledgements of one worker, in ascending order, and the time of its death if it was killed.
 #[derive(Clone, Debug)]
 pub struct WorkerHistory {
     pub number: u64,

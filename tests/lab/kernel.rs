@@ -69,8 +69,8 @@ fn has_file_system(device: &str) -> bool {
 /// Crashes the machine, or asks the host to crash it.
 pub fn crash(kind: &str) {
     match kind {
-        // A panic of the kernel, with or without a second kernel that waits for it; or a reboot without any writing
-        // before.
+        // `c` is a panic of the kernel, and so is `SECOND`, where a second kernel waits for the panic. `b` is a reboot
+        // that writes nothing before.
         "c" | "b" | SECOND => {
             fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
             fs::write("/proc/sysrq-trigger", if kind == "b" { "b" } else { "c" }).unwrap();

@@ -3,8 +3,8 @@
 //!
 //! Paper: Rio Vista, section 3: a crash of the operating system that memory outlives. `cargo xtask lab` starts the
 //! machine and crashes it, or has it crash itself. Stores to a file of memory that a warm start keeps (`/dev/pmem0`,
-//! ext4, DAX) are there after the restart. The machine is not its own witness: it reports each transaction that has
-//! ended through a port (`port`), and the host compares.
+//! ext4, DAX) are there after the restart. The host has its own record of the work: the machine reports each
+//! transaction that has ended through a port (`port`), and the host compares.
 //!
 //! | file | what |
 //! |---|---|
@@ -62,7 +62,7 @@ fn run() {
     work::set_boots(boots + 1);
     println!("LAB BOOT {} {kind}", boots + 1);
     let wait = kernel::argument("lab.seed").parse::<u64>().unwrap().wrapping_add(boots as u64);
-    // At least some transactions, and a different number each time.
+    // The wait is long enough for some transactions, and differs from boot to boot.
     let wait = 200 + business::Draw(wait.wrapping_mul(0x9e37_79b9)).below(600);
     let crash = move || {
         std::thread::sleep(Duration::from_millis(wait));

@@ -1,11 +1,11 @@
 //! Records of the library itself: their changes, and the check of their contents.
 //!
 //! There are two environments. Their files lie on a disk, whose page cache is lost with the system, and both answer
-//! commits from memory. The memory of the first lies where a warm start keeps it, which the library detects. The
-//! memory of the second is lost, although it was declared to survive: it is a control, which must refuse to open at
-//! first, then lose commits, and report it.
+//! commits from memory. The memory of the first lies where a warm start keeps it, which the library detects. The memory
+//! of the second is lost, although it was declared to survive. The second environment is a control: it must refuse to
+//! open at first, then lose commits, and report the loss.
 //!
-//! Any other deviation is a panic, and so a failure, also in the control, except for the number of lost commits: the
+//! Any other deviation is a panic, and so a failure, also in the control. Only the number of lost commits is open: the
 //! control loses the last commits, each as a whole.
 
 use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};

@@ -1,5 +1,5 @@
-//! The log alone, with the smallest ring on a nearly full disk: sessions append for long on what they have reserved
-//! (PROTOCOLS D11).
+//! The log alone, with the smallest ring on a nearly full disk. Sessions append many records on what they reserved
+//! earlier (PROTOCOLS D11).
 
 use std::sync::Arc;
 
@@ -127,7 +127,8 @@ fn sessions_that_append_on_credit_leave_the_bytes_kept_back() {
         }
         assert!(matches!(life.commit(session, &[]), Err(Error::Full { .. })));
     }
-    // A delete has all of the room that is kept for it, and leaves no credit behind.
+    // A session that deletes can append all bytes that the log keeps back for deletions; afterwards no session has a
+    // credit.
     let tail = life.log.tail();
     let freeing = filler.begin_freeing();
     while life.commit(&filler, &[3; 500]).is_ok() {}

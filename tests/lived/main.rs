@@ -15,10 +15,10 @@
 //! | `yardstick` | planted bugs, each to be noticed (built with `planted`) |
 //!
 //! Two threads update, insert and delete at random. Seven in ten keys are there; values have 20 to 400 bytes, some of
-//! them thousands. The databases are a B-tree, a hash file, a B-tree with an index, a record-number file and a list;
-//! in queues, messages are added at one end and removed at the other. The page cache is smaller than the files, and
-//! checkpoints go on. The first tenth of the run warms up; the rest is compared with the sizes at its end. Times are
-//! printed and drawn, but not judged.
+//! them thousands. The databases are a B-tree, a hash file, a B-tree with an index, a record-number file and a list; in
+//! queues, messages are added at one end and removed at the other. The page cache is smaller than the files, and
+//! checkpoints go on. The first tenth of the run warms up; later sizes are compared with the sizes at the end of the
+//! warm-up. Times are printed and drawn, but not judged.
 //!
 //! `LIBTP_TEST_OPERATIONS` sets the number of operations, `LIBTP_TEST_KEYS` the number of keys; `LIBTP_TEST_PLOT` is
 //! the file of the picture, relative to the root of the tree.
@@ -64,8 +64,7 @@ const PIECE_LATE: u64 = 3 << 20;
 /// Growth of memory that the kernel backs: the kernel may add some huge pages.
 const HUGE_PIECE: u64 = 8 << 20;
 /// Growth of the allocated bytes of the region. The region hands out more memory once, and for good, when the machine
-/// is so busy that log and pages wait to be written: one of forty small runs took more than 4 MiB more, for an unknown
-/// reason.
+/// is so busy that log and pages wait to be written: one of forty small runs needed 4 MiB more, for an unknown reason.
 const REGION_PIECE: u64 = 12 << 20;
 /// Files are extended by pieces of up to this size.
 const FILE_PIECE: u64 = 4 << 20;
@@ -211,8 +210,8 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
 /// Returns a complaint for each database, and for all together, whose pages (used and free) grew; `tenths` has the
 /// pages after each tenth.
 ///
-/// Leaves and buckets that once were too full stay split, and their fill varies by chance, so every tenth adds a few
-/// pages, and ever fewer. Pages that are never used again are added by every tenth alike.
+/// Leaves and buckets that once were too full stay split, and their fill varies by chance. So every tenth of the run
+/// adds a few pages, but ever fewer. If pages were never used again, every tenth would add as many as the tenth before.
 fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
     let count = |tenth: &BTreeMap<String, Pages>, name: &str| tenth.get(name).map_or(0, |pages| pages.all());
     let names = tenths[0].keys().map(String::as_str);

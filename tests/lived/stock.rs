@@ -1,8 +1,8 @@
 //! The expected contents of the databases: for each record, a number that determines its bytes.
 //!
 //! The books take the same memory however long the run is, so that any growth is the library's. A transaction changes
-//! them while it has the record locked: before it commits, and back before it aborts. So when two transactions change
-//! one record, the books and the database agree on the last.
+//! the books while it has the record locked: it enters its change before it commits, and restores the old entry before
+//! it aborts. So when two transactions change one record, the books and the database agree on the last change.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use libtp_sim::Random;
 /// The number that means that there is no such record.
 pub const ABSENT: u32 = 0;
 
-/// One value in this number is longer than a page holds well.
+/// One value in this number has several thousand bytes, too many for most pages.
 const LONG_IN: u64 = 256;
 
 /// The numbers of one database's records, by the numbers of their keys.
@@ -53,7 +53,7 @@ impl Listed {
     }
 }
 
-/// The first message of a queue and the number behind its last.
+/// The number of a queue's first message, and the number after the number of its last message.
 #[derive(Clone, Copy, Default)]
 pub struct Window {
     pub first: u32,

@@ -21,7 +21,7 @@ const CHANGES: u64 = 4;
 const CHANGES_OF: u64 = 7;
 /// One change in this number first reads and compares the record.
 const READ_IN: u64 = 4;
-/// A queue has at most its window of messages, and at least this number fewer.
+/// A queue has at most the messages of its window, and at least this number fewer.
 const PLAY: u32 = 32;
 
 /// Times and counts of a stretch of the run.

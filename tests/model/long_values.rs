@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use libtp::{Bytes, Env, Error, Txn};
 
-/// More than one reservation may be.
+/// More bytes than one reservation may have.
 const LONG: usize = 17 << 20;
 
 fn value(bytes: usize, seed: usize) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn values_longer_than_a_reservation_are_values_like_others() {
 
     env.run(|txn| put(txn, &first)).unwrap();
     assert!(env.run(found).unwrap() == all(&first));
-    // Another value in its place, taken back with a savepoint, and with the transaction.
+    // Replaces the value twice: the savepoint takes the first change back, and the abort takes back the second.
     let txn = env.begin().unwrap();
     let savepoint = txn.savepoint();
     put(&txn, &second).unwrap();
@@ -86,7 +86,7 @@ fn a_value_whose_record_is_refused_leaves_no_page() {
     let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
     let (tree, hash) = (env.btree("tree").unwrap(), env.hash("hash").unwrap());
     env.run(|txn| tree.put(txn, b"a", b"").and_then(|()| tree.put(txn, b"z", b""))).unwrap();
-    // This transaction holds the gaps, which the search for the value's place meets last.
+    // This transaction holds locks on the gaps. The search for the value's place reaches these locks last.
     let reader = env.begin().unwrap();
     for db in [&tree, &hash] {
         let mut cursor = db.cursor(&reader);

@@ -68,7 +68,8 @@ fn a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_lib
 }
 
 /// Runs in the child. Rust's runtime opens descriptors that are closed when a program begins, so the child closes them
-/// here. The first two files that the library opens, the directory and the control file, would get their numbers.
+/// here. Without the library's care, the first two files that it opens, the directory and the control file, would get
+/// the numbers of these descriptors.
 fn work_without_standard_descriptors(directory: &str) {
     for standard in [1, 2] {
         nix::unistd::close(standard).unwrap();

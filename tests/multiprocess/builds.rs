@@ -1,5 +1,6 @@
-//! Another build of the library, with another memory layout: it is refused beside other processes, and takes over in
-//! good order when it is first. The tests simulate it by changing the hash of the build in the region's file.
+//! A process of another build of the library, with another memory layout. While other processes are attached, it is
+//! refused. If it is the first process, it takes the environment over in good order. The tests simulate another build
+//! by changing the hash of the build in the region's file.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ const LAYOUT: u64 = 16;
 /// The place of the hash of the log's layout.
 const LOG_LAYOUT: u64 = 3872;
 
-/// Makes the region another build's, or ours again.
+/// Turns the build's hash in the region into another build's, or back into ours.
 fn swap_build(region: &Path) {
     swap(region, LAYOUT);
 }

@@ -175,7 +175,7 @@ fn obey<'e>(
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
         (["break-and-abort"], _) => {
-            // As a kill of a session that has just found the memory broken, before any session has begun to make it
+            // Simulates the kill of a session that has just found the memory broken. No session has begun to make it
             // anew.
             env.managers().region.mark_broken();
             std::process::abort()
@@ -245,7 +245,7 @@ fn read_own_files(directory: &std::path::Path) {
     for name in names.map_while(Result::ok) {
         let file = std::fs::OpenOptions::new().read(true).write(true).open(name.path());
         let read = file.and_then(|mut file| std::io::Read::read(&mut file, &mut [0; 64]));
-        // A log file may have been recycled since it was listed.
+        // An error is ignored: a log file may have been recycled since it was listed.
         drop(read);
     }
 }
@@ -260,7 +260,7 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let listener = std::thread::spawn(move || match next_order() {
         Some(order) if order == "abort" => std::process::abort(),
         Some(order) if order.starts_with("wild ") => crate::wild::store(&own, &order),
-        // Relaxed: only the flag is published.
+        // Relaxed: the flag publishes no other data.
         _ => theirs.store(true, Ordering::Relaxed),
     });
     let client = |thread: u64| -> libtp::Result<()> {

@@ -55,7 +55,7 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         here.ask("put key here");
         let mut there = Member::launch_under(OTHER_PIDS, directory.path(), 2, "record").opened();
         assert_eq!(there.how, "Joined");
-        // Long enough for any waiter to look for dead processes.
+        // The wait below is long enough for any waiter to look for dead processes.
         there.order("put key there");
         assert_eq!(there.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
         assert_eq!(here.ask("commit"), "committed");
@@ -64,7 +64,7 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         there.ask("put key unfinished");
         here.order("put key after");
         assert_eq!(here.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
-        // Its death is noticed all the same.
+        // The death of this process is noticed all the same.
         there.kill();
         assert_eq!(here.answer(), "put");
         assert_eq!(here.ask("get key"), "after");
@@ -77,7 +77,7 @@ const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
 /// Marks the process inside that namespace.
 const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
 
-/// As with `nsenter --pid`, or a container without its own /proc: other processes have our pids there.
+/// The state after `nsenter --pid`, or in a container without its own /proc: in /proc, other processes have our pids.
 #[test]
 fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
     let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";
@@ -113,8 +113,8 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
     });
 }
 
-/// Seen from outside, no pid shows that the parent is dead: its lock must be released. (A raw clone keeps the lock
-/// until it calls the library or ends: docs/design/0004.)
+/// Seen from outside the namespace, no pid shows that the parent is dead. So the parent's lock must be released. (A raw
+/// clone keeps the lock until it calls the library or ends: docs/design/0004.)
 #[test]
 fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive() {
     alone("containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive", || {
@@ -156,7 +156,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
                 refused => assert!(refused.contains("full") && refused.contains("nothing was changed"), "{refused}"),
             }
         }
-        // One process dies; its sessions are repaired when there is room, if not before.
+        // One process dies. Its sessions are repaired when there is room, at the latest.
         crew.remove(0).kill();
         memory.free("ballast");
         assert_eq!(crew[0].ask("get key"), "none");

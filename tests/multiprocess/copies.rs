@@ -38,7 +38,8 @@ fn a_copy_of_a_live_environment_is_another_one() {
     assert_eq!(three.ask("put key copy"), "put");
     assert_eq!(two.ask("commit"), "committed");
     assert_eq!(one.ask("get key"), "unfinished");
-    // The copy dies: the original does not notice, nor the other way round.
+    // The death of the copy's process does not affect the original, and later deaths of the original's processes do not
+    // affect the copy.
     three.kill();
     assert_eq!(one.ask("put key on"), "put");
     one.kill();
@@ -160,8 +161,8 @@ fn the_choice_of_the_memory_keeps_the_later_changes() {
     }
 }
 
-/// Failpoints at which a process dies that appends the memory's log to the log of the files, and then restarts from
-/// both.
+/// A process appends the memory's log to the log of the files, and then restarts from both. It dies at each of these
+/// failpoints.
 #[cfg(feature = "failpoints")]
 const DEATHS: [&str; 7] = [
     "rescue: a piece written, not synced",
@@ -250,7 +251,7 @@ fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
     assert!(error.contains(&region) && error.contains("--keep-files"), "{error}");
     let error = Env::builder().keep(Keep::Region).open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("end them first"), "{error}");
-    // The processes may go on with their files, whatever happens to these.
+    // The processes may go on with their own files, whatever happens to the restored files.
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
     assert_eq!((one.ask("get key").as_str(), get(&env, "key").as_deref()), ("later", Some("backup")));
     assert!(Path::new(&region).exists(), "the region belongs to the processes");

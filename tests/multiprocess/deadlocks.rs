@@ -23,7 +23,7 @@ fn circle_of(directory: &std::path::Path, processes: usize, granularity: &str) -
 }
 
 /// Closes a circle: each process locks its own record, then requests the next process's. The last request closes the
-/// circle. Returns when.
+/// circle. Returns the time of that request.
 fn close(crew: &mut [Member]) -> Instant {
     let count = crew.len();
     for (number, member) in crew.iter_mut().enumerate() {

@@ -100,7 +100,7 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
 
 /// Lets the child try every call on its inherited handles, drop them, and end; then the parent goes on as before.
 fn is_told(directory: &Path, how: Making) {
-    // With background threads, where that is allowed.
+    // Opens with background threads, where the way of making the child allows them.
     let env = if how == Making::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
@@ -162,7 +162,7 @@ fn is_outlived(directory: &Path, how: Making) {
     table.put(&txn, b"unfinished", b"1").unwrap();
     match make_child(how) {
         Side::Child => {
-            // Not for ever: the test may have been killed itself.
+            // The sleep is bounded: the test that would kill this process may have been killed itself.
             std::thread::sleep(std::time::Duration::from_secs(120));
             exit_now(0);
         }
@@ -254,8 +254,7 @@ fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
         drop((table, env));
-        // The region shows that the lock that the clone still has is not a living process's. Therefore the region
-        // stays.
+        // The region shows that no living process owns the lock that the clone still has. Therefore the region stays.
         let next = if way == "fork" { How::Clean } else { How::Repaired };
         assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, next, "{way}");
     }

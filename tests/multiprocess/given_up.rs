@@ -15,7 +15,7 @@ use libtp_tests::process::until;
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
 
-/// This many keys take several times the memory.
+/// Number of keys whose records take several times the memory.
 const KEYS: u32 = 4000;
 /// Keys this far apart lie on different pages.
 const STEP: usize = 6;
@@ -48,8 +48,8 @@ struct Unanswered {
     value: String,
 }
 
-/// Puts long values, each on another page, until the process stops at the failpoint without any other role, for which
-/// a rebuild would wait. Returns the put without an answer.
+/// Puts long values, each on another page, until the process stops at the failpoint. At that moment the process has no
+/// role but `role`: a rebuild would wait for another role. Returns the put without an answer.
 fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: Option<&str>) -> Unanswered {
     let numbers = (0..KEYS).step_by(STEP).cycle();
     let mut puts = numbers.zip(0..).map(|(number, count)| Unanswered { number, value: format!("{count:0>500}") });
@@ -142,7 +142,7 @@ fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
-    // A process of the next life, in the middle of the same segment.
+    // This process joins the new memory, and stops in the middle of making the same segment.
     let mut two = Member::start(directory.path(), 2);
     let before = segments(directory.path());
     put_until_stopped(&mut two, directory.path(), "log: segment full of zeros", Some(PREPARES));
@@ -227,7 +227,7 @@ fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
         begun.elapsed() < Duration::from_secs(100),
         "the process sleeps no longer than two minutes: the test shows nothing"
     );
-    // The sleeping thread may be the background thread. Then the put did not wait that long, and came before ours or
+    // The sleeping thread may be the background thread. Then the put was not delayed, and was committed before ours or
     // after it.
     let early = writer.answer_within(Duration::ZERO);
     std::fs::write(&awake, b"").unwrap();

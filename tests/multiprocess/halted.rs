@@ -1,5 +1,5 @@
-//! A process stops at a task that only one session has at a time, or with something that every session needs. No
-//! session can take either from the process; the other processes do without it.
+//! A process stops at a task that only one session has at a time, or while it holds something that every session needs.
+//! No session can take the task or the thing away from the process; the other processes do without it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn a_stopped_deadlock_search_hides_no_deadlock() {
     one_gives_way(&mut crew, [0, 1]);
 }
 
-/// This many keys take several times the first memory.
+/// Number of keys whose records take several times the first memory.
 const KEYS: u32 = 4000;
 const SETTINGS: &str = "memory = \"2MiB\"\n";
 
@@ -179,7 +179,7 @@ fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
     reader.ask("arm snapshot: pinned, not taken!stop");
     reader.order("hold-snapshot");
     until("it stands still", || stands_still(&env));
-    // Its pin still records the position that its last snapshot needed.
+    // The reader's pin still records the position that its last snapshot needed.
     assert_eq!(env.snapshots()[0].needs_from, needed);
     assert!(checkpoint() >= oldest, "the control file would call log the oldest that is gone");
     reader.resume();

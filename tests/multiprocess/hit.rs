@@ -77,7 +77,7 @@ fn a_process_with_a_damaged_identity_is_not_taken_for_dead() {
     member.ask("begin");
     member.ask("put key 1");
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
-    // A pid that no process can have.
+    // The member's slot gets a pid that no process can have.
     let slots = words(&env, "process slots");
     let (place, _) = slots.iter().find(|(_, says)| *says == u64::from(pid)).expect("its slot says so");
     store(&env, *place, 1 << 23);
@@ -118,7 +118,7 @@ const LATCH: usize = 0;
 const TAIL: usize = 1;
 const POISON: usize = 10;
 const LEADER: usize = 17;
-/// The value of that word in a log that has failed.
+/// The value of the word `POISON` in a log that has failed.
 const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 
 #[test]
@@ -203,7 +203,7 @@ fn an_opener_does_not_panic_at_any_hit_word() {
         let table = env.btree("table").unwrap();
         env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
         words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
-        // With background threads: this process keeps sessions for repairs.
+        // Opens with background threads, so this process keeps sessions for repairs.
         let second = Env::open_or_create(directory.path());
         let found = second.and_then(|second| {
             let table = second.btree("table")?;
@@ -221,8 +221,8 @@ fn an_opener_does_not_panic_at_any_hit_word() {
 /// Returns an environment, its table, and a process that is stopped as it publishes its commit record.
 fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
-    // For both processes: a background thread would give the memory up earlier, or could stop at a write, and a rebuild
-    // waits for writes.
+    // Neither process has background threads. Such a thread would give the memory up earlier, or could stop at a write,
+    // and a rebuild waits for writes.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -241,7 +241,7 @@ fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild()
     // The latch that the member is about to release, and the word by which it would find its record.
     let header = words(&env, "log header");
     [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
-    // As if a sync had failed: then no session repairs its remains, and notices the damage.
+    // Marks the log as failed. Then no session repairs the member's remains, so no session notices the damage.
     store(&env, header[POISON].0, POISONED);
     member.resume();
     let answer = member.answer();

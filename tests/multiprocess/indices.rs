@@ -57,7 +57,7 @@ fn an_index_that_differs_from_its_function_is_found() {
     people.index("by town", town).unwrap();
     let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
-    // The same name, with another function.
+    // The other handle opens the index by the same name, with another function.
     let index = theirs.index("by town", |key, _, keys| keys.add(key)).unwrap();
     assert_eq!(findings(&other, &index), 200);
     assert_eq!(env.verify("by town").unwrap().findings.len(), 0);
@@ -152,8 +152,8 @@ fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     assert_eq!(findings(&env, &index), 0);
 }
 
-/// The maker's commit releases its locks when it is in the log. From then on a snapshot shows the index, and a reader
-/// of that snapshot waits for the disk.
+/// The maker's commit releases its locks as soon as the commit record is in the log. From then on a snapshot shows the
+/// index, and a reader of that snapshot waits for the disk.
 #[cfg(feature = "failpoints")]
 #[test]
 fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
@@ -198,7 +198,7 @@ fn after_a_panic_of_a_function_broken_memory_is_reported_as_before() {
             std::thread::sleep(std::time::Duration::from_millis(300));
             env.managers().processes.declare_broken();
         });
-        // While the put waits for the lock.
+        // The memory is declared broken while the put waits for the lock.
         let put = || people.put(&txn, b"0", b"Paris:logician").map_err(|error| error.to_string());
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(put))
     });

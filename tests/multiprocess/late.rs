@@ -30,7 +30,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
     for (place, order) in PLACES {
         let directory = tempfile::tempdir().unwrap();
         let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
-        // Without background threads.
+        // This handle has no background threads.
         let own = idle().open(directory.path()).unwrap();
         let table = own.btree("table").unwrap();
         leaver.ask("put-relaxed leaver 1");

@@ -90,7 +90,7 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let other = place.environment("other");
     let mut at_work = None;
-    // Each is a process of its own that does not ask for a sweep.
+    // Each opening is by a new process that does not ask for the removal of left memory.
     for (how, number) in ["Created", "Clean", "Joined", "Repaired"].into_iter().zip(1..) {
         let region = of_a_gone_one(&place, how);
         let mut opens = Member::start(&other, number);
@@ -248,7 +248,7 @@ struct EndOf<'d>(&'d AtomicBool);
 
 impl Drop for EndOf<'_> {
     fn drop(&mut self) {
-        // Relaxed: only the flag is published.
+        // Relaxed: the flag publishes no other data.
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -265,7 +265,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_hinder_each_other() {
             let done = &done;
             scope.spawn(move || {
                 let env = Env::open_or_create(sweeper).unwrap();
-                // Relaxed: only the flag is published.
+                // Relaxed: the flag publishes no other data.
                 while !done.load(Ordering::Relaxed) {
                     drop(env.sweep_memory());
                 }
@@ -278,7 +278,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_hinder_each_other() {
             one.kill();
             one.wait();
             assert_eq!(value(&directory), (How::Repaired, Some(round.to_string().into_bytes())));
-            // Moved away for a moment, and back.
+            // The environment's directory is moved away for a moment, and back.
             let away = place.homes.path().join("away");
             let mut one = Member::start(&directory, 1);
             one.ask("put-relaxed key relaxed");

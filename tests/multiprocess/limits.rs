@@ -57,7 +57,7 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
 
 #[test]
 fn under_any_limit_of_address_space_some_memory_is_left_to_work_with() {
-    // For each of these sizes, a power of two is nearly all of the address space.
+    // With each of these limits, a reservation of a power of two takes nearly all of the address space.
     for mib in [150, 300, 530, 1045] {
         let directory = tempfile::tempdir().unwrap();
         let limit = format!("ulimit -v {}; exec \"$@\"", mib << 10);

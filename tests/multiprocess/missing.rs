@@ -15,7 +15,7 @@ fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on()
     one.ask("put key value");
     let control = directory.path().join("control");
     let kept = tempfile::tempdir().unwrap();
-    // A second name, so that the file can be put back unchanged.
+    // The file gets a second name, so that the test can put the same file back.
     let aside = kept.path().join("control");
     fs::hard_link(&control, &aside).or_else(|_| fs::copy(&control, &aside).map(drop)).unwrap();
     fs::remove_file(&control).unwrap();

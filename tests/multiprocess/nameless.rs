@@ -17,7 +17,7 @@ fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
 #[test]
 fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     let directory = tempfile::tempdir().unwrap();
-    // Only the removal causes a write of the log.
+    // With this setting, only the removal of the memory causes a write of the log.
     std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
     let mut one = Member::start(directory.path(), 1);
     let mut two = Member::start(directory.path(), 2);

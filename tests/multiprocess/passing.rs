@@ -73,7 +73,7 @@ fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
         assert_eq!(left.ask("get key"), "old");
         left.order("leave");
     }
-    // Its locks are free before its slot is.
+    // The undone transaction's locks are free before its slot is.
     let begun = std::time::Instant::now();
     while !env.transactions().is_empty() && begun.elapsed() < std::time::Duration::from_secs(10) {
         std::thread::sleep(std::time::Duration::from_millis(5));

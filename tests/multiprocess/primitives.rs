@@ -340,7 +340,7 @@ fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole
     for number in 0..120_000 {
         pages.lock(&txn, number, PageLock::Read).unwrap();
     }
-    // By now one lock stands for all of them.
+    // The number of these locks is so high that one lock on the whole database has replaced them.
     let another = env.begin().unwrap();
     assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout(_))));
     pages.unlock(&txn, 119_999).unwrap();

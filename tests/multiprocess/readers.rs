@@ -10,7 +10,7 @@ use libtp_tests::process::until;
 
 use crate::crew::Member;
 
-/// This many keys take several pages.
+/// Number of keys whose records take several pages.
 const KEYS: u32 = 400;
 /// The reader stops, and then dies, at each of these places: from the page's last byte to the latch.
 const PLACES: [&str; 3] =
@@ -77,7 +77,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     let env = Env::builder().settings(own).open(directory.path()).unwrap();
     let [mut reader, mut late] = [1, 2].map(|number| Member::start(directory.path(), number));
     late.ask("arm repair: all physical repairs done!stop");
-    // Without a pin: a repair of pins would notice the dead repairer by its latch.
+    // The reader dies before it has a pin: a repair of pins would notice the dead repairer by its latch.
     reader.ask("arm buffer: off the free list, in hand");
     reader.order(&format!("get {}", key(0)));
     reader.wait();
@@ -88,7 +88,8 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     late.resume();
     until("no session is dead", || env.managers().processes.dead_sessions().is_empty());
     env.checkpoint().unwrap();
-    // Before it leaves: the check finds a frame noted in a living session's slot that the session does not know of.
+    // Checks before the member leaves: the check reports a frame that is noted in a living session's slot and unknown
+    // to that session.
     env.managers().buffers.check_at_rest();
     late.leave();
     assert_eq!(env.repairs().rebuilds, 0);

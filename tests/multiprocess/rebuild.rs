@@ -24,7 +24,7 @@ fn when_the_memory_is_found_broken_all_processes_go_on_with_the_same_handles() {
         std::thread::sleep(Duration::from_millis(50 + random.below(150)));
         env.managers().processes.declare_broken();
         if round % 3 == 2 {
-            // Killed while it leaves the old memory, or makes the new one.
+            // The victim is killed while it leaves the old memory, or while it makes the new memory.
             let victim = random.index(3);
             std::thread::sleep(Duration::from_micros(random.below(5000)));
             crew[victim].kill();

@@ -9,7 +9,7 @@ use libtp_tests::process::until;
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
 
-/// This many keys take several pages.
+/// Number of keys whose records take several pages.
 const KEYS: u32 = 600;
 const VALUE: [u8; 90] = [b'v'; 90];
 
@@ -82,7 +82,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        // More keys than have long shortcuts.
+        // More keys than there are long shortcuts.
         let fill = |text: &str| {
             env.run_with(Durability::Relaxed, |txn| {
                 let value = text.repeat(300);
@@ -96,7 +96,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
         for round in 0..KEYS {
             fill(&format!("{round:03}")).unwrap();
             other.ask("checkpoint");
-            // Another key each time: a version that was found once stays.
+            // Each round reads another key, because a snapshot keeps a version that it has found once.
             let answer = reader.ask(&key(round));
             if answer == "too old" {
                 assert!(!is_kept);

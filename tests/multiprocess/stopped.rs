@@ -36,7 +36,8 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         crew[victim].stop();
         told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
-        // Whether a session waits for its locks is left to chance; this check looks in any case.
+        // A session looks for dead processes while it waits for the victim's locks, and whether one waits is left to
+        // chance. This opening looks in any case.
         let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process is taken for dead");
         drop(env);
@@ -115,7 +116,7 @@ fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
     let begun = Instant::now();
     let at_it = loop {
         let sessions = env.sessions();
-        // The session's state is not read at one moment: the session may have stopped between its roles and its life.
+        // The fields of the session's state are not read at one moment: the session may stop after its roles were read.
         let at_it = |one: &SessionState| one.roles == ["takes a checkpoint", "changes the control file"];
         let stopped = sessions.into_iter().find(|one| one.process_state == ProcessState::Stopped && at_it(one));
         if let Some(one) = stopped {
@@ -152,8 +153,8 @@ fn a_process_stopped_just_after_it_left_needs_no_repair() {
     while !stat().contains(") T ") {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Its seat is free. A session that still has it counts as dead for all other processes, which then reuse its
-    // place.
+    // The leaving process has given its seat back. A session that still has the seat counts as dead for all other
+    // processes, which then reuse its place.
     let sessions: Vec<_> = env.sessions().into_iter().filter(|one| one.pid == pid).collect();
     leaver.resume();
     assert_eq!(leaver.answer(), "left");
@@ -185,10 +186,10 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
 fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
-    // Background threads would wait before the process comes to the door.
+    // The leaver has no background threads: they would wait before the process comes to the door.
     let leaver = idle().open(directory.path()).unwrap();
     leaver.run(|txn| leaver.btree("table").and_then(|table| table.put(txn, b"other", b"1"))).unwrap();
-    // Its session is in use: the next order takes another session.
+    // The holder's session is in use: the next order takes another session.
     holder.ask("begin");
     holder.ask("put key 1");
     holder.ask("arm txn: slot off the list, without owner!stop");
@@ -320,7 +321,8 @@ fn a_process_stopped_while_it_makes_a_database_is_named_and_keeps_no_other_waiti
         "{refused}"
     );
     let table = env.btree("table").unwrap();
-    // Relaxed: the other thread of the stopped process may have been at a flush, which a sync commit would wait for.
+    // The commit is relaxed: the other thread of the stopped process may have been at a flush, and a sync commit would
+    // wait for that flush.
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     maker.resume();
     assert_eq!(maker.answer(), "put");
@@ -369,7 +371,7 @@ fn a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory()
         // Each put has another value: a put of the same value is not logged.
         writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
-        // Another of its threads may have a task at that moment, and a rebuild would wait for it.
+        // Another thread of the writer may have a task at that moment, and a rebuild would wait for it.
         let has_task = |one: &SessionState| one.process_state == ProcessState::Stopped && !one.roles.is_empty();
         if !env.sessions().iter().any(has_task) {
             break;
@@ -396,7 +398,8 @@ fn a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full() {
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    // With these two handles, all first places are taken, and there is no memory for more.
+    // With `env` and the writer, these handles take all process slots of the first table. Below, the memory for more
+    // slots is used up.
     let crowd: Vec<Env> = (0..14).map(|_| idle().open(directory.path()).unwrap()).collect();
     writer.ask("arm log: flush begun!stop");
     writer.order("put key kept");

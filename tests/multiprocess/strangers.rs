@@ -60,7 +60,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let region = region_of_the_dead(directory.path());
     let bytes = std::fs::read(&region).unwrap();
-    // A copy of the real one, and rubbish.
+    // The planted files: a copy of the real file, and three files without sense.
     for planted in [bytes.clone(), vec![0xAA; bytes.len()], vec![], vec![0; 4096]] {
         std::fs::remove_file(&region).unwrap();
         std::fs::write(&region, &planted).unwrap();

@@ -34,7 +34,8 @@ impl Visitor {
         command.uid(user).gid(group).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = loop {
             match command.spawn() {
-                // Another test's new child still has our copy of the program open for writing, until its exec.
+                // A new child of another test still has our copy of the program open for writing, until the child's
+                // exec.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
                 child => break child.unwrap(),
             }
@@ -190,7 +191,7 @@ fn a_stranger_with_access_to_the_directory_can_neither_stop_nor_lock_anything() 
     for entry in std::fs::read_dir(place.environment()).unwrap() {
         files.push(entry.unwrap().path().display().to_string());
     }
-    // The file that the directory's owner made is not the library's.
+    // `libtp.toml` is left out: the directory's owner made it, and not the library.
     for file in files.iter().filter(|file| !file.ends_with("libtp.toml")) {
         let (done, message) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
         assert!(!done && message.contains("ermission denied"), "{file}: {message}");

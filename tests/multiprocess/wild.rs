@@ -180,7 +180,7 @@ fn complain(is_right: bool, what: &str) {
 }
 
 fn round(name: &str, seed: u64) -> Outcome {
-    // In memory: no process should wait for a disk here.
+    // The files are in memory: no process should wait for a disk here.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let mut outcome = Outcome::default();
@@ -224,7 +224,7 @@ fn round(name: &str, seed: u64) -> Outcome {
 /// Listens until the member has acknowledged a new transfer, or reports an error.
 fn listen_until_it_goes_on(member: &mut Member, name: &str, told: &mut BTreeSet<TransferId>, outcome: &mut Outcome) {
     told.extend(member.acknowledged_so_far());
-    // Two clients work in the process, and each may have had one answer on its way.
+    // The process has two clients. Each of them may have sent one answer that was not read yet.
     let mut left = 5;
     listen_until(member, name, told, outcome, |answer| {
         left -= 1;

@@ -288,8 +288,8 @@ fn dead_sessions_are_repaired_once_while_others_work() {
 }
 
 /// Control: with a rule left out, some schedule shows the mistake. The control runs in its own process, because other
-/// tests run beside it. The test does not wait for its end: a panicking task may want a latch of another task, which
-/// does not run meanwhile.
+/// tests run beside it. The test does not wait until that process ends: a panicking task may want a latch of another
+/// task, which does not run meanwhile.
 #[cfg(feature = "planted")]
 #[test]
 fn readers_let_in_beside_a_writer_are_noticed() {

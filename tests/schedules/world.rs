@@ -1,7 +1,7 @@
 //! An environment whose threads are shuttle's tasks.
 //!
-//! [`World::open`] makes before the tasks begin every structure that a handle makes once behind a lock of the
-//! standard library: a task that is suspended inside such a lock would block the one thread of all tasks.
+//! A handle makes some structures on first use, behind a lock of the standard library. [`World::open`] makes all of
+//! them before the tasks begin: a task that is suspended inside such a lock would block the one thread of all tasks.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;

@@ -32,8 +32,8 @@ fn s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_one
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"sync").unwrap();
     let committed = txn.commit_now(&world.managers).unwrap();
-    // Committed but not answered: other sessions may have read it, and a crash may still lose it. So a reader that it
-    // is shown to waits first.
+    // The change is committed but not answered: other sessions may have read it, and a crash may still lose it. So a
+    // reader that sees the change waits first.
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"other"), None);
     assert!(!held.snapshot.is_unsure(), "a record that has not been changed lately is not waited for");
@@ -65,7 +65,8 @@ fn s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_one
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // A commit that was answered before it was durable covers the commits that it may have read.
+    // A commit that is answered before it is durable, such as the relaxed one below, covers the commits that it may
+    // have read.
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"waits").unwrap();
     txn.commit_now(&world.managers).unwrap();
@@ -274,8 +275,8 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
         let database = world.database(&txn, "records", Method::Btree, 4096);
         // Fills the log beside the tested record: the log determines that the snapshot is too old.
         let filler = world.database(&txn, "filler", Method::Btree, 4096);
-        // A shortcut for it leads to a version that was written soon after, and from there the read goes on through
-        // the log.
+        // A shortcut for this record leads to a version that was written soon after the snapshot. From there the read
+        // goes on through the log.
         put(&world, &txn, &database, b"key", &[1; 600]);
         let held = Held::begin(&world);
         for round in 0..40_u32 {
@@ -376,7 +377,7 @@ fn s4_a_late_reader_is_led_past_a_long_history() {
         assert_eq!(held.get(&wide, &length.to_string().into_bytes()), Some(vec![1; length]));
     }
     let reads = held.snapshot.log_reads();
-    // For seven records that were changed 3,000 times each.
+    // The log records were read for seven records, each changed 3,000 times.
     assert!(reads < 200, "{reads} log records were read");
     assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
     held.end();

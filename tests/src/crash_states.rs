@@ -16,7 +16,7 @@ use crate::workload::Run;
 pub const THREADS: usize = 2;
 /// Depth of nested crashes.
 const DEPTH: usize = 3;
-/// One state in this many is crashed again inside its recovery.
+/// One of this number of states is crashed again inside its recovery.
 const DEEP_EVERY: u64 = 10;
 
 /// A state to try: the place of the crash, and its effect on unsynced changes.

@@ -167,7 +167,7 @@ impl DamagedImage {
         flushes.filter_map(|(name, range)| self.zeroed(Kind::ZeroSector, name, first_sector(range), SECTOR)).collect()
     }
 
-    /// Returns `None` if the bytes do not exist or are zero already.
+    /// Returns damage that zeroes these bytes, or `None` if the bytes do not exist or are zero already.
     fn zeroed(&self, kind: Kind, name: &str, at: usize, count: usize) -> Option<Damage> {
         let path = self.image.paths().into_iter().find(|path| path.ends_with(name))?;
         let bytes = self.image.file_bytes(&path)?;
@@ -395,8 +395,8 @@ impl Flush {
 #[derive(Debug, Default)]
 struct Flushes {
     list: Vec<Flush>,
-    /// The last flush filled its segment. If it was to go on in the next segment, its mark is missing, and the flush
-    /// before it has no witness either.
+    /// The last flush filled its segment. If the flush was to go on in the next segment, its mark is missing, and the
+    /// flush before it has no witness either.
     goes_on: bool,
 }
 

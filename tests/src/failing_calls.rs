@@ -1,7 +1,8 @@
 //! Runs a workload with one failing call, and judges the result in three ways.
 //!
-//! Live: records that can still be read are right, and after a failed sync no more commits are acknowledged. After
-//! power cuts. And opened again by new processes on the mended disk, with the memory that the old processes left.
+//! First, while the processes live: records that can still be read are right, and after a failed sync no more commits
+//! are acknowledged. Second, after power cuts. Third, when new processes open the environment on the mended disk, with
+//! the memory that the old processes left.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! The library as the crash tests use it: the only file here that names the library's calls.
 //!
-//! A [`Machine`] is a simulated disk and memory that simulated processes share. A power cut loses the memory and opens
-//! a crash image; the death of the processes forgets them and opens the same disk.
+//! A [`Machine`] is a simulated disk and memory that simulated processes share. To simulate a power cut, a test loses
+//! the memory and opens a crash image. To simulate the death of the processes, it forgets them and opens the same disk.
 
 mod load;
 mod records;
@@ -278,7 +278,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Kills the process. Whatever its destructors try comes too late.
+    /// Kills the process: its destructors change nothing any more.
     pub fn kill(self) {
         self.view.kill();
         self.env.die();

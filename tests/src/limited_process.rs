@@ -14,7 +14,7 @@ use crate::standstill::syncing_by;
 const RECORDS: u64 = 20;
 const EBADF: i32 = 9;
 
-/// Lets a process that cannot sync the log commit, then another process, and cuts the power.
+/// Lets a process commit that cannot sync the log; then lets another process commit, and cuts the power.
 ///
 /// # Errors
 /// The other process was stopped, an acknowledged commit is lost, or a step failed.

@@ -1,9 +1,9 @@
 //! The history of a workload, and whether a state found later is one that the history allows.
 //!
 //! The oracle knows for every commit its effects, the I/O index before it was requested and the index after it was
-//! answered. It checks three things about a crash image (PROTOCOLS L4, L5): every commit that was
-//! answered as durable is there; no commit is there that had not been requested yet; and the state is the work of the
-//! first N commits, whole, in the order of their log records.
+//! answered. It checks three things about a crash image (PROTOCOLS L4, L5): every commit that was answered as durable
+//! is there; no commit is there that had not been requested yet; and the state is the work of the first N commits,
+//! whole, in the order of their log records.
 //!
 //! Invariants
 //! 1. Commits are listed in the order of their log records: one thread makes them all.
@@ -171,9 +171,9 @@ pub struct Era {
 /// The states that are allowed at a place in a workload: those after `least..=most` commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// The commits that must be there.
+    /// The number of commits that must be there.
     pub least: usize,
-    /// The commits that may be there.
+    /// The number of commits that may be there.
     pub most: usize,
 }
 
@@ -315,7 +315,7 @@ impl History {
     /// Returns whether the found state is allowed when some doubtful commits are left out.
     fn fits_without_doubtful(&self, found: &State, allowed: Allowed) -> bool {
         let doubtful: Vec<usize> = (0..allowed.most).filter(|&at| self.commits[at].is_doubtful).collect();
-        // Runs with faults end soon after the first doubt.
+        // Ten doubtful commits are enough: a run with faults ends soon after the first doubt.
         let subsets = 1_u64 << doubtful.len().min(10);
         (0..subsets).any(|left_out| {
             let mut state = State::default();

@@ -27,7 +27,7 @@ impl Orphan {
             Some(order) => parent.order(order),
             None => parent.kill(),
         }
-        // Not for the end of its output: its child holds the pipe, too.
+        // Waits for the end of the process and not for the end of its output: its child holds the pipe, too.
         let ended = loop {
             match parent.ended() {
                 Some(ended) => break ended,
@@ -72,7 +72,7 @@ impl Drop for Orphan {
 pub fn leave_a_child(how: How) -> i32 {
     match make_child(how) {
         Side::Child => {
-            // Not for ever: the test may have been killed itself.
+            // The sleep is bounded: the test that would kill this process may have been killed itself.
             std::thread::sleep(LIFE);
             exit_now(0);
         }

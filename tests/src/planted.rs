@@ -79,9 +79,9 @@ pub struct Planted {
     pub suite: Suite,
     /// The test.
     pub judge: Judge,
-    /// The bug shows only when other sessions come in between at the right moment, or in a scene that is not steady
-    /// enough to prove that this bug was noticed. It is tried and reported if there is time, and need not be noticed
-    /// every time.
+    /// Whether the bug is tried only if there is time, and may stay unnoticed in a run. Such a bug shows only if other
+    /// sessions come in between at the right moment, or its scene is not steady enough to prove in each run that the
+    /// bug was noticed.
     pub is_seldom: bool,
     /// A seed that has shown the bug; the test tries this seed before the seeds of the day.
     pub known_seed: Option<u64>,

@@ -1,4 +1,4 @@
-//! Directories whose syncs stop the calling process, like a stopped process or one with a slow disk, or end it.
+//! Directories whose syncs make the caller wait, as in a stopped process or on a slow disk, or end the caller.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -45,7 +45,8 @@ impl Bank {
     pub fn open(env: &Env) -> Result<Bank> {
         let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
         bank.env.run(|txn| {
-            // For update: if several processes come at once, one fills the bank, and the others see that it is full.
+            // The account is read for update. So if several processes come at once, one of them fills the bank, and the
+            // others see that the bank is full.
             if bank.accounts.get_for_update(txn, &account_key(0))?.is_none() {
                 for account in 0..ACCOUNTS {
                     bank.accounts.put(txn, &account_key(account), &BALANCE.to_le_bytes())?;

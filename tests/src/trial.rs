@@ -1,7 +1,8 @@
 //! Tries planted bugs, each in its own process, and collects which test noticed each.
 //!
 //! The process is this test program again, in a test that notices the bug by a panic, a crash or a hang. The variable
-//! `LIBTP_PLANTED` gives it, and the processes that it starts, the bug. `LIBTP_TEST_BUG` tries one bug alone.
+//! `LIBTP_PLANTED` names the bug, for that process and the processes that it starts. `LIBTP_TEST_BUG` tries one bug
+//! alone.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,7 +149,7 @@ fn in_a_process(
     }
     let status = child.wait().expect("the child is ours");
     if !has_ended {
-        // Its own children end when it no longer listens; stuck children keep the pipes open.
+        // The child's own children end when the child no longer listens. Stuck children keep the pipes open.
         return Some((None, format!("no end after {} s", limit.as_secs())));
     }
     let (message, complained) = (message.join().unwrap_or_default(), complained.join().unwrap_or_default());

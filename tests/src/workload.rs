@@ -297,7 +297,8 @@ impl Runner {
         }
     }
 
-    /// Runs the phase's share of the transactions. Open transactions are dropped at its end, or left for the kill.
+    /// Runs the phase's share of the transactions. Transactions that are open at the phase's end are dropped, or left
+    /// for the kill.
     fn phase(&mut self, processes: &[Process], phase: usize, is_orderly: bool) -> Result<(), Stop> {
         let mut clients: Vec<Client<'_>> = processes.iter().map(Client::new).collect();
         while self.ended < self.plan.transactions * phase / PHASES {

@@ -29,14 +29,14 @@ pub fn watchdog() -> Duration {
 
 /// The part of an operation that is stepped.
 pub enum Part {
-    /// None: the operation is done once before, so that everything that is done once is done.
+    /// No part: the child does the operation once before it is stepped, so that one-time work is done by then.
     Warm,
     /// The parent steps this thread, and kills the process at the end of the part or before.
     Stepped,
 }
 
 impl Part {
-    /// Returns whether this is the time before.
+    /// Returns whether this is the run before the stepped run.
     pub fn is_warm(&self) -> bool {
         matches!(self, Part::Warm)
     }

@@ -10,12 +10,13 @@ use crate::member::UNTRACED;
 use crate::operations::Operation;
 use crate::town::Town;
 
-/// The most deaths in one environment. Its records by number and its journal become longer with each.
+/// The most deaths in one environment, whose records by number and whose journal become longer with each death.
 const DEATHS_OF_ONE: u64 = 100;
-/// How often all deaths of repairers are tried, each after a first death at another moment.
+/// Number of rounds in which repairers die. In each round the first process dies at another moment.
 const ROUNDS: u64 = 3;
 
-/// The physical half of a repair is in this part of its events.
+/// The events of a repair are divided into this number of equal parts. The first part has the physical half of the
+/// repair.
 const PHYSICAL: u64 = 10;
 
 /// Which process dies.
@@ -23,7 +24,7 @@ const PHYSICAL: u64 = 10;
 pub enum Dies {
     /// The process that does the operation.
     AtWork,
-    /// That process, and then its repairer.
+    /// The process that does the operation, and then the process that repairs it.
     Repairing,
 }
 
@@ -40,10 +41,10 @@ impl fmt::Display for Dies {
 pub struct Deaths {
     pub operation: Operation,
     pub dies: Dies,
-    /// The number of deaths, or zero for one before each event.
+    /// The number of deaths; zero for one death before each event.
     pub each: u64,
     pub seed: u64,
-    /// Failures after which the rest is left out.
+    /// After this number of failures the rest is left out.
     pub failures_max: usize,
 }
 
@@ -150,8 +151,8 @@ impl Deaths {
             if figures.failures.len() >= self.failures_max {
                 break;
             }
-            // Spread evenly, from another place each day. The physical half of a repair comes first and is short: half
-            // of a sample falls there.
+            // The deaths are spread evenly, from another place each day. The physical half of a repair comes first and
+            // is short: half of a sample falls there.
             let is_early = self.dies == Dies::Repairing && count < events && nth % 2 == 0;
             let among = if is_early { events.div_ceil(PHYSICAL) } else { events };
             let at = (offset + nth * events / count) % among;

@@ -8,9 +8,9 @@
 //! there wholly or not at all, and it is there if its commit was answered. No lock, pin, transaction or session of the
 //! dead is left, and every page fits its neighbours. In the end the files alone give the same records.
 //!
-//! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero is one before each
-//! store. `LIBTP_TEST_OPERATION` chooses one operation. A report of a failure names the line of the store; the program
-//! needs line tables for that (profile `suite`) and the machine `addr2line`.
+//! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero stands for one death
+//! before each store. `LIBTP_TEST_OPERATION` chooses one operation. A report of a failure names the line of the store;
+//! the program needs line tables for that (profile `suite`) and the machine `addr2line`.
 //!
 //! | file | contents |
 //! |---|---|

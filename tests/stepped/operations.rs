@@ -120,8 +120,9 @@ impl Operation {
         }
     }
 
-    /// Returns the changes that a survivor makes afterwards, in the transaction `nth`: of the records that the
-    /// transaction `dead` changed or used. They make the next death of this operation like the first.
+    /// Returns the changes that a survivor makes afterwards, in the transaction `nth`, to the records that the
+    /// transaction `dead` changed or used. After these changes, the next death of this operation finds the same state
+    /// as the first.
     pub fn settles(self, dead: u64, nth: u64) -> Vec<Edit> {
         let set = |mut edit: Edit, value: Option<Vec<u8>>| {
             edit.value = value;
@@ -130,7 +131,7 @@ impl Operation {
         let change = Edit { which: Which::Tree, key: key(RECORD), value: Some(value(nth)) };
         let changed = self.attempts(dead, false).into_iter().flat_map(|edit| match (self, edit.which) {
             (Delete, _) => vec![set(edit, Some(value(nth)))],
-            // Of a new record nothing stays.
+            // A record that the operation inserted is removed.
             (Insert | Split | Abort | RollBack, _) if edit.key != key(RECORD) => {
                 vec![set(edit.clone(), Some(value(nth))), set(edit, None)]
             }
@@ -153,7 +154,7 @@ impl Operation {
         })
     }
 
-    /// Locks the record that the operation changes until `release` returns.
+    /// Holds a lock on the record that the operation changes, until `release` has returned.
     pub fn hold(world: &World, release: impl FnOnce()) -> Result<()> {
         let txn = world.env.begin_with(Durability::Relaxed)?;
         world.tree.get_for_update(&txn, &key(RECORD))?;
@@ -198,7 +199,7 @@ impl Operation {
                 let savepoint = txn.savepoint();
                 make()?;
                 part.step(|| savepoint.roll_back())?;
-                // The rest of the transaction goes, too.
+                // The rest of the transaction is aborted, too.
                 return txn.abort();
             }
             LockRecord => {
@@ -212,7 +213,7 @@ impl Operation {
                 txn.unlock(OBJECT)
             })?,
             Split => {
-                // As many as fit into a page.
+                // Puts as many records as fit into a page.
                 let (some, others) = edits.split_at(4);
                 some.iter().try_for_each(|edit| world.apply(&txn, edit))?;
                 part.step(|| others.iter().try_for_each(|edit| world.apply(&txn, edit)))?;
@@ -220,7 +221,7 @@ impl Operation {
             Get => part.step(|| world.tree.get(&txn, &key(RECORD)).map(drop))?,
             Update | FirstUse | NewChunk | Wait => {
                 if part.is_warm() {
-                    // The record is there afterwards.
+                    // The update below needs a record that is there already.
                     make()?;
                 }
                 let change = |bytes: &mut [u8]| bytes.copy_from_slice(&value(nth + u64::from(part.is_warm())));

@@ -39,7 +39,7 @@ pub struct Town {
     survivors: [Member; 2],
     /// Whether a survivor has background threads, which repair dead sessions at once.
     has_keeper: bool,
-    /// This process's handles. A failed town leaves them: their drop could be stuck.
+    /// This process's handles. If the town fails, they are not dropped, because the drop could be stuck.
     world: ManuallyDrop<Arc<World>>,
     model: Contents,
     acknowledged: BTreeSet<TransferId>,
@@ -74,7 +74,7 @@ impl Town {
             last: 2,
             waits: None,
         };
-        // The records are as after a death.
+        // Brings the records into the state that they have after a death.
         town.settle(0, false)?;
         town.judge()?;
         Ok(town)
@@ -104,7 +104,8 @@ impl Town {
         Ok(death)
     }
 
-    /// The same; then lets the process that repairs die, before the event `at` of the repair. Returns its death.
+    /// As [`Town::dies`]; then the process that repairs dies before the event `at` of the repair. Returns the death of
+    /// that process.
     ///
     /// # Errors
     /// As [`Town::dies`].
@@ -155,7 +156,8 @@ impl Town {
     }
 
     fn go_on(&mut self, dead: u64, has_ended: bool) -> Result<(), String> {
-        // Every second time, the survivors meet the locks and latches of the dead. Otherwise it is repaired first.
+        // Every second time, the survivors meet the locks and latches of the dead process. Otherwise the dead process
+        // is repaired first.
         if dead % 2 == 0 && self.waits.is_none() {
             self.survivors[1].does("repair", "done repair")?;
         }
@@ -208,7 +210,7 @@ impl Town {
     fn judge(&self) -> Result<(), String> {
         let (world, model) = (Arc::clone(&self.world), self.model.clone());
         let (send, judged) = channel();
-        // The thread may be stuck at a latch.
+        // The check has a thread of its own, because it may be stuck at a latch.
         std::thread::spawn(move || send.send(judge(&world, &model)));
         judged.recv_timeout(2 * watchdog()).unwrap_or_else(|_| Err("the records cannot be read".to_owned()))
     }
@@ -303,7 +305,7 @@ fn nothing_left(env: &Env) -> Result<(), String> {
     }
 }
 
-/// Waits until the condition holds, for a moment.
+/// Waits for a moment until the condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !is_so() {

@@ -1,7 +1,7 @@
 //! The databases of an environment, and their records in a model.
 //!
-//! Processes do each operation once before they are stepped. The records of that begin with `warm`, and the model does
-//! not have them.
+//! Processes do each operation once before they are stepped. The records of these first runs begin with `warm`, and the
+//! model does not have them.
 
 use std::collections::BTreeMap;
 
@@ -167,8 +167,8 @@ impl World {
         })
     }
 
-    /// Commits changes until the log ends shortly before a chunk of the ring does: the next record begins in one chunk
-    /// and ends in another.
+    /// Commits changes until the log ends shortly before the end of a chunk of the ring: the next record begins in one
+    /// chunk and ends in another.
     pub fn fill_chunk(&self) -> Result<()> {
         let log = &self.env.managers().log;
         let left = || CHUNK - log.tail().raw() % CHUNK;
@@ -176,7 +176,7 @@ impl World {
             self.env.run_with(Durability::Relaxed, |txn| self.tree.put(txn, WARM.as_bytes(), &vec![b'w'; bytes]))
         };
         for nth in 0.. {
-            // Each time another value: the same one again would be no change.
+            // Each put has another value, because a put of the same value is no change.
             match left() {
                 0..=72 => break,
                 73..=4000 => put(8 + nth % 2)?,

@@ -47,8 +47,8 @@ fn set(txn: &mut impl Stores, at: u64, value: u64) {
     txn.set_range(at, 8).unwrap().copy_from_slice(&value.to_ne_bytes());
 }
 
-/// Runs one transaction, whose ranges have at most `longest` bytes. Returns the number of ended ones, or `None` if it
-/// aborted.
+/// Runs one transaction, whose ranges have at most `longest` bytes. Returns the number of ended transactions, or `None`
+/// if it aborted.
 pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let mut txn = segment.begin();
     match change(&mut txn, draw, longest) {
@@ -63,8 +63,8 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
     }
 }
 
-/// Does all of a transaction but its end. Returns the number of ended ones after it, or `None` if it is to be
-/// aborted.
+/// Does all of a transaction but its end. Returns the number of transactions that will have ended after it, or `None`
+/// if it is to be aborted.
 pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = txn.segment().bytes().len() as u64 - REST;
     let ended = get(txn, ENDED);
@@ -99,7 +99,8 @@ pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option
     Some(ended + 1)
 }
 
-/// Runs one transaction with automatic ranges. Returns the number of ended ones, or `None` if it was rolled back.
+/// Runs one transaction with automatic ranges. Returns the number of ended transactions, or `None` if it was rolled
+/// back.
 pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let done = segment.automatically(|bytes| {
         let add = |bytes: &mut [u8], at: u64, amount: u64| {

@@ -35,12 +35,12 @@ fn make(path: &Path) {
 struct Seen {
     /// The written ranges of the new file: a range that is only allocated is zeros again after a crash.
     filled: Vec<Range<u64>>,
-    /// The file was extended or written to, and not synced since.
+    /// Whether the file was extended or written to, and not synced since.
     is_unsynced: bool,
-    /// The stores into its mapping since its last extension are on the disk. (Stores are no calls; the test assumes
-    /// that there are some.)
+    /// Whether the file's mapping was synced since the file's last extension. (The test assumes that there were stores
+    /// into the mapping before, because stores are no calls.)
     is_written: bool,
-    /// The file's new name is not on the disk.
+    /// Whether the file's new name is not on the disk yet.
     is_unnamed: bool,
     named: usize,
     wrong: Vec<String>,

@@ -58,7 +58,7 @@ fn refuses(path: &Path) {
 
 #[test]
 fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
-    // In a file system in memory, and in one on a disk.
+    // Tries a file system in memory, and a file system on a disk.
     for home in [Path::new("/dev/shm"), &std::env::temp_dir()] {
         let directory = tempfile::tempdir_in(home).unwrap();
         if !rio::Anchor::holds_locks_of(std::fs::File::open(directory.path()).unwrap()) {

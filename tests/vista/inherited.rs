@@ -111,7 +111,7 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
                 }
             });
             let mut txn = txn.unwrap();
-            // The parent goes on in it and then aborts: every before-image is still there.
+            // The parent goes on in the transaction and then aborts: every before-image is still there.
             txn.set_range(128, 8).unwrap().fill(1);
             assert_eq!((txn.bytes()[0], txn.bytes()[64], txn.get(block, 100).unwrap()), (0, 1, &[1; 100][..]));
             txn.abort();
@@ -237,7 +237,8 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
     }
     for (how, nth) in WAYS.into_iter().flat_map(|how| (0..5).map(move |nth| (how, nth))) {
         let directory = tempfile::tempdir().unwrap();
-        // Two transactions wait for their group while the child exists, so it has something to write.
+        // Two transactions wait for their group while the child exists, so the child has transactions that it could
+        // write.
         let options = rvm::Options::of(vista::Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(3);
         let mut memory = options.open(directory.path()).unwrap();
         let set = |memory: &mut rvm::Rvm, at: u64, value: u8| {

@@ -2,7 +2,7 @@
 //! transaction that the log has decided is in both, any other is in neither.
 //!
 //! The commit record decides, and it is on the log's disk; the segment's memory has the lines that had left the cache
-//! by then. So all lines must have left it before the record can be on the disk. A child is stepped through its
+//! by then. So all lines must have left the cache before the record can be on the disk. A child is stepped through its
 //! transactions (`trace`). After each store, each fence and each sync a machine is started with a copy of the
 //! environment, with its files as they are or as they were last synced, and with a possible state of the memory
 //! (`lines`). The environment's own memory is lost.
@@ -63,7 +63,8 @@ impl Place {
     fn open(&self) -> libtp::Result<Business> {
         let settings = Settings {
             region_directory: Some(self.0.join("shared")),
-            // Commits that change a segment whose memory outlives the system are synced all the same.
+            // A commit that changes a segment is synced in spite of this setting, because the segment's memory outlives
+            // the system.
             durability: Some(Durability::Relaxed),
             memory: Some(Bytes::mib(1)),
             log_segment_first: Some(Bytes::kib(64)),

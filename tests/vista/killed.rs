@@ -29,7 +29,7 @@ fn killed_at_any_moment() {
         }
         std::process::exit(0);
     }
-    // In all modes.
+    // Divides the kills among all modes.
     let kills = sizes::number("LIBTP_TEST_KILLS", 120).div_ceil(Mode::ALL.len() as u64);
     let total: u64 = Mode::ALL.into_iter().map(|mode| kill_again_and_again(mode, kills)).sum();
     println!("figures: {total} kills in {} modes, 0 torn, 0 lost", Mode::ALL.len());

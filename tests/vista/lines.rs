@@ -1,7 +1,7 @@
 //! The possible states of memory that outlives the cache: there are more than the states that were stored.
 //!
-//! For each line that was stored to since its last write-back, memory has the bytes of that time, or the bytes after
-//! any of the stores since. The file is as long as when it was last synced.
+//! For each line that was stored to since its last write-back, memory has the bytes that the write-back wrote, or the
+//! bytes after any of the stores since. The file is as long as when it was last synced.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub const LINE: usize = 64;
 
 /// The states of memory that outlives the cache.
 pub struct Lines {
-    /// The bytes that are certainly in memory; as long as the file is on its disk.
+    /// The bytes that are certainly in memory: as many as the file has on its disk.
     memory: Vec<u8>,
     /// The bytes stored last.
     stored: Vec<u8>,
-    /// The versions of each line since: memory may have any of these instead.
+    /// For each line, the versions that were stored after the version in `memory`. Memory may have any of them instead.
     since: BTreeMap<usize, Vec<Vec<u8>>>,
     /// For each line, the number of these versions that a write-back has begun to write.
     underway: BTreeMap<usize, usize>,
@@ -55,7 +55,8 @@ impl Lines {
                     }
                 }
             }
-            // New bytes of the file were written by calls, not by stores into the mapping.
+            // The file may have grown. Its new bytes were written by calls and not by stores into the mapping, so the
+            // sync has put them on the disk.
             Event::Sync => {
                 let known = self.memory.len();
                 self.memory.extend_from_slice(&stored[known.min(stored.len())..]);

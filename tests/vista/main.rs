@@ -21,8 +21,8 @@
 //! | `commit` | the end of a transaction: one store, no system call |
 //! | `modes` | the ways to use recoverable memory, one after the other, until the child is killed |
 //! | `hidden` | stores to vista's own structures, and to the ends of both mappings, without a guard |
-//! | `wild` | stores to anywhere, with the guard and without |
-//! | `wild_found` | without it: which check notices each of them |
+//! | `wild` | wild stores, with the guard and without |
+//! | `wild_found` | wild stores without the guard: which check notices each |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]

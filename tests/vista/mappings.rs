@@ -1,5 +1,5 @@
-//! A process with few mappings left: automatic ranges that lie apart take one mapping each, until there are none.
-//! Hiding a part of vista's own takes two.
+//! A process with few mappings left. Automatic ranges that lie apart take one mapping each, until no mapping is left.
+//! To hide a part of vista's own takes two mappings.
 #![allow(unsafe_code)]
 
 use libtp_tests::process::{succeeds, this_program};
@@ -13,7 +13,7 @@ const PAGE: usize = 4096;
 /// Number of mappings that are left.
 const LEFT: usize = 300;
 
-/// Uses up all mappings that the kernel allows a process but `left`, until it is dropped.
+/// Uses up the mappings that the kernel allows a process, except for some, until this value is dropped.
 struct Used(*mut std::ffi::c_void, usize);
 
 impl Drop for Used {
@@ -84,7 +84,7 @@ fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
 /// hidden parts; the heap's table grows next.
 const PREPARED: [u64; 2] = [80, 30];
 
-/// The child's part: first no part of vista's can be hidden, and then it can.
+/// The child's part: at first no part of vista's own can be hidden, because no mapping is left; later each can.
 fn hide(path: &str) {
     let mut segment = Options::new(BYTES as u64).grows_to(2 * BYTES as u64).anywhere().open(path.as_ref()).unwrap();
     let is_refused = |refused: Result<(), Error>| {
@@ -134,7 +134,8 @@ fn hide(path: &str) {
     txn.abort();
     assert_eq!(rights(&segment, before.next_multiple_of(64 << 10)..after), ["---s"], "the longer log is hidden");
     assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64 + 2));
-    // A worker's undo log. A hidden part beside another takes no mapping of its own, so a block lies between.
+    // A worker's undo log cannot be hidden. A hidden part beside another takes no mapping of its own, so a block lies
+    // between.
     let mut txn = segment.begin();
     txn.malloc(4 << 20).unwrap();
     txn.end().unwrap();
@@ -145,7 +146,7 @@ fn hide(path: &str) {
     }
     drop(used);
     let mut worker = threads.worker().unwrap();
-    // Twice: behind the first block there may be more of the heap's table.
+    // Allocates twice, because behind the first block there may be more of the heap's table.
     for _ in 0..2 {
         worker.run(|txn| txn.malloc(4 << 20)).unwrap();
     }

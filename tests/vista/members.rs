@@ -1,10 +1,10 @@
 //! A segment of an environment whose transactions all have one number, where the machine loses its cache between any
 //! two stores.
 //!
-//! Numbers of transactions that have logged nothing may recur after the environment's memory was lost. A segment's
-//! note about a transaction spans two lines, which reach memory in any order: so it may name the new transaction
-//! beside the note about an earlier one with the same number (`Member::begin`). All the same, the decided changes are
-//! there, and no others, and the segment states which transaction it has followed.
+//! Numbers of transactions that have logged nothing may recur after the environment's memory was lost. A segment's note
+//! about a transaction spans two lines, which reach memory in any order. So memory may name the new transaction and
+//! still have the rest of the note about an earlier transaction with the same number (`Member::begin`). Nevertheless
+//! the decided changes are there, and no others, and the segment states which transaction it has followed.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,9 +18,9 @@ use crate::trace::{answer, be_traced, trace, Event};
 
 const PATH: &str = "VISTA_TEST_MEMBERS";
 const TXNS: u64 = 3;
-/// The number of each of them.
+/// The number that each of these transactions has.
 const NUMBER: u64 = 5;
-/// One line of the cache for each.
+/// The places that each transaction stores to, each on its own line of the cache.
 const PLACES: [u64; 3] = [0, 1000, 2000];
 
 fn open(path: &Path) -> Member {

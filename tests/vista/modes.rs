@@ -182,7 +182,7 @@ fn tell(what: &str) {
     writeln!(told, "{what}").unwrap();
 }
 
-/// Makes checkpoints again and again; the reported transactions are in the checkpoint.
+/// Makes checkpoints again and again, and reports only transactions that are in a checkpoint.
 fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
     loop {
         let mut last = None;

@@ -194,8 +194,8 @@ fn threads_that_are_in_each_others_way_keep_every_sum() {
     // Opened again, as another process would.
     assert_eq!(judge(&Segment::open(&file, 64 << 10).unwrap()), Ok(ended));
     assert!(ended > 30_000);
-    // The control: locks that do not exclude each other are noticed. In this test, because a planted bug affects the
-    // whole process.
+    // The control: locks that do not exclude each other are noticed. The control is in this test, because a planted bug
+    // affects the whole process.
     rio::planted::plant(Some("threads: two transactions hold one lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);

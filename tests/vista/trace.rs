@@ -68,7 +68,7 @@ pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u
     })
 }
 
-/// The same, until `told` returns false: the child is killed then.
+/// As [`trace`], but kills the child as soon as `told` returns false.
 pub fn trace_while(
     command: &mut Command,
     path: &Path,
@@ -121,7 +121,7 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
     }
 }
 
-/// The longest that the file may grow.
+/// The most bytes that the file may have.
 const BYTES_MAX: usize = 16 << 20;
 
 /// A file, mapped for reading.

@@ -71,7 +71,7 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 fn work(path: &Path) {
     let (is_written_back, scene) = (sizes::number(WRITTEN_BACK, 0) == 1, sizes::number(SCENE, 0));
     let is_recovery = scene == Scene::Recovery as u64;
-    // The segment to be recovered is a copy of one in use.
+    // The segment that is recovered in this scene is a copy of a segment in use.
     let used = if is_recovery { path.with_extension("used") } else { path.to_path_buf() };
     let (mut segment, mut draw) = (open(&used, is_written_back), Draw(sizes::first_seed()));
     // Transactions before the traced ones take the heap's first blocks, so that the file does not grow while it is
@@ -104,7 +104,7 @@ fn work(path: &Path) {
         std::process::exit(0);
     }
     if scene == Scene::Two as u64 {
-        // Planted here, because this bug is in the making of the logs.
+        // The bug is planted here already, because it is in the making of the logs.
         plant();
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
@@ -204,7 +204,7 @@ impl Run<'_> {
     fn ended(&mut self, memory: &[u8]) -> Result<u64, String> {
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
-        // Recovered as memory that outlives the cache, and as other memory, in turns.
+        // The copy is recovered as memory that outlives the cache and as other memory, in turns.
         let is_written_back = self.is_written_back && self.findings.states % 2 == 0;
         let opened = catch_unwind(|| open(&copy, is_written_back));
         let segment = opened.map_err(|_| "it cannot be opened")?;

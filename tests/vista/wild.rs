@@ -21,7 +21,7 @@ const BYTES: u64 = 8 << 20;
 const CHILD: &str = "VISTA_TEST_WILD";
 /// The file's name states its guard.
 const GUARDS: [(&str, Guard); 3] = [("guarded", Guard::Pages), ("keys", Guard::Keys), ("open", Guard::Off)];
-/// Declared in every other transaction: no wild store goes to its pages.
+/// The range that every other transaction declares. No wild store goes to its pages.
 const DECLARED: std::ops::Range<usize> = 1 << 20..(1 << 20) + 100;
 
 /// A store that no code may do.

@@ -128,7 +128,7 @@ fn store_all(path: &Path) {
             "figures: no guard, {target:?}: of {count} wild stores one by one {faulted} faulted, verify found {verify}, \
              the program's own sums {business} more, unnoticed {unnoticed}"
         );
-        // Vista's structures are hidden from the program; and `verify` finds wrong values in its tables.
+        // Vista's structures are hidden from the program, and `verify` finds wrong values in vista's tables.
         match target {
             Target::Program => assert!(faulted > 0 && verify == 0),
             Target::Library => assert!(unnoticed > 0),
@@ -143,7 +143,7 @@ fn wild_stores_noticed_without_a_guard() {
         return store_all(Path::new(&path));
     }
     let directory = tempfile::tempdir().unwrap();
-    // In a process of its own, which makes children and has no other threads at work.
+    // The stores are done by another process, which makes children and has no other threads at work.
     let mut child = this_program("wild_found::wild_stores_noticed_without_a_guard");
     let message = succeeds(child.env(CHILD, directory.path().join("segment")));
     message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));

@@ -114,7 +114,7 @@ pub fn killed(directory: &Path) {
     child.kill();
     child.wait();
     for (path, bytes) in before {
-        // Written in place: the same file, with other contents.
+        // The bytes are written in place: the file stays the same file, with other contents.
         std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
     }
 }

@@ -1,5 +1,5 @@
 //! A process dies as it is about to answer a commit from memory, or as it finds such commits after a restart of the
-//! machine. The next process finds them all the same.
+//! machine. The next process finds the commits in spite of that death.
 
 use libtp::How;
 use libtp_tests::failpoints::{self, Scene};

@@ -1,5 +1,5 @@
 //! A wild store hits a word of the memory that commits were answered from, and the process that stored it dies. The
-//! commits are found all the same, and are not reported as lost.
+//! next process finds the commits nevertheless, and does not report them as lost.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

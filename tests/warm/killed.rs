@@ -23,7 +23,7 @@ use crate::basics::start_machine_again;
 const HOME: &str = "LIBTP_TEST_KILLED_HOME";
 const NUMBER: &str = "LIBTP_TEST_KILLED_NUMBER";
 const WORKERS: u64 = 3;
-/// Crashes before another environment is made: the history of one environment grows.
+/// Number of crashes of one environment. After that a new environment begins, because the old one's history is long.
 const CRASHES_OF_ONE: u64 = 10;
 
 fn disk(home: &Path) -> LosingDirectory {
@@ -38,7 +38,8 @@ fn open(home: &Path) -> libtp::Result<Env> {
         durability: Some(Durability::Rio),
         region_survives: Some(Survives::System),
         region_directory: Some(memory.clone()),
-        // So that much of the log is not on the disk when the machine goes down, and some is.
+        // Syncs are rare, so that a large part of the log is not on the disk when the machine goes down, and another
+        // part is.
         relaxed_millis: Some(60_000),
         checkpoint_log: Some(Bytes::mib(2)),
         ..bank::settings()

@@ -111,7 +111,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
     let mut disk = SimDisk::new(seed);
     let mut memory = SharedMemory::lasting(is_lasting(write_back));
     let mut committed = Committed::new(State::default());
-    // About the life before: whether its memory was lost, and whether commits may be lost with it.
+    // Whether the memory of the life before was lost, and whether commits of that life may be lost with it.
     let (mut is_lost, mut may_have_lost) = (false, false);
     for life in 0..1 + random.below(3) {
         let what = format!("seed {seed}, life {life}, {write_back:?}");
@@ -157,7 +157,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
             );
         };
         figures.unanswered_found += u64::from(place > committed.in_memory);
-        // A crash during opening, with the memory as it was before.
+        // Opening crashes, too. The memory then is as it was before the opening.
         let mut walk = image.crash_images();
         walk.advance_to(random.index(walk.end() + 1));
         let mode = LossMode::ALL[random.index(LossMode::ALL.len())];

@@ -1,7 +1,7 @@
 //! The commands that run now, and the status line that names them: every ten seconds on a terminal, every half minute
 //! elsewhere.
 //!
-//! Commands run side by side, so each enters itself here and one thread prints for all of them.
+//! Commands run side by side, so each command is entered here, and one thread prints for all of them.
 
 use crate::outcome::clock;
 use std::io::{self, IsTerminal};

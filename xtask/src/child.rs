@@ -23,7 +23,7 @@ const SHOWN_LINES: usize = 60;
 
 /// The end of a command, and its output.
 pub struct Ended {
-    /// It exited with 0 in time.
+    /// Whether the command exited with 0 in time.
     pub success: bool,
     /// Standard output and standard error, line by line as they came.
     pub output: String,
@@ -175,7 +175,7 @@ fn show(name: &str, output: &str, logs: &Path) {
     for line in &lines[count.saturating_sub(SHOWN_LINES)..] {
         text += &format!("  {line}\n");
     }
-    // In one call, because other commands print at the same time.
+    // All lines are printed in one call, because other commands print at the same time.
     print!("{text}");
 }
 

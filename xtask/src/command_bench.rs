@@ -45,7 +45,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     if !workspace.has_target(PACKAGE, "bin", PROGRAM) {
         return Err(format!("package {PACKAGE} has no program {PROGRAM}: nothing to measure"));
     }
-    // Only a bank is kept by peers.
+    // Only bank workloads run on peers.
     let peers = match values(rest, "--engine").any(|engine| engine != "libtp") {
         true => Peers::All,
         false => Peers::None,
@@ -61,7 +61,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Returns the arguments of the report for some figures. Options of the command line come first, so that they win.
+/// Returns the arguments of the report for some figures. Options of the command line come first and take precedence.
 fn of_figures(workspace: &Workspace, (name, only, peers): (&str, &str, &str), rest: &[String]) -> Vec<String> {
     let mut all = rest.to_vec();
     let out = workspace.target.join("bench").join(name).display().to_string();

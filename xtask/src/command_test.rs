@@ -1,8 +1,8 @@
 //! `cargo xtask test`: runs every suite, all of them even after a failure, then prints the table.
 //!
 //! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at
-//! a time, since many of them sleep or sync; and the commands that compile (lints, documents, under `--deep` the suite
-//! as users build it).
+//! a time, since many of them sleep or sync; and the commands that compile (lints, documents, and under `--deep` the
+//! suites that are built as users build the library).
 
 use crate::lanes::{self, measured, Job, JobResult};
 use crate::litter::Litter;
@@ -43,13 +43,13 @@ pub struct Step {
     run: fn(&Workspace, Peers) -> io::Result<Counts>,
 }
 
-/// Run first, one after the other: they take seconds.
+/// The steps that run first, one after the other: they take seconds.
 const FIRST: &[Step] = &[
     Step { name: "packages", doubt: "Is everything installed that the tests need?", run: packages },
     Step { name: "fmt", doubt: "Is the code formatted?", run: fmt },
     Step { name: "tidy", doubt: "Does the text of the tree keep its rules?", run: |it, _| Ok(tidy::suite(it).counts) },
 ];
-/// Compile, one after the other, beside the tests.
+/// The steps that compile, one after the other, beside the tests.
 const COMPILING: &[Step] = &[
     Step { name: "clippy", doubt: "Do the lints pass, with all features and with none?", run: clippy },
     Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },

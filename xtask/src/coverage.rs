@@ -61,8 +61,8 @@ fn is_there(version: u32) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs all tests and returns the programs that wrote counts. One command builds all of them with the same features: of
-/// two builds of a function only one's counts are kept.
+/// Runs all tests and returns the programs that wrote counts. One command builds all of them with the same features: if
+/// a function were built twice, only the counts of one build would be kept.
 fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<PathBuf>, String> {
     let mut command = cargo();
     command.args(["test", "--profile", "suite", "--no-fail-fast", "--message-format", "json-render-diagnostics"]);

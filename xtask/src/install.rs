@@ -25,7 +25,8 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
         return Err("the library does not build; nothing was installed".into());
     }
-    // One after the other: cargo would build `tp` with the library's features that only the benchmarks need.
+    // The programs are built one after the other. In one build, cargo would give `tp` the library's features that only
+    // the benchmarks need.
     for (package, program) in PROGRAMS {
         let built = cargo().args(["build", "--release", "--package", package, "--bin", program]).status();
         if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {

@@ -120,7 +120,7 @@ fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, 
 /// Time limits of a machine.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// From one start to the next.
+    /// The time from one start of the machine to the next.
     boot: Duration,
     /// The end of the whole run.
     end: Option<Instant>,

@@ -206,7 +206,7 @@ fn described(item: &Item, words: &Words) -> String {
     text
 }
 
-/// Returns the source without a request for a paragraph where a section begins one.
+/// Returns the source without `.PP` right after a heading: a section begins a paragraph anyway.
 fn without_idle_requests(text: &str) -> String {
     let mut kept = String::new();
     let mut begins = false;

@@ -17,7 +17,7 @@ const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 /// The figure that needs the second build.
 const FIGURE: &str = "libtp-5";
 
-/// Builds `tp-bench` in release, and `tp` beside it, whose shell one figure measures; and measures.
+/// Builds `tp-bench` in release, and beside it `tp`, because one figure measures its shell. Then measures.
 ///
 /// # Errors
 /// When cargo or apt-get cannot be started, or a build fails.
@@ -49,7 +49,8 @@ pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
 /// separate program because each of its latches checks whether it has to call, which would slow all other figures.
 fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
     build(&["--package", PACKAGE, "--bin", PROGRAM, "--features", "kernel-latches"])?;
-    // Moved, because the other build's program has the same name. A program that still runs keeps its old file.
+    // The program is moved, because the other build's program has the same name. A program that still runs keeps its
+    // old file.
     let directory = command_test::logs(workspace);
     let program = directory.join("tp-bench-kernel-latches");
     let moved =

@@ -73,7 +73,8 @@ pub fn build_suites(
     logs: &Path,
 ) -> io::Result<Option<Vec<Program>>> {
     let is_built = |suite: &&Suite| suite.is_cargos() && suite.build == build_as;
-    // All packages with suites, always: for another set cargo chooses other features and builds the library again.
+    // Always builds all packages that have suites: for another set of packages cargo chooses other features and builds
+    // the library again.
     let packages: BTreeSet<&str> = SUITES.iter().filter(is_built).map(|suite| suite.package).collect();
     let targets: BTreeSet<&str> = suites.iter().copied().filter(is_built).map(|suite| suite.target).collect();
     let mut command = cargo_behind_others();

@@ -9,7 +9,8 @@
 pub enum Build {
     /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
     ForTests,
-    /// None: the library as users build it, under `--deep` and `soak`. `test` runs these suites from its one build.
+    /// None: under `--deep` and `soak` the library as users build it. `test` has only the build above, and runs these
+    /// suites from it.
     ForUsers,
 }
 

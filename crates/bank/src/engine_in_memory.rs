@@ -1,6 +1,7 @@
 //! The bank in this process's own memory behind one mutex: the row without any protection.
 //!
-//! Nothing survives the process. It shows the cost of the workload by itself, and serves the driver's own tests.
+//! Nothing survives the process. This engine shows the cost of the workload by itself, and serves the driver's own
+//! tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

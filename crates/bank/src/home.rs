@@ -33,7 +33,8 @@ impl BankDirectory {
         Ok(BankDirectory { path, removed_at_end: false })
     }
 
-    /// Makes a directory of this run alone inside a directory that may have other contents. It is removed at the end.
+    /// Makes a directory of this run alone inside a directory that may have other contents. The new directory is
+    /// removed at the end.
     pub fn inside(parent: &Path, name: &str) -> Result<BankDirectory> {
         let path = parent.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;

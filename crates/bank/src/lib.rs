@@ -1,4 +1,4 @@
-//! TPC-B's bank (LIBTP 5.1): its transfers, its audit, and the engines that keep the bank everywhere.
+//! TPC-B's bank (LIBTP 5.1): its transfers, its audit, and the engines that every build has.
 //!
 //! `tp demo` and the benchmarks run the same bank. An [`Engine`] keeps the records; [`Libtp`] is this library,
 //! [`InMemory`] a map without any protection. The peers' engines are in `crates/bench`.

@@ -212,7 +212,7 @@ impl Transfers {
         Transfers { scale, state, next_id: u64::from(client) << SEQUENCE_BITS }
     }
 
-    /// Makes the next transfer. Never ends, so not an `Iterator`.
+    /// Makes the next transfer. The stream of transfers never ends, so it is no `Iterator`.
     #[inline]
     pub fn next_transfer(&mut self) -> Transfer {
         let id = self.next_id;

@@ -1,7 +1,7 @@
 //! The floor of a durable commit: write 512 bytes, fdatasync, on a preallocated file.
 //!
 //! The speed of a shared disk drifts by up to ten times in an hour. So an engine's figure is meaningful only beside
-//! this one from the same minute: measure in slices, in turns.
+//! this loop's figure from the same minute, and both are measured in slices, in turns.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ pub const WRITE_BYTES: usize = 512;
 /// The preallocated file; the loop starts again at its end.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// The file of the bare loop, is removed when this is dropped.
+/// The file of the bare loop. The file is removed when this value is dropped.
 #[derive(Debug)]
 pub struct BareDisk {
     file: File,

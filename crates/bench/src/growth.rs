@@ -1,5 +1,5 @@
-//! The cost of an operation as a database grows: `tp bench growth`. By number of records, by the share of them in the
-//! cache, by the size of values and by processes.
+//! The cost of an operation as a database grows: `tp bench growth`. The figures go by the number of records, by the
+//! share of them in the cache, by the size of values and by processes.
 //!
 //! | file | contents |
 //! |---|---|
@@ -39,7 +39,7 @@ pub struct GrowthSettings<'s> {
     pub out: PathBuf,
     /// An empty directory for the databases, on a disk.
     pub disk: PathBuf,
-    /// Smaller sizes, shorter.
+    /// Whether to measure smaller sizes, for a shorter time.
     pub is_quick: bool,
     /// Sizes of the figure by records, instead of the default; at least 100 each.
     pub records: Vec<u64>,
@@ -159,7 +159,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
-        // Written anew after each part, so that an interrupted run leaves its results.
+        // The report is written anew after each part, so that an interrupted run leaves its results.
         let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
         Report { machine: &machine, build: &settings.build, command, seconds, chapters: &chapters }
             .write(&settings.out)?;

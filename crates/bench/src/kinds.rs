@@ -52,8 +52,7 @@ pub enum Sharing {
     First,
     /// Another process of this benchmark has the bank open already.
     Joined,
-    /// No other process, and this one will be killed: its log is kept whole until then, for the next opening of the
-    /// bank.
+    /// This process is alone, and will be killed. Its log is kept whole until then, for the next opening of the bank.
     Doomed,
 }
 

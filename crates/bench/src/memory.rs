@@ -70,12 +70,12 @@ pub enum Workload {
     Synthetic {
         /// The number of bytes.
         bytes: u64,
-        /// Always at the same place, in the processor's cache, instead of a random one.
+        /// Whether the bytes are always at the same place, in the processor's cache, instead of at a random place.
         is_hot: bool,
     },
     /// Two pointers are swapped.
     Swap {
-        /// Always the same two, in the processor's cache.
+        /// Whether the two pointers are always the same, in the processor's cache.
         is_hot: bool,
     },
     /// Three balances, a record of the audit trail, and the trail's end change.

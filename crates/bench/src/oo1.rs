@@ -56,8 +56,9 @@ pub trait Parts {
     /// The engine's error.
     fn client(&self) -> Result<Box<dyn Client + '_>>;
 
-    /// Moves inserted records to the place that reads use after the next opening, if the engine does that late. An
-    /// engine that keeps them only in a log would read all of them into memory then, and none would be cold.
+    /// Moves inserted records to the place from which they are read after the next opening, for an engine that would
+    /// otherwise do so later. If the records were only in a log, that opening would read all of them into memory, and
+    /// no record would be cold.
     ///
     /// # Errors
     /// The engine's error.

@@ -67,9 +67,9 @@ pub struct PaperSettings<'s> {
     pub disk: PathBuf,
     /// A directory in memory.
     pub memory: PathBuf,
-    /// Fewer points, shorter.
+    /// Whether to measure fewer points, for a shorter time.
     pub is_quick: bool,
-    /// Measures next to nothing, for tests. The figures mean nothing.
+    /// Whether to measure next to nothing, for tests. The figures mean nothing then.
     pub is_tiny: bool,
     /// The names of the available peers.
     pub peers: Vec<String>,
@@ -339,7 +339,7 @@ impl Paper<'_> {
         self.settle_by(banks, series, &|bank, series, _| bank == series);
     }
 
-    /// Does the same if `is_of` decides whether a point, given by its series and place, was measured on the bank with a
+    /// Does the same; `is_of` decides whether a point, given by its series and place, was measured on the bank with a
     /// given name.
     fn settle_by(
         &mut self,

@@ -1,8 +1,8 @@
 //! The distance of the processors: the time of a cache line from one to the other.
 //!
 //! A host moves a virtual machine's processors about. A cache line then takes thirty nanoseconds in one minute and two
-//! hundred in the next, and programs that share memory are twice as fast in one as in the other. So measurements with
-//! several processes are compared only with measurements at the same distance.
+//! hundred in the next, and programs that share memory are twice as fast in the first minute as in the second. So
+//! measurements with several processes are compared only with measurements at the same distance.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;

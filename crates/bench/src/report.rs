@@ -54,7 +54,7 @@ pub struct ClientReport {
     pub client: u32,
     /// Transactions acknowledged before the window that all clients share, or after it.
     pub committed_outside: u64,
-    /// Transactions acknowledged in it.
+    /// Transactions acknowledged in the window.
     pub committed: u64,
     /// Attempts that ended as a deadlock's victim and were sent again, for transfers that ended in the window.
     pub aborts: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Adds the reports up. The windows are the same; a client that was stopped early saw less of it.
+    /// Adds the reports up. All clients have the same window; a client that was stopped early saw only a part of it.
     pub(crate) fn of(clients: &[ClientReport]) -> Together {
         let mut latency = Histogram::new();
         clients.iter().for_each(|client| latency.merge(&client.latency));

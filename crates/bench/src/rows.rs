@@ -1,8 +1,8 @@
 //! Plain records, libtp beside the peers: filling a database, reading it at random, and reading all of it in order.
 //!
 //! Records have 100 bytes, 16 of them the key, decimal digits. Each engine has its own directory for each step that
-//! fills one. It need not promise durability before the end of a step, when everything must be on disk. The bytes of
-//! all files with records are counted at that time; a log does not count.
+//! fills a database. An engine need not promise durability before the end of a step, when everything must be on disk.
+//! The bytes of all files with records are counted at that time; a log does not count.
 
 mod libtp;
 

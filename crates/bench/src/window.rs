@@ -1,9 +1,9 @@
 //! The time in which the transactions of all clients of a run count, whether the clients are threads or processes.
 //!
-//! A rate of several clients is their work in one common time. If each measured its own time, a client's work while
-//! another had not begun, or was gone, would be added to that other's work alone: more than the engine can do. So the
-//! starter of the clients sets one window for all, by the clock that all processes of a machine share. A late client
-//! has done less.
+//! A rate of several clients is their work in one common time. If each client measured its own time, the sum would
+//! include the work that a client did alone, before another client began or after it ended: a rate that the engine does
+//! not reach with all clients. So the starter of the clients sets one window for all, by the clock that all processes
+//! of a machine share. A late client has done less.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Window {
         Window { from_ns, to_ns: from_ns.saturating_add(nanos(measured)) }
     }
 
-    /// Returns whether a transaction that ended then counts.
+    /// Returns whether a transaction that ended at that time counts.
     #[inline]
     pub fn contains(&self, then_ns: u64) -> bool {
         (self.from_ns..self.to_ns).contains(&then_ns)

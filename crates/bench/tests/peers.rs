@@ -153,7 +153,7 @@ fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
 #[test]
 fn a_directory_that_is_not_there_is_an_error_and_not_a_crash() {
     for kind in peers() {
-        // Also where no user can make the directory.
+        // No user can make this directory.
         let directory = Path::new("/proc/nowhere/at/all");
         let settings = OpenSettings { directory, durability: Durability::Sync, sharing: Sharing::Alone };
         let error = open_engine(kind, &settings).err().unwrap().to_string();

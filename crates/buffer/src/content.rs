@@ -224,7 +224,7 @@ impl<'g, 'u> PageMut<'g, 'u> {
     pub fn set_lsn(&mut self, lsn: Lsn) {
         let (at, word) = (lsn_field().start, lsn.raw().to_le_bytes());
         if planted("buffer: the page LSN is stored byte by byte") {
-            // The highest first: a part of it is greater than either LSN.
+            // The highest byte comes first: while only a part is stored, the value is greater than both LSNs.
             (0..word.len()).rev().for_each(|nth| self.again([Store::Bytes(at + nth, &word[nth..=nth])]));
             return;
         }
@@ -314,7 +314,7 @@ impl Body {
     /// Returns where the page of `slot` lies. The frame was taken from a shelf before.
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
-        // Stored before the frame first held a page, and `find` acquired that page.
+        // The fields were stored before the frame first held a page, and `find` has acquired that page.
         let data = slot.data.get().expect("a frame that was taken from a shelf has a data area");
         Body { data, page_bytes: ShelfKey::of(slot).page_bytes() }
     }
@@ -356,7 +356,7 @@ mod tests {
         let (word, is_over) = (region.at(at), AtomicBool::new(false));
         word.publish(LSNS[0]);
         std::thread::scope(|threads| {
-            // As a survivor reads the page of a session that a kill stopped at any instruction.
+            // This thread reads as a survivor does that repairs a session killed at any instruction.
             let reader = threads.spawn(|| {
                 let seen = std::iter::repeat_with(|| word.load()).take_while(|_| !is_over.load(Ordering::Acquire));
                 seen.filter(|lsn| !LSNS.contains(lsn)).count()

@@ -12,7 +12,7 @@
 //! Invariants
 //! 1. The images of a batch stay until the homes of all its pages were synced. There is one batch at a time.
 //! 2. So for every page, the newest image that ever began its way home is whole and synced at its home, or in this
-//!    file. That is why a home that fails its checksum may be replaced by its image here and never goes back in time.
+//!    file. Therefore a home that fails its checksum may be replaced by its image here: the image is never older.
 //! 3. Table and images are in one write: if the table or an image is bad after a crash, the file was not synced, no
 //!    home was touched, and there is nothing to mend with that image.
 //!
@@ -88,7 +88,7 @@ const _: () = {
 /// The file, opened by one process.
 pub(crate) struct DoubleWrite {
     pub(crate) file: Arc<dyn File>,
-    /// The environment's number. A batch of another environment is none.
+    /// The environment's number. A batch of another environment does not count.
     environment: [u8; 16],
     /// The bytes from the start of the file that have blocks for certain.
     room: AtomicU64,
@@ -114,7 +114,7 @@ impl DoubleWrite {
         DoubleWrite { file, environment, room: AtomicU64::new(0) }
     }
 
-    /// Writes and syncs a batch into a file that no batch is in.
+    /// Writes and syncs a batch into a file that has no batch.
     pub(crate) fn write_synced(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
         self.write(sequence, batch)?;
         self.sync()

@@ -36,7 +36,7 @@ pub enum Error {
     /// The database was dropped.
     #[error("the database `{name}` was dropped, or another database has that name now, so this handle cannot be used any more. Nothing was changed by this call; open the database again")]
     Dropped {
-        /// Its name, when it had one.
+        /// The name that the database had.
         name: String,
     },
     /// The file of a database is not in its place. The database was not dropped.
@@ -72,7 +72,8 @@ pub enum Error {
 impl From<libtp_io::Error> for Error {
     fn from(error: libtp_io::Error) -> Error {
         match error {
-            // After a failed sync, for want of room too, the disk may lack bytes: that is no refusal to try again.
+            // After a failed sync, also one that failed for want of room, the disk may lack bytes: the call cannot
+            // simply be repeated.
             libtp_io::Error::Full { .. } if !error.is_failed_sync() => {
                 Error::Full { what: "a page on the disk", why: error.to_string() }
             }

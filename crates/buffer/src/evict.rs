@@ -14,8 +14,8 @@ use crate::frame::{FrameSlot, State, ANY_PAGE};
 use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, Error, Result};
 
-/// An evictor that has seen this number of dirty frames, or this share of the shelf if that is more, writes them: at
-/// most a batch.
+/// An evictor writes the dirty frames that it has seen, at most a batch, as soon as they are `DIRTY_SEEN_MIN`, or one
+/// in `DIRTY_SEEN_SHARE` of the shelf's frames if that is more.
 const DIRTY_SEEN_MIN: usize = 16;
 const DIRTY_SEEN_SHARE: usize = 4;
 /// Rounds in which an evictor finds every frame in use and waits a moment, before it gives up: about ten seconds.

@@ -8,10 +8,10 @@
 //! has both names, on disk; the file gets the new name; the register forgets the old one. An opening in between tries
 //! both names.
 //!
-//! A transaction gives no name that a live database has. But a restart carries out only the last fate of each database,
-//! and databases may trade their names by that: after a restore the files have the names of the full backup. Then one
-//! of them gets a name in between, which no program can give. If the process dies here, the register has that name, and
-//! page 0 of the file tells which database it is.
+//! A transaction gives no name that a live database has. But a restart carries out only the last fate of each database.
+//! By these fates databases may trade their names, because after a restore the files have the names of the full backup.
+//! Then one of them gets a name in between, which no program can give. If the process dies here, the register has that
+//! name, and page 0 of the file tells which database it is.
 
 use libtp_io::OpenMode;
 use libtp_process::Session;
@@ -150,8 +150,8 @@ impl BufferManager {
         registry.write(&fate.entry(None))
     }
 
-    /// Gives the file its old name again, which it has until a renaming is over. The kernel may show the new name
-    /// already: a failed sync may have left it only in the kernel's cache. Returns false if the file has neither name.
+    /// Makes the file have its old name, as it must until a renaming is over. The kernel may show the new name already:
+    /// a failed sync may have left it only in the kernel's cache. Returns false if the file has neither name.
     fn goes_back(&self, fate: &Fate, name: &str, was: &str) -> Result<bool> {
         let directory = self.files.directory();
         if !self.is_own(fate, was)? {
@@ -164,7 +164,7 @@ impl BufferManager {
         Ok(true)
     }
 
-    /// Whether the file of that name is the database's.
+    /// Returns whether the file of that name is the database's.
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
             // A directory in its place, for example, is not the database's.

@@ -123,7 +123,7 @@ impl FrameSlot {
         let before = self.pins.fetch_add(u32::MAX);
         failpoint("buffer: pin taken off");
         session.has_unpinned(note);
-        // Not while unwinding: a second panic would end the process.
+        // A thread that panics already does not check this: a second panic would end the process.
         assert!(before != 0 || std::thread::panicking(), "a frame was unpinned more often than pinned");
     }
 
@@ -135,7 +135,7 @@ impl FrameSlot {
     /// Returns whether the disk has all of the page, synced. Certain under the latch, else a hint.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
-        // In this order: `undo_write` needs no latch, and sets `recovery` before it clears `unsynced`.
+        // `unsynced` is read first: `undo_write` needs no latch, and sets `recovery` before it clears `unsynced`.
         self.unsynced.load().is_none() && self.recovery.load().is_none()
     }
 
@@ -154,7 +154,8 @@ impl FrameSlot {
     /// latch. Returns false if the page is clean or another session is writing it.
     pub(crate) fn begin_write(&self) -> bool {
         let recovery = self.recovery.load();
-        // In this order: a session that computes the dirty minimum and finds `recovery` empty finds `unsynced` set.
+        // `unsynced` is set first. So a session that computes the dirty minimum, and finds `recovery` empty, finds
+        // `unsynced` set.
         if recovery.is_none() || self.unsynced.compare_exchange(Lsn::NONE, recovery).is_err() {
             return false;
         }

@@ -19,7 +19,7 @@ use crate::frame::{FrameSlot, State, ANY_PAGE, HOT};
 use crate::load::Source;
 use crate::{BufferManager, ExclusivePage, PageId, Pin, Result, SharedPage};
 
-/// Looks at a busy latch, before the session waits for it through a pin.
+/// Number of looks at a busy latch before the session waits for it through a pin.
 const SPINS: u32 = 20;
 impl BufferManager {
     /// Returns the page, latched shared.
@@ -36,8 +36,8 @@ impl BufferManager {
     }
 
     /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. If not,
-    /// [`BufferManager::shared`] gets the page. A page that `is_far` is prefetched, because
-    /// its bytes are probably not in the processor's cache. The bytes of a tree's inner pages probably are.
+    /// [`BufferManager::shared`] gets the page. A page that `is_far` is prefetched, because its bytes are probably not
+    /// in the processor's cache. The bytes of a tree's inner pages probably are.
     // Always inlined, like `exclusive_now`, and without a `Result`: the page then stays in registers.
     #[inline(always)]
     pub fn shared_now<'s>(

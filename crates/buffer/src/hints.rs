@@ -10,7 +10,7 @@ use crate::PageId;
 /// Indexed by page number, so that the hints of neighbouring pages, and of the hot ones of a tree, share cache lines.
 pub(crate) struct Hints(Remembered<FrameSlot, HINTS>);
 
-/// The number of hints: for 512 MiB of pages of 4 KiB. Of more pages, some share a hint.
+/// The number of hints: one for each page of 512 MiB in pages of 4 KiB. With more pages, some share a hint.
 const HINTS: usize = 1 << 17;
 
 impl Hints {

@@ -52,7 +52,7 @@ pub(crate) fn keep(
         kept.push(image.id, batch.page(image));
     }
     let name = kept_name(file, sequence);
-    // A name that is there may be left of a failed sync, and a repeated sync would not write it.
+    // If the name exists, it may be left of a failed sync, and a repeated sync would not write it.
     remove(directory, &name)?;
     let made = DoubleWrite::of(directory.open(&name, OpenMode::CreateNew)?, environment);
     if let Err(error) = made.write_synced(sequence, &mut kept) {

@@ -21,11 +21,11 @@ use crate::page_header::{check_read, checksum_field, life_field};
 use crate::pool::{FrameInHand, PoolPart};
 use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
 
-/// A session that waits for another session's read looks this number of times at once, because most pages come from the
-/// system's cache; then this number of times with its processor given away; ...
+/// A session that waits for another session's read first looks `READ_SPINS` times without a pause, because most pages
+/// come from the system's cache. Then it looks `READ_YIELDS` times and yields its processor in between.
 const READ_SPINS: u32 = 400;
 const READ_YIELDS: u32 = 10;
-/// ... and then after each sleep of this length.
+/// After that, the session sleeps this long before each look.
 const READ_SLICE: Duration = Duration::from_micros(50);
 /// A frame that was found this number of times in a state in which no session leaves it has been hit by a wild store.
 const DOUBTS: u32 = 2_000;
@@ -93,14 +93,14 @@ impl BufferManager {
         failpoint("buffer: frame in the table, loading");
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
-            // A read would go through whole stretches of blocks that were only set aside.
+            // Nothing is read: a read would go through long stretches of blocks that were set aside and never written.
             Source::Zeros if file.was_never_written(id) => {
                 Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
                 Ok(())
             }
             Source::Zeros => {
-                // Zeros, unless another session has meanwhile made the page and written it, and its frame was replaced.
-                // If the read fails, the disk may have that page: nothing may be put in its place.
+                // The page is zeros, unless another session has made and written it meanwhile, and its frame was
+                // replaced. If the read fails, the disk may have that page: nothing may be put in its place.
                 match self.read_page(&file, id, taken.slot, &mut taken.guard) {
                     Err(Error::Corrupt { .. }) => {
                         Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);

@@ -56,7 +56,7 @@ rio::shared! {
         pub(crate) bucket_count: Word<u32>,
         /// How many frames there are in all shelves: the table grows with them.
         pub(crate) frame_count: Word<u32>,
-        /// Held by the session that splits a bucket. It is only ever tried.
+        /// Held by the session that splits a bucket. No session waits for it.
         pub(crate) growth: Latch,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 5],
@@ -297,7 +297,7 @@ impl PageTable {
 
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         self.buckets.check()?;
-        // In this order: both counts only grow, and there are never more buckets than frames.
+        // The count of buckets is read first: both counts only grow, and there are never more buckets than frames.
         let count = self.known.look(|| self.header.bucket_count.load()).unwrap_or(0);
         let frames = self.header.frame_count.load();
         if count < BUCKETS_FIRST || count > self.buckets.capacity() || count > frames.max(BUCKETS_FIRST) {
@@ -356,7 +356,7 @@ impl PageTable {
 
     #[inline]
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
-        // Under a bucket's latch this is final: the count changes that bucket's share only under the same latch.
+        // Under a bucket's latch this is final: which pages belong to the bucket changes only under the same latch.
         let count = self.header.bucket_count.load();
         // Only one split is under way at a time, and it may be rolled back: all buckets but one are certain.
         self.known.is_certain(count - 1);
@@ -437,8 +437,8 @@ mod tests {
                     let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
                     let session = processes.join().unwrap();
                     let table = PageTable::attach(&region, place);
-                    // Until a flag, not by the number of frames: the last buckets are made after the last frame is
-                    // there.
+                    // The thread grows the table until a flag is set, and not until a number of frames: the last
+                    // buckets are made after the last frame is there.
                     while !is_over.load(Ordering::Relaxed) {
                         table.grow(&session);
                     }

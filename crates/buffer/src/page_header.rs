@@ -29,8 +29,8 @@ pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
 const LSN_FIELD: std::ops::Range<usize> = 8..16;
 const LIFE_FIELD: std::ops::Range<usize> = 22..24;
 
-/// Returns whether pages do not report a lost end of the log. Under these planted bugs the log itself must notice the
-/// loss.
+/// Returns whether a planted bug is tried that the log itself must notice: then pages do not report that the log's end
+/// was lost.
 fn is_left_to_the_log() -> bool {
     planted("log: no flush marks") || planted("log: incarnation in one slot only")
 }
@@ -49,10 +49,10 @@ pub struct PageHeader {
     pub file_id: U32,
     /// 20 The kind of the page; zero on a page that was never made.
     pub kind: u8,
-    /// 21 Zero for a leaf, one more for each floor above.
+    /// 21 Zero for a leaf, one more for each level above.
     pub level: u8,
-    /// 22-23 Which life of the log the record of `page_lsn` is of ([`libtp_log::LogManager::life_mark`]), as the page
-    /// went to the disk last; zero if that was not known, and in memory.
+    /// 22-23 The life of the log that wrote the record of `page_lsn` ([`libtp_log::LogManager::life_mark`]), stored
+    /// when the page last went to the disk; zero if that life was not known, and in memory.
     pub life: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,

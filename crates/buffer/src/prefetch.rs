@@ -22,9 +22,9 @@ use crate::{BufferManager, FileId, PageId, PageNo, Result};
 const RUN_BYTES_MAX: u32 = 256 << 10;
 
 impl BufferManager {
-    /// Of the `count` pages from `first` on, reads the pages that are not in memory, as far as there are frames without
-    /// writing. Skips a damaged page: a session that asks for it gets the error. Returns how many were read. The caller
-    /// holds no latch.
+    /// Reads those of the `count` pages from `first` on that are not in memory. Stops when a frame cannot be had
+    /// without writing. Skips a damaged page: a session that asks for it gets the error. Returns how many pages were
+    /// read. The caller holds no latch.
     ///
     /// # Errors
     /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.

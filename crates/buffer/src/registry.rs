@@ -60,7 +60,7 @@ struct Slot {
     id: U32,
     page_bytes: U32,
     name_bytes: U32,
-    /// Bytes of the name that the file may still have; zero for none.
+    /// Bytes of the earlier name, which the file may still have; zero if there is no earlier name.
     was_bytes: U32,
     zero_small: [u8; 8],
     name: [u8; NAME_BYTES_MAX],

@@ -1,9 +1,9 @@
 //! Repair of the frames that one dead session left, while other sessions live (PROTOCOLS D4, D5, D7).
 //!
 //! Three steps come before the dead session's latches are given back. Its section is rolled back. A page that it had
-//! read to the end is taken out of its hand ([`BufferManager::settle_hand`]). A record is redone on the pages that it
-//! holds, which are reached through its own latches ([`BufferManager::held_by`]). Any other frame in its hand, and its
-//! pins, are repaired later, by a session that holds no latch and takes the latches it needs.
+//! read to the end is taken out of its hand ([`BufferManager::settle_hand`]). The noted record is redone on the pages
+//! that the dead session holds, which are reached through its latches ([`BufferManager::held_by`]). Any other frame in
+//! its hand, and its pins, are repaired later, by a session that holds no latch and takes the latches it needs.
 //!
 //! If the repairing session dies here: a frame leaves the dead session's hand in the section that puts it on the free
 //! list; a count of pins is stored before the dead session's notes are forgotten. The next session to repair goes on.
@@ -38,9 +38,9 @@ impl BufferManager {
         None
     }
 
-    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Its
-    /// section was rolled back, and its latches are not given back yet: after that, other sessions change the page and
-    /// replace it.
+    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Called
+    /// after the roll-back of its section and before its latches are given back: afterwards other sessions may change
+    /// the page and replace it.
     pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
         let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;
@@ -49,9 +49,9 @@ impl BufferManager {
         }
     }
 
-    /// Repairs the frame that the dead session had in hand. Called first, because the session that ends its
-    /// transactions may want the very page that the dead session was reading. The caller holds no latch. Returns false
-    /// if the frame stayed busy all the time: call again later.
+    /// Repairs the frame that the dead session had in hand. Called first, because the repairer, which ends the dead
+    /// session's transactions, may need the very page that the dead session was reading. The caller holds no latch.
+    /// Returns false if the frame stayed busy all the time: call again later.
     pub fn repair_hand(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
         let held = self
             .frame_at(dead_session.in_hand())
@@ -133,7 +133,7 @@ impl BufferManager {
             let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
             let _bucket = self.table.latch_of(session, slot);
             let before = slot.pins.load();
-            // Before the count, so that a pin given back in between makes the swap fail.
+            // `before` is read before the pins are counted, so that a pin given back in between makes the swap fail.
             let living = session.processes().pinned_by(place)?;
             failpoint("repair: pins counted, not stored");
             slot.pins.compare_exchange(before, living).ok()

@@ -114,7 +114,8 @@ fn bring_home(batch: &Batch, file: FileId, home: &dyn File) -> Result<usize> {
         }
         mended += usize::from(!is_whole);
     }
-    // Synced even if nothing was written: the batch is about to be marked done, and its homes may be unsynced.
+    // The file is synced even if nothing was written: the batch is about to be marked done, and its homes may be
+    // unsynced.
     home.sync()?;
     Ok(mended)
 }

@@ -31,8 +31,8 @@ impl Policy {
 /// pools with different policies").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Bytes of pages it may hold. The pool begins empty and grows to this budget; beyond it, to twice as much at most,
-    /// only when every frame is in use at once.
+    /// The most bytes of pages. The pool begins empty and grows to this budget. It grows further, to twice the budget
+    /// at most, only when every frame is in use at once.
     pub budget_bytes: u64,
     /// Its replacement policy.
     pub policy: Policy,

@@ -1,6 +1,6 @@
 //! The calls of the log that the buffer manager needs.
 //!
-//! Paper: LIBTP 3.2.2, "checks with the Log Manager". A trait, so that a test's log can refuse.
+//! Paper: LIBTP 3.2.2, "checks with the Log Manager". The calls are a trait, so that a test's log can refuse them.
 
 use std::num::NonZeroU16;
 

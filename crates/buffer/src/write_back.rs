@@ -5,8 +5,8 @@
 //! make, and asserts that it covers each page. Departure: pages go out in batches through the double-write file.
 //!
 //! A batch, step by step:
-//! 1. Become the writer. There is one writer at a time in the environment, because the double-write file holds one
-//!    batch, and so that all claims are the writer's.
+//! 1. Become the writer. The environment has one writer at a time, because the double-write file holds one batch. So
+//!    all claims are the writer's.
 //! 2. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). The latch is
 //!    only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
 //! 3. Checksums go into the copies. The log is forced to the youngest page LSN among them.
@@ -90,7 +90,7 @@ impl BufferManager {
         for (_, part) in self.pools.shelves() {
             frames.extend(part.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
-        // Sorted by the pages of this moment: frames change their pages while they are compared.
+        // Each frame's page is read once, before the frames are compared: a frame may get another page meanwhile.
         frames.sort_by_cached_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
@@ -132,8 +132,8 @@ impl BufferManager {
         refused.map_or(Ok(written), Err)
     }
 
-    /// Waits until the pages that other sessions had claimed are synced, or given back. Not for ever: a claim may be a
-    /// dead session's, and the dirty minimum counts its page anyway.
+    /// Waits until the pages that other sessions had claimed are synced, or given back. The wait is bounded: the
+    /// session that claimed a page may be dead, and the dirty minimum counts that page anyway.
     fn wait_for_others(&self, session: &Session, than: Lsn) -> Result<()> {
         let claimed = |slot: &FrameSlot| {
             let lsn = slot.unsynced.load();
@@ -180,8 +180,8 @@ impl BufferManager {
         }
     }
 
-    /// Writes the frames that it can claim without waiting, up to a batch. Returns their number. Zero if another
-    /// session is writing: then some frames will be clean in a moment.
+    /// Writes the frames that it can claim without waiting, up to a batch. Returns their number. Returns zero if
+    /// another session is writing: then some frames will be clean in a moment.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
         let Some(writer) = self.try_become_writer(session) else {
@@ -333,15 +333,16 @@ impl BufferManager {
         };
         // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
         failpoint("buffer: batch of a dead writer found");
-        // The dead writer may have kept images after a checkpoint looked and found no file of images. If the data file is
-        // back, this session keeps no images that would be noted below.
+        // Notes that files of images exist: the dead writer may have kept images after a checkpoint looked for them in
+        // vain. If the data file is back, the loop below does not run and notes nothing.
         self.note_kept_images();
         for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
             leave_given_up(session);
-            // Before and after: a process that dies here leaves no file that no checkpoint looks for, and a checkpoint
-            // that looks meanwhile does not forget the file.
+            // This note is made before the images are kept and again after. The first one is for a process that dies in
+            // between: checkpoints still look for the file. The second one is for a checkpoint that looks in between:
+            // it may take the first note away.
             self.note_kept_images();
             let environment = environment_of(&self.region);
             kept_images::keep(self.files.directory(), environment, (file, sequence), &batch).map_err(|error| {

@@ -1,4 +1,5 @@
-//! Stores without before-images: only with a noted record, and never without the page's LSN (PROTOCOLS D3, D4, D15).
+//! Stores without before-images are allowed only with a noted record, and only in a change that also stores the page's
+//! LSN (PROTOCOLS D3, D4, D15).
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 

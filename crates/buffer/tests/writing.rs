@@ -185,8 +185,8 @@ fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_i
     }
     // Some pages had to leave the memory again before they were set.
     assert!(reads() - before < 20, "pages that were never written are read: {} reads", reads() - before);
-    // A session that missed a page long ago and makes it only now: other sessions have made it and written it, and it
-    // had to leave the memory.
+    // This session missed a page long ago and makes it only now. Meanwhile other sessions have made the page and
+    // written it, and it had to leave the memory.
     let gone: Vec<u32> = (1..=200).filter(|number| !world.buffers.is_resident(page_id(*number))).collect();
     assert!(gone.len() > 100, "{}", gone.len());
     for number in gone.iter().step_by(10) {
@@ -267,7 +267,7 @@ fn a_batch_that_is_written_makes_room_for_as_many_pages() {
     });
     let full = full.unwrap();
     assert!(full > 64);
-    // The first of sixteen pages has made room for this one.
+    // This page got the first of the sixteen frames that were cleaned.
     (full + 1..full + 16).for_each(set);
     assert_eq!(batches(), 1);
     set(full + 16);

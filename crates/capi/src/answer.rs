@@ -1,7 +1,7 @@
 //! The answer of every call: a code, and a sentence about the last failed call of the calling thread.
 //!
-//! Every call goes through [`c_call`], which lets no panic out. A mistake of the C program is an ordinary answer
-//! ([`Trouble::misuse`]).
+//! Every call goes through [`c_call`], which stops every panic. A mistake of the C program is answered like any other
+//! failure ([`Trouble::misuse`]).
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -12,7 +12,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use libtp::Error;
 
-/// The codes, each with the text that `tp_strerror` returns. `libtp.h` repeats them, and a test compares.
+/// The codes, each with the text that `tp_strerror` returns. `libtp.h` has the same codes, and a test compares the two.
 macro_rules! codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
         $(pub(crate) const $name: c_int = $code;)*
@@ -104,10 +104,10 @@ impl Trouble {
         Trouble::new(TP_FULL, what.into())
     }
 
-    /// Returns the failure for a code that a function of the program returned. `then` says how the call ended.
+    /// Makes the failure for a code that a function of the program returned. `then` states how the call ended.
     pub(crate) fn of_the_program(code: c_int, then: &str) -> Trouble {
         match meaning(code) {
-            // The code is the library's: the last text of this thread explains it.
+            // The code is one of the library's, so the last text of this thread explains it.
             Some(_) => Trouble { code, text: Cow::Owned(last_error()) },
             None => Trouble::new(code, format!("the program's function returned {code}, and {then}")),
         }
@@ -136,7 +136,7 @@ impl Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
         let code = match &error {
-            // Both are frequent: the meaning of the code suffices as text, and costs no allocation.
+            // Both errors are frequent. The meaning of the code suffices as text, and costs no allocation.
             Error::Deadlock => return Trouble::bare(TP_DEADLOCK),
             Error::Exists => return Trouble::bare(TP_EXISTS),
             Error::LockTimeout(_) => TP_LOCK_TIMEOUT,
@@ -168,7 +168,7 @@ impl From<Error> for Trouble {
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
             Error::ReadOnly { .. } => TP_READ_ONLY,
-            // A function of an index belongs to the program, and so does the code that it returned.
+            // The function of an index is the program's, and so is the code that it returned.
             Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
         };
@@ -176,8 +176,8 @@ impl From<Error> for Trouble {
     }
 }
 
-/// Returns the reason for a code that a function of the program returned: the last text of this thread if the code is
-/// the library's.
+/// Returns the reason for a code that a function of the program returned: the last text of this thread, if the code is
+/// one of the library's.
 pub(crate) fn reason(code: c_int) -> String {
     match meaning(code) {
         Some(_) => last_error().to_string_lossy().into_owned(),
@@ -203,11 +203,11 @@ pub(crate) fn refuse_with(code: c_int) {
 /// Stores the text that `tp_error` returns.
 pub(crate) fn say(text: &str) {
     let text = Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default());
-    // While a thread ends, its text no longer exists.
+    // While a thread is ending, its text no longer exists.
     let _ = LAST_ERROR.try_with(|message| *message.borrow_mut() = text);
 }
 
-/// Does the work. Returns the text about the panic if the work panics.
+/// Does the work. If the work panics, returns a text about the panic instead.
 pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Trouble::of_panic(&*payload).text())
 }
@@ -228,7 +228,7 @@ pub(crate) fn c_call(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
         }
         _ => trouble.text,
     };
-    // While a thread ends, its text no longer exists.
+    // While a thread is ending, its text no longer exists.
     let _ = LAST_ERROR.try_with(|message| *message.borrow_mut() = text);
     code
 }

@@ -71,7 +71,7 @@ impl Text {
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Stores `before` there, for a caller that ignores the code, and returns the place. Refuses NULL.
+    /// Stores `before` in the place, for a caller that ignores the code, and returns the place. Refuses NULL.
     pub(crate) fn needed(&self, what: &str, before: T) -> Outcome<&Out<T>> {
         if self.0.is_null() {
             return Err(Trouble::misuse(format!("NULL was given for the place of {what}")));
@@ -80,7 +80,8 @@ impl<T> Out<T> {
         Ok(self)
     }
 
-    /// Stores `before` and then the answer. Refuses NULL before it makes the answer.
+    /// Stores `before` in the place, makes the answer, and stores the answer there. Refuses NULL before it makes the
+    /// answer.
     pub(crate) fn answer(&self, what: &str, before: T, make: impl FnOnce() -> Outcome<T>) -> Outcome<()> {
         self.needed(what, before)?;
         self.set(make()?);
@@ -97,7 +98,7 @@ impl<T> Out<T> {
     }
 }
 
-/// `tp_buffer`: memory of C's `malloc`, which grows as answers need it.
+/// `tp_buffer`: memory of C's `malloc`, which grows if an answer needs more.
 #[repr(C)]
 pub struct Buffer {
     data: *mut c_void,
@@ -127,12 +128,12 @@ pub struct Fill(*mut Buffer);
 
 impl Fill {
     fn buffer(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: C promises that the buffer was zeroed first, that since then only this library changed it or C did as
-        // `libtp.h` allows, and that no other thread uses it during the call.
+        // SAFETY: C promises that the buffer was zeroed first; that since then it was changed only by this library, or
+        // by C as `libtp.h` allows; and that no other thread uses it during the call.
         unsafe { self.0.as_mut() }
     }
 
-    /// Refuses NULL, for calls with no other purpose than this answer.
+    /// Refuses NULL, for calls whose only purpose is this answer.
     pub(crate) fn needed(&mut self) -> Outcome<()> {
         match self.buffer() {
             Some(_) => Ok(()),
@@ -161,8 +162,8 @@ impl Fill {
         self.reserve(bytes.len())?;
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let to: *mut u8 = buffer.data.cast();
-        // SAFETY: `reserve` made room for `bytes.len() + 1` bytes, and the buffer, which is C's memory, does not
-        // overlap `bytes`.
+        // SAFETY: `reserve` made room for `bytes.len() + 1` bytes, and the buffer is C's memory, so it does not overlap
+        // `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         // SAFETY: as above.
         let end = unsafe { to.add(bytes.len()) };

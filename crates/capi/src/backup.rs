@@ -66,7 +66,7 @@ pub extern "C" fn tp_backup_check(
     })
 }
 
-/// Returns the state to restore, which `libtp.h` numbers by `kind`.
+/// Returns the state to restore. `kind` is its kind, as `libtp.h` numbers the kinds.
 fn until(kind: c_int, value: u64) -> Outcome<RestorePoint> {
     match kind {
         0 => Ok(RestorePoint::End),

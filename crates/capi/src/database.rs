@@ -25,7 +25,7 @@ opened! {
     NumberedDatabase { recno: Recno } = 3
 }
 
-/// Returns `Ok` if the record was there, and the code for a missing record otherwise.
+/// Returns `Ok` if the record existed, and otherwise the code for a missing record.
 pub(crate) fn found(is_there: bool) -> Outcome<()> {
     match is_there {
         true => Ok(()),
@@ -33,7 +33,7 @@ pub(crate) fn found(is_there: bool) -> Outcome<()> {
     }
 }
 
-/// Opens a database, keyed in one of two ways.
+/// Opens a database with keys; `open` chooses one of the two kinds.
 fn open_keyed(
     env: Handle<Environment>,
     name: &Text,

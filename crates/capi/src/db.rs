@@ -1,4 +1,4 @@
-//! `db.h`: 4.4BSD's db(3). Plain mode works as it did there; shared mode keeps the promise of its flags `DB_LOCK`,
+//! `db.h`: 4.4BSD's db(3). Plain mode works as it did there. Shared mode keeps the promise of db(3)'s flags `DB_LOCK`,
 //! `DB_SHMEM` and `DB_TXN` (LIBTP 4.4).
 //!
 //! | file | contents |
@@ -10,8 +10,8 @@
 //! | `environments`, `current` | the environments, and the thread's transaction |
 //! | `dbt`, `flags`, `refusal`, `orders` | arguments from C, and answers to it |
 //!
-//! db(3) demands that C can read the structure `DB`. Its field `internal` is a handle: a number that the library finds
-//! in a table. docs/design/0018 has the choices.
+//! db(3) demands that C can read the structure `DB`. The field `internal` of `DB` is a handle: a number that the
+//! library finds in a table. docs/design/0018 explains the choices.
 #![allow(unsafe_code)]
 
 mod alone;
@@ -57,7 +57,7 @@ pub(crate) enum Store {
     Numbered(Numbered),
 }
 
-/// An open file, with the bytes that its last call lent.
+/// An open file, with the bytes that the last call on it lent to C.
 pub struct Opened {
     store: Store,
     is_without_keys: bool,
@@ -106,7 +106,8 @@ impl MethodsPointer {
 
     /// Frees the structure.
     fn free(self) {
-        // SAFETY: `Box::into_raw` made it in `dbopen`. Its handle was valid until now, so it is freed once.
+        // SAFETY: `Box::into_raw` made the pointer in `dbopen`. Its handle was valid until now, so the structure is
+        // freed only once.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -182,7 +183,7 @@ extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, data: DbtPointer, fla
     answer("put", || {
         let mut opened = db.opened()?;
         let value = data.bytes("the data")?;
-        // With R_CURSOR the call ignores the record number, which may be missing.
+        // With R_CURSOR the call ignores the record number, so C need not pass one.
         let given = match (&opened.store, flags) {
             (Store::Numbered(_), flags::R_CURSOR) => Vec::new(),
             _ => key.bytes("the key")?,

@@ -15,14 +15,14 @@ const TP_NO_CREATE: c_uint = 1;
 const TP_KEEP_FILES: c_uint = 2;
 const TP_KEEP_REGION: c_uint = 4;
 
-/// The type that C calls `tp_env`. Every transaction, database and other handle made in it keeps it pinned.
+/// The type that C calls `tp_env`. Every transaction, database and other value made in the environment keeps it pinned.
 pub struct Environment {
     pub(crate) env: Env,
 }
 
 kind!(Environment = 0);
 
-/// The environment of a handle.
+/// Returns the environment of a handle.
 pub(crate) fn environment(handle: Handle<Environment>) -> Outcome<Pinned<Environment>> {
     handle.pin()
 }

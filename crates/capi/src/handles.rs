@@ -1,16 +1,16 @@
 //! Handles: C holds numbers instead of pointers to the library's memory.
 //!
-//! A handle is a number in the form of a pointer. It names a slot in the table of its kind, and a generation of that
-//! slot. The library looks a handle up and never follows it, so it tells these apart and refuses them: NULL, a handle
-//! of another kind, a closed handle, and a word that never was a handle. A slot keeps its address for as long as the
-//! process lives.
+//! A handle is a number in the form of a pointer. The number names a slot in the table of the handle's kind, and a
+//! generation of that slot. The library looks a handle up and never follows it as a pointer. So the library recognizes
+//! and refuses NULL, a handle of another kind, a closed handle, and a word that never was a handle. A slot keeps its
+//! address for as long as the process lives.
 //!
 //! Invariants
-//! 1. A slot's word says whether the slot has a value, the value's generation, and the number of its users. A value is
-//!    removed only while it has no other user, and used only by calls that have counted themselves as users.
-//! 2. A call that uses a value alone (`hold`) has found no other user, and marks the word so that no other call can
-//!    enter.
-//! 3. No call waits here. So the child of a fork does not wait for a thread that it does not have.
+//! 1. A slot's word records whether the slot has a value, the value's generation, and the number of its users. A value
+//!    is removed only while it has no other user. Only calls that have counted themselves as users use it.
+//! 2. Before a call uses a value alone (`hold`), it has found no other user, and has marked the word so that no other
+//!    call can enter.
+//! 3. No call waits here. So the child of a fork never waits for a thread that only its parent has.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -66,7 +66,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
     fn table() -> &'static Table<Self>;
 }
 
-/// Makes a type a kind of value, with its code and a table of its own.
+/// Declares a type as a kind of value, with a code and a table of its own.
 macro_rules! kind {
     ($name:ident = $code:literal) => {
         impl $crate::handles::Kind for $name {
@@ -81,7 +81,7 @@ macro_rules! kind {
 pub(crate) use kind;
 
 impl<T: Kind> Handle<T> {
-    /// Stores a value and returns its handle.
+    /// Stores a value in the table of its kind and returns its handle.
     pub(crate) fn of(value: T) -> Outcome<Handle<T>> {
         T::table().insert(value)
     }
@@ -96,12 +96,12 @@ impl<T: Kind> Handle<T> {
         T::table().hold(self)
     }
 
-    /// Removes the value if it has no user. `in_use` is the advice in the error if it has one.
+    /// Removes the value if it has no user. If it has one, returns an error with the advice `in_use`.
     pub(crate) fn remove(self, in_use: &str) -> Outcome<T> {
         T::table().remove(self, in_use)
     }
 
-    /// Drops the value if it has no user. NULL has no effect.
+    /// Drops the value if it has no user. A NULL handle has no effect.
     pub(crate) fn close(self, in_use: &str) -> Outcome<()> {
         if !self.is_null() {
             drop(self.remove(in_use)?);
@@ -133,8 +133,8 @@ const NAMES: [&str; 19] = [
     "a segment of vista.h",
 ];
 
-/// A handle, from its low end: one bit that is set (no pointer of the library's or of C's has such an address), seven
-/// bits of the kind's code, 24 bits of the slot's index, 32 bits of its generation.
+/// The parts of a handle, from its low end: one bit that is set (no pointer of the library's or of C's has such an
+/// address), seven bits for the kind's code, 24 bits for the slot's index, 32 bits for the generation.
 const INDEX_BITS: u32 = 24;
 const INDEX_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 32;
@@ -148,7 +148,7 @@ const CHUNKS: usize = 20;
 
 struct Slot<T> {
     word: AtomicU64,
-    /// The next slot in the list of free slots: its index plus one.
+    /// The next slot in the list of free slots, as its index plus one.
     next: AtomicU32,
     value: UnsafeCell<Option<T>>,
 }
@@ -156,14 +156,14 @@ struct Slot<T> {
 /// All values of one kind.
 pub(crate) struct Table<T> {
     chunks: [AtomicPtr<Slot<T>>; CHUNKS],
-    /// The first free slot, index plus one, in the lower half. A counter in the upper half tells two states of the list
-    /// apart.
+    /// The lower half has the first free slot, as its index plus one. The upper half has a counter, which distinguishes
+    /// two states of the list.
     free: AtomicU64,
     made: AtomicU32,
 }
 
-// SAFETY: a value is reached only as invariants 1 and 2 say: by one thread through `hold`, which needs only `Send`, or
-// by several through `Pinned`, whose `Deref` demands `Sync` itself.
+// SAFETY: a value is reached only as invariants 1 and 2 state: by one thread through `hold`, which needs only `Send`;
+// or by several threads through `Pinned`, whose `Deref` demands `Sync` itself.
 unsafe impl<T: Send> Sync for Table<T> {}
 
 fn place(index: u32) -> (usize, usize) {
@@ -242,7 +242,7 @@ impl<T: Kind> Table<T> {
     pub(crate) fn insert(&self, value: T) -> Outcome<Handle<T>> {
         let most = 1 << INDEX_BITS;
         let never_used = || {
-            // The count stops at `most`, however often this is called; otherwise it would wrap.
+            // The count stops at `most`, whatever the number of calls; otherwise it would wrap.
             let counted =
                 self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
             counted.map_err(|_| {
@@ -288,7 +288,7 @@ impl<T: Kind> Table<T> {
         self.find(handle).is_ok_and(|slot| is_in(slot.word.load(Ordering::Acquire), handle))
     }
 
-    /// Counts the caller as a user of the value: with others, or `alone`.
+    /// Counts the caller as a user of the value: together with others or, if `alone`, as the only one.
     fn enter(&self, handle: Handle<T>, alone: bool) -> Outcome<&Slot<T>> {
         let slot = self.find(handle)?;
         let mut word = slot.word.load(Ordering::Acquire);
@@ -320,7 +320,7 @@ impl<T: Kind> Table<T> {
         Ok(Held { slot: self.enter(handle, true)?, handle })
     }
 
-    /// Removes the value if it has no user. `in_use` is the advice in the error if it has one.
+    /// Removes the value if it has no user. If it has one, returns an error with the advice `in_use`.
     pub(crate) fn remove(&'static self, handle: Handle<T>, in_use: &str) -> Outcome<T> {
         match self.hold(handle) {
             Ok(held) => Ok(held.remove()),
@@ -339,18 +339,18 @@ impl<T: Kind> Table<T> {
     }
 }
 
-/// A value in shared use. It is not removed while this guard lives.
+/// A value in shared use. No call removes the value while this guard lives.
 pub(crate) struct Pinned<T: Kind> {
     slot: &'static Slot<T>,
 }
 
-// SAFETY: the guard is a count in the slot, and gives several threads only what `T: Sync` allows.
+// SAFETY: the guard is a count in the slot, and gives several threads only the accesses that `T: Sync` allows.
 unsafe impl<T: Kind + Sync> Send for Pinned<T> {}
 // SAFETY: as above.
 unsafe impl<T: Kind + Sync> Sync for Pinned<T> {}
 
 impl<T: Kind> Pinned<T> {
-    /// Pins the value once more. No call can use it alone meanwhile.
+    /// Pins the value once more. No call can use the value alone while either guard lives.
     pub(crate) fn again(&self) -> Pinned<T> {
         self.slot.word.fetch_add(1, Ordering::AcqRel);
         Pinned { slot: self.slot }
@@ -363,7 +363,7 @@ impl<T: Kind> Pinned<T> {
 }
 
 impl<T: Kind + Sync> Pinned<T> {
-    /// Returns the pinned value with a lifetime that the caller vouches for.
+    /// Returns the pinned value with a longer lifetime. The caller is responsible for that lifetime.
     ///
     /// # Safety
     /// The reference is not used after this `Pinned` is dropped.
@@ -403,7 +403,7 @@ impl<T: Kind> Held<T> {
         let generation = (self.handle.word() >> GENERATION_SHIFT).wrapping_add(1);
         self.slot.word.store(generation << GENERATION_SHIFT, Ordering::Release);
         T::table().put_free(self.handle.index(), self.slot);
-        // The new word already counts no user, so `drop` must not count down.
+        // The new word counts no user, so `drop` must not count down.
         std::mem::forget(self);
         value
     }

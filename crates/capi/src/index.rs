@@ -1,7 +1,8 @@
-//! `tp_index`: indices that a function of the program keeps, and cursors over them.
+//! `tp_index`: indices whose keys a function of the program makes, and cursors over the indices.
 //!
-//! The function is called during a write, in the writing thread. It adds index keys through a handle that ends when the
-//! function returns. The code that it returns becomes the answer of the call that wrote (`tp_put`, say).
+//! The program's function is called during a write, in the writing thread. The function adds index keys through a
+//! handle that ends when the function returns. The code that the function returns becomes the answer of the call that
+//! wrote, for example `tp_put`.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -21,7 +22,7 @@ opened! {
     IndexOfDatabase { index: Index } = 14
 }
 
-/// The type that C calls `tp_index_keys`: the keys that a function has added so far.
+/// The type that C calls `tp_index_keys`: the keys that the program's function has added so far.
 pub struct Added(Vec<Vec<u8>>);
 
 kind!(Added = 16);

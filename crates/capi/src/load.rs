@@ -1,4 +1,4 @@
-//! `tp_load` and `tp_compact`: loads many records at once, and merges pages that hold little.
+//! `tp_load` and `tp_compact`: load many records at once, and merge pages that are nearly empty.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
@@ -67,7 +67,7 @@ fn how(flags: c_uint, fill_percent: c_uint, memory: u64) -> Outcome<Load> {
     Ok(how)
 }
 
-/// Returns the percentage; a number above 255 becomes 255, which the library refuses.
+/// Returns the percentage as a byte. A number above 255 becomes 255, which the library refuses.
 fn percent(percent: c_uint) -> u8 {
     u8::try_from(percent).unwrap_or(u8::MAX)
 }
@@ -131,7 +131,7 @@ pub extern "C" fn tp_multi_load(
     })
 }
 
-/// Compacts, reports progress to the program, and hands out the counts.
+/// Compacts a database, reports progress to the program, and returns the counts to C.
 fn compact(
     (watch, argument): (Option<Watch>, *mut c_void),
     (leaves, merged): (Out<u64>, Out<u64>),

@@ -1,6 +1,7 @@
 //! Calls that read the log, by the paper's names (LIBTP 3.2.1): `log_read`, `log_roll` and `log_unroll`.
 //!
-//! Records go to a function of the program, because their bytes are lent: they are gone when the next record is read.
+//! Records go to a function of the program, because their bytes are only lent: they are gone when the next record is
+//! read.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void, CString};
@@ -29,13 +30,13 @@ pub struct LogRecord {
 /// `tp_log_visit`.
 pub type LogVisit = extern "C" fn(*const LogRecord, *mut c_void) -> c_int;
 
-/// Returns the text as C sees it: up to its first zero byte.
+/// Returns the part of the text that C sees: the text up to its first zero byte.
 fn text(from: &str) -> CString {
     let before = from.split('\0').next().unwrap_or_default();
     CString::new(before).unwrap_or_default()
 }
 
-/// Shows a record to the program's function and returns whether to go on.
+/// Shows a record to the program's function. Returns whether the reading goes on.
 fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> ControlFlow<c_int> {
     let (kind, says) = (text(&record.kind), text(&record.text));
     let shown = LogRecord {

@@ -1,4 +1,4 @@
-//! `tp_order`: orders of keys that the program registers by name, beside the library's own orders.
+//! `tp_order`: orders of keys that the program registers by name, in addition to the library's own orders.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -11,9 +11,9 @@ use crate::arguments::Text;
 
 static ORDERS: Mutex<Vec<Arc<OfTheProgram>>> = Mutex::new(Vec::new());
 
-/// Limit for the output of a program's function. No database has a key, or an encoded key, this long.
+/// Limit for the length of a function's output. No key of a database, encoded or not, is this long.
 const BYTES_MAX: usize = 1 << 20;
-/// First room for the output, enough for most keys.
+/// First room for a function's output; enough for most keys.
 const FIRST_ROOM: usize = 256;
 
 /// `tp_recode`.
@@ -30,8 +30,8 @@ struct OfTheProgram {
 }
 
 impl OfTheProgram {
-    /// Appends the function's output for `bytes` to `to`. Calls the function again with more room if the output did not
-    /// fit.
+    /// Appends the function's output for `bytes` to `to`. If the output does not fit, calls the function again with
+    /// more room.
     fn append(&self, recode: Recode, bytes: &[u8], to: &mut Vec<u8>) {
         let argument = std::ptr::with_exposed_provenance_mut(self.argument);
         let (before, mut room) = (to.len(), FIRST_ROOM);
@@ -61,7 +61,7 @@ impl Order for OfTheProgram {
     }
 }
 
-/// Returns the order with this name: the library's, or a registered one.
+/// Returns the order with this name: an order of the library or a registered order.
 pub(crate) fn order_named(name: &str) -> Outcome<Arc<dyn Order>> {
     if let Some(known) = order::by_name(name) {
         return Ok(known);

@@ -1,7 +1,7 @@
-//! Places in databases: cursors of all kinds, which lie in their transaction and end with it.
+//! Places in databases: cursors of all kinds. A cursor is stored in its transaction and ends with it.
 //!
-//! A handle of a cursor names its place: the transaction's handle, and a number in that transaction. The cursor itself
-//! borrows from the database and from the transaction, so it is stored in the transaction's value, with a pin of its
+//! A cursor's handle names its place: the transaction's handle, and a number in that transaction. The cursor itself
+//! borrows from the database and from the transaction. So it is stored in the transaction's value, with a pin of its
 //! database ([`transaction`](crate::transaction)).
 
 use libtp::{IndexEntry, Pair, Result};
@@ -11,7 +11,7 @@ use crate::arguments::{Fill, Out};
 use crate::handles::{Handle, Kind, Pinned};
 use crate::transaction::{both, goes_on, transaction, Borrowing, Opened, ReaderRef, Transaction};
 
-/// The address of a place: its transaction, and its number there.
+/// The address of a place: the transaction, and the place's number in it.
 pub(crate) struct Where {
     txn: Handle<Transaction>,
     number: u64,
@@ -51,7 +51,7 @@ macro_rules! placed {
 }
 pub(crate) use placed;
 
-/// Defines the calls that move a cursor and hand out the record at its new place.
+/// Defines the calls that move a cursor and return the record at its new place to C.
 macro_rules! steps {
     ($place:ident $answers:tt $($name:ident = $step:expr;)*) => {$(
         $crate::places::step_call! { $place $answers $name = $step }
@@ -101,7 +101,7 @@ fn ended() -> Trouble {
     Trouble::misuse("the cursor's transaction has ended, and the cursor with it: it can only be closed")
 }
 
-/// Opens a cursor over a database, puts it into its transaction and hands out its handle.
+/// Opens a cursor over a database, puts it into its transaction and returns its handle to C.
 pub(crate) fn open<P: Placed>(
     cursor: &Out<Handle<P>>,
     on: Handle<P::On>,
@@ -121,7 +121,7 @@ pub(crate) fn open<P: Placed>(
     Ok(())
 }
 
-/// Does some work at a cursor. The call uses the transaction alone meanwhile.
+/// Does some work at a cursor. Meanwhile this call has the transaction to itself.
 pub(crate) fn at<P: Placed, T>(
     cursor: Handle<P>,
     work: impl FnOnce(&mut P::Cursor, &Pinned<P::On>, ReaderRef<'_>) -> Outcome<T>,
@@ -136,7 +136,7 @@ pub(crate) fn at<P: Placed, T>(
     work(cursor, on, reader)
 }
 
-/// Moves a cursor and hands out the record at its new place.
+/// Moves a cursor and returns the record at its new place to C.
 pub(crate) fn step<P: Placed, R: Shown<To>, To>(
     cursor: Handle<P>,
     to: To,
@@ -145,7 +145,8 @@ pub(crate) fn step<P: Placed, R: Shown<To>, To>(
     at(cursor, |cursor, _, _| go(cursor)?.ok_or_else(Trouble::not_found)?.show(to))
 }
 
-/// Removes a cursor from its transaction, if that has not ended, and closes its handle. NULL has no effect.
+/// Removes a cursor from its transaction, unless the transaction has ended, and closes the cursor's handle. A NULL
+/// handle has no effect.
 pub(crate) fn close<P: Placed>(cursor: Handle<P>) -> Outcome<()> {
     if cursor.is_null() {
         return Ok(());

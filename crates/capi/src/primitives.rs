@@ -1,7 +1,7 @@
-//! The primitive calls, with the names of LIBTP 3.2 and 4.4 for those that the paper has: the program's own pages,
-//! locks on pages and on objects that the program names, and log records of its own types.
+//! The primitive calls: the program's own pages, locks on pages and on objects that the program names, and log records
+//! of the program's own types. Calls that the paper has keep the paper's names (LIBTP 3.2 and 4.4).
 //!
-//! The paper's `buf_get` hands out the frame in shared memory. Here `buf_get` hands out a copy, which belongs to the
+//! The paper's `buf_get` returns the frame in shared memory. Here `buf_get` returns a copy, which belongs to the
 //! transaction until `buf_unpin` stores it (docs/design/0019).
 #![allow(unsafe_code)]
 
@@ -74,7 +74,7 @@ pub extern "C" fn buf_get(
             txn.add_copy(fid.word(), pageno, copy);
         }
         let copy = txn.copy(fid.word(), pageno).ok_or_else(Trouble::not_found)?;
-        // A page of zeros was never written.
+        // A page with only zeros was never written.
         size.set(if copy.bytes.iter().all(|&byte| byte == 0) { 0 } else { copy.bytes.len() });
         place.set(copy.bytes.as_mut_ptr().cast());
         Ok(())

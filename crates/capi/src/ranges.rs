@@ -1,4 +1,4 @@
-//! `tp_range`: a range of the keys of a database, to count, remove or walk over.
+//! `tp_range`: a range of the keys of a database. C can count its records, remove them or walk over them.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};

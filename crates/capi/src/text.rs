@@ -59,7 +59,7 @@ pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
     c_call("tp_text_close", || match text.is_null() {
         true => Ok(()),
         false => {
-            // The file is closed before the pin of its list is dropped.
+            // This order closes the file before it drops the pin of the list.
             let ListText { text, _list } = text.remove("let no other thread be in a call with it")?;
             Ok(text.close()?)
         }

@@ -1,12 +1,12 @@
 //! `tp_txn`: a transaction or a snapshot, with the savepoints and cursors that C has in it.
 //!
-//! In Rust these borrow from each other, and the compiler checks the order in which they are dropped. Here one value
-//! owns them all and drops them in that order. One thread at a time holds its slot.
+//! In Rust these values borrow from each other, and the compiler checks the order in which they are dropped. Here one
+//! value owns all of them and drops them in that order. One thread at a time holds the slot of that value.
 //!
 //! Invariants
-//! 1. Values that borrow from the transaction (`places`, `savepoints`) are dropped before it, and it before the pin of
-//!    its environment.
-//! 2. No value that borrows leaves this one.
+//! 1. Values that borrow from the transaction (`places`, `savepoints`) are dropped before it. The transaction is
+//!    dropped before the pin of its environment.
+//! 2. No value that borrows leaves the `Transaction`.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -27,17 +27,18 @@ use crate::handles::{kind, Handle, Held, Kind, Pinned};
 
 /// The type that C calls `tp_txn`.
 pub struct Transaction {
-    /// Cursors by number, each in a pair with the pin of its database. Numbers are not used again.
+    /// Cursors by number, each in a pair with the pin of its database. Numbers are never used again.
     places: BTreeMap<u64, Box<dyn Any>>,
-    /// Oldest first.
+    /// The savepoints, the oldest first.
     savepoints: Vec<(u64, Savepoint<'static, 'static>)>,
     made: u64,
-    /// Copies of pages, by the word of the file's handle and the page number. C works on them until it gives them back.
+    /// Copies of pages, by the word of the file's handle and the page number. C works on a copy until C gives it back.
     copies: BTreeMap<(u64, u32), Copied>,
     /// The durability that C has asked for since the begin.
     durability: Option<Durability>,
     reader: Reading,
-    /// Pins of the segments that the transaction has joined, by the words of their handles. C stores to their memory.
+    /// Pins of the segments that the transaction has joined, by the words of their handles. C stores to these segments'
+    /// memory.
     kept: BTreeMap<u64, Box<dyn Any + Send>>,
     env: Pinned<Environment>,
 }
@@ -85,7 +86,7 @@ macro_rules! with_reader {
 }
 pub(crate) use with_reader;
 
-/// A cursor that borrows from its transaction and is stored in the transaction's value.
+/// A cursor that borrows from its transaction, and that is stored in the transaction's value.
 pub(crate) trait Borrowing: 'static {}
 
 impl Borrowing for Cursor<'static> {}
@@ -133,7 +134,7 @@ macro_rules! opened {
 }
 pub(crate) use opened;
 
-/// Pins the opened value and holds the transaction. Refuses them if their environments differ.
+/// Pins the opened value and holds the transaction. Refuses the pair if their environments differ.
 pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Outcome<(Pinned<D>, Held<Transaction>)> {
     let (opened, txn) = (opened.pin()?, transaction(txn)?);
     match txn.env.is(opened.environment()) {
@@ -149,9 +150,10 @@ const _: () = {
     goes_to_other_threads::<Snapshot<'static>>();
 };
 
-// SAFETY: a transaction may move to another thread, and everything that borrows from it moves along: all of it is in
-// this value, which one thread uses at a time. Cursors (`Borrowing` names their types: a place has no other, beside a
-// pin, which is `Send`) and `Savepoint` are not `Send` because alone they would leave the transaction behind.
+// SAFETY: a transaction may move to another thread, and every value that borrows from it moves along, because all of
+// them are in this value, which one thread uses at a time. Cursors and `Savepoint` are not `Send` only because, if they
+// moved alone, they would leave the transaction behind. `Borrowing` names the types of the cursors; a place has no
+// other types, except a pin, which is `Send`.
 unsafe impl Send for Transaction {}
 
 kind!(Transaction = 1);
@@ -161,7 +163,7 @@ pub(crate) fn transaction(handle: Handle<Transaction>) -> Outcome<Held<Transacti
     handle.hold()
 }
 
-/// Returns whether the transaction has not ended.
+/// Returns whether the transaction is still running.
 pub(crate) fn goes_on(handle: Handle<Transaction>) -> bool {
     Transaction::table().has(handle)
 }
@@ -177,7 +179,7 @@ impl Transaction {
         env: Pinned<Environment>,
         begin: impl FnOnce(&'static libtp::Env) -> libtp::Result<Txn<'static>>,
     ) -> Outcome<Transaction> {
-        // SAFETY: all that borrows from the environment is dropped before the pin (invariant 1).
+        // SAFETY: everything that borrows from the environment is dropped before the pin (invariant 1).
         let txn = begin(&unsafe { env.beyond() }.env)?;
         Ok(Transaction::new(Either::Txn(Rc::new(txn)), env))
     }
@@ -199,7 +201,7 @@ impl Transaction {
         Ok(Transaction::new(Either::Snapshot(Rc::new(snapshot)), env))
     }
 
-    /// Returns the source for reads.
+    /// Returns the source of reads.
     pub(crate) fn reader(&self) -> ReaderRef<'_> {
         match &self.reader {
             Either::Txn(txn) => Either::Txn(&**txn),
@@ -217,18 +219,18 @@ impl Transaction {
         self.made
     }
 
-    /// Makes a cursor from the database and the source of reads, stores it with the pin of the database, and returns its
-    /// number.
+    /// Makes a cursor from the database and the source of reads. Stores it with the pin of the database, and returns
+    /// its number.
     pub(crate) fn add_place<C: Borrowing, D: Kind + Sync>(
         &mut self,
         on: Pinned<D>,
         make: impl FnOnce(&'static D, ReaderRef<'static>) -> Outcome<C>,
     ) -> Outcome<u64> {
-        // SAFETY: the place has the cursor before the pin, so the pin is dropped after the cursor.
+        // SAFETY: the place stores the cursor before the pin, so the pin is dropped after the cursor.
         let lasting = unsafe { on.beyond() };
         let reader = match &self.reader {
-            // SAFETY: the place is dropped before the transaction, and the `Rc` keeps the transaction's address
-            // (invariant 1).
+            // SAFETY: the place is dropped before the transaction (invariant 1), and the `Rc` keeps the transaction at
+            // its address.
             Either::Txn(txn) => Either::Txn(unsafe { &*Rc::as_ptr(txn) }),
             // SAFETY: as above.
             Either::Snapshot(snapshot) => Either::Snapshot(unsafe { &*Rc::as_ptr(snapshot) }),
@@ -265,7 +267,7 @@ impl Transaction {
         self.kept.contains_key(&word)
     }
 
-    /// Returns the copy that C has of a page, if it has one.
+    /// Returns the copy of a page that C has, or `None` if C has no copy.
     pub(crate) fn copy(&mut self, file: u64, page: u32) -> Option<&mut PageCopy> {
         self.copies.get_mut(&(file, page)).map(|copied| &mut copied.copy)
     }
@@ -281,8 +283,8 @@ impl Transaction {
         self.copies.remove(&(file, page))
     }
 
-    /// Refuses to commit or pass on a transaction with a changed copy of a page that C has not given back. That change
-    /// would be lost without an error.
+    /// Refuses to commit or pass on a transaction while C has a changed copy of a page and has not given it back. C's
+    /// change would be lost without an error.
     pub(crate) fn refuse_unlogged(&self) -> Outcome<()> {
         match self.copies.iter().find(|(_, copied)| copied.is_changed()) {
             None => Ok(()),
@@ -303,7 +305,7 @@ impl Transaction {
         Ok(number)
     }
 
-    /// Removes a savepoint and keeps the changes of all later ones, which end with it.
+    /// Removes a savepoint. All later savepoints end with it, and their changes are kept.
     fn take_savepoint(&mut self, number: u64) -> Outcome<Savepoint<'static, 'static>> {
         let Some(place) = self.savepoints.iter().rposition(|(other, _)| *other == number) else {
             let what = format!(
@@ -317,7 +319,7 @@ impl Transaction {
         Ok(self.savepoints.pop().expect("it was found").1)
     }
 
-    /// Drops the places, keeps the savepoints, and returns the parts that the end needs.
+    /// Drops the places, keeps the savepoints' changes, and returns the parts that the end needs.
     fn finish(mut self) -> Ending {
         self.places.clear();
         while let Some((_, savepoint)) = self.savepoints.pop() {
@@ -326,7 +328,7 @@ impl Transaction {
         Ending { reader: self.reader, _kept: self.kept, env: self.env }
     }
 
-    /// Does the same as `finish` and sets the durability that C asked for.
+    /// As `finish`, and also sets the durability that C has asked for.
     fn finish_durable(self) -> Ending {
         let durability = self.durability;
         let mut ending = self.finish();
@@ -344,7 +346,7 @@ impl Transaction {
         }
     }
 
-    /// Commits without waiting for durability. Returns `None` for a snapshot.
+    /// Commits, and does not wait for durability. Returns `None` for a snapshot.
     pub(crate) fn commit_async(self) -> Outcome<Option<(CommitLsn, Pinned<Environment>)>> {
         let ending = self.finish_durable();
         match ending.reader {
@@ -394,12 +396,12 @@ pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle
     c_call("tp_begin", || txn.answer("the transaction", Handle::NULL, || begin(env, durability(how)?)))
 }
 
-/// Begins a transaction for the library itself; C has no handle of it yet.
+/// Begins a transaction for the library itself: C gets no handle of it yet.
 pub(crate) fn begin(env: Handle<Environment>, how: Option<Durability>) -> Outcome<Handle<Transaction>> {
     Handle::of(Transaction::begin(environment(env)?, how)?)
 }
 
-/// Continues a transaction that was passed on.
+/// Continues a transaction that another session has passed on.
 pub(crate) fn attach(env: Handle<Environment>, detached: &Detached) -> Outcome<Handle<Transaction>> {
     Handle::of(Transaction::attach(environment(env)?, detached)?)
 }

@@ -1,7 +1,7 @@
 //! `vista.h`: the paper's interface (Rio Vista, section 4, figure 3).
 //!
-//! C holds a handle of a segment, as of everything else ([`handles`](crate::handles)). A segment that was unmapped, or
-//! that another call is using, is refused with a message. A panic ends the process: it does not unwind into C.
+//! C has a handle of a segment, as of every other value ([`handles`](crate::handles)). If a segment was unmapped, or if
+//! another call is using it, the call is refused with a message. A panic ends the process: it does not unwind into C.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -48,7 +48,8 @@ fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
 impl Mapped {
     /// Does some work in the current transaction.
     fn part<T>(&mut self, call: &str, work: impl FnOnce(&mut Txn<'_>) -> ::vista::Result<T>) -> Outcome<T> {
-        // First: a child of a fork gets an error about the fork, not about its parent's transaction.
+        // Checked first, so that a child of a fork gets an error about the fork, and not about its parent's
+        // transaction.
         self.segment.check_process()?;
         if !self.is_in_transaction {
             return Err(format!(
@@ -84,8 +85,8 @@ impl Mapped {
         Ok(how(self.segment.resume())?)
     }
 
-    /// Returns the position of an address. An address outside the segment becomes a position that the segment does not
-    /// have.
+    /// Returns the position of an address. If the address lies outside the segment, the result is a position that the
+    /// segment does not have.
     fn at(&self, place: *const c_void) -> u64 {
         place.addr().wrapping_sub(self.segment.address()) as u64
     }

@@ -1,9 +1,10 @@
-//! Cursors of every kind against a model, in Rust and in C: random steps of two cursors of one transaction. A record is
-//! removed by the cursor itself, by its key, by the other cursor, or by the end of a savepoint. Some calls fail because
-//! another transaction has a lock.
+//! Cursors of every kind compared with a model, in Rust and in C: two cursors of one transaction make random steps. A
+//! record is removed through the cursor itself, by its key, through the other cursor, or by the end of a savepoint.
+//! Some calls fail because another transaction has a lock.
 //!
-//! The model's rule: a call that fails or finds nothing leaves the cursor where it stood; but a `next` that finds
-//! nothing puts the cursor behind all entries, and such a `prev` before all.
+//! The model's rule: a call that fails or finds nothing leaves the cursor at its place. The exceptions are a `next`
+//! that finds nothing, which puts the cursor behind all entries, and a `prev` that finds nothing, which puts it before
+//! all entries.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod c;
@@ -26,11 +27,11 @@ fn seed_and_runs() -> (u64, u64) {
     (number("LIBTP_TEST_SEED").unwrap_or(1), number("LIBTP_TEST_CASES").unwrap_or(6))
 }
 
-/// Takes the answer to the last line and returns the next line, or `None` at the end.
+/// Takes the answer to the last line, and returns the next line, or `None` if there is no further line.
 type Talk<'t> = &'t mut dyn FnMut(&str) -> Option<String>;
 
-/// The place of a model's cursor: on an entry by its place in the order, whether the entry exists or not, or on a
-/// number of a list.
+/// The place of a model's cursor. On an entry, it is the entry's place in the order, whether or not the entry still
+/// exists. In a list, it is a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stands {
     Nowhere,
@@ -41,7 +42,7 @@ enum Stands {
     Before(usize),
 }
 
-/// The contents of the database: key and value by place in the order.
+/// The contents of the database: keys and values by their place in the order.
 type Pairs = BTreeMap<Vec<u8>, (char, char)>;
 
 struct Model {
@@ -160,7 +161,7 @@ impl Model {
         }
     }
 
-    /// Moves a cursor over the lines of a list, whose numbers begin with 1.
+    /// Moves a cursor over the lines of a list. The lines' numbers begin with 1.
     fn go_list(&mut self, nth: usize, word: &str, number: &str) -> String {
         let count = self.lines.len();
         let (to, in_vain) = match (word, &self.stands[nth]) {
@@ -210,7 +211,8 @@ impl Model {
         true
     }
 
-    /// Inserts a line. Behind the last line, empty lines, shown as a dot, take the numbers between.
+    /// Inserts a line. If the number lies behind the last line, fills the numbers between with empty lines, shown as
+    /// dots.
     fn insert(&mut self, number: usize, value: char) {
         while self.lines.len() + 1 < number {
             self.lines.push('.');
@@ -239,7 +241,7 @@ impl Model {
         self.pairs.insert(at, (key, value));
     }
 
-    /// Removes entries. Returns whether there was one.
+    /// Removes entries. Returns whether there was an entry to remove.
     fn delete(&mut self, nth: usize, word: &str, key: &str, value: char) -> bool {
         if self.is_list() {
             let number: usize = key.parse().unwrap();
@@ -276,7 +278,7 @@ impl Model {
         true
     }
 
-    /// Carries out a line in the model and returns the answer that is expected if no lock is in the way.
+    /// Carries out a line in the model. Returns the answer that is expected if no lock is in the way.
     fn answer(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let (word, nth, key) = (words[0], words[1].parse().unwrap_or(0), *words.get(2).unwrap_or(&""));
@@ -342,8 +344,8 @@ impl Model {
     }
 }
 
-/// Plays the runs of a kind: the first run fills the database and commits, the other runs are snapshots and aborted
-/// transactions.
+/// Makes the runs of a kind of database. The first run fills the database and commits; the other runs are snapshots and
+/// aborted transactions.
 fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str, Talk<'_>)) -> (u64, u64) {
     let (seed, runs) = seed_and_runs();
     let directory = tempfile::tempdir().unwrap();
@@ -369,7 +371,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             (model.pairs.clone(), model.lines.clone(), model.came, model.stands.clone(), model.saved.clone());
         carry_out(directory.path(), kind, mode, &mut |answer| {
             if answer == "timeout" {
-                // The line changed nothing.
+                // The line has changed nothing.
                 failed += 1;
                 other &= !history.last().is_some_and(|line: &String| line.starts_with("other"));
                 (model.pairs, model.lines, model.came, model.stands, model.saved) = before.clone();
@@ -400,7 +402,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
     (message_of, failed)
 }
 
-/// Returns the place of each key of a hash file, in the order of its cursors.
+/// Returns the place of each key of a hash file, in the order in which the file's cursors visit the keys.
 fn places_of_keys(directory: &Path) -> BTreeMap<char, u8> {
     let env = Env::open_or_create(directory).unwrap();
     let hash = env.hash("hash").unwrap();
@@ -542,7 +544,7 @@ impl Store {
     }
 }
 
-/// Two cursors that only move, or two that can also change records.
+/// Two cursors that can only move, or two cursors that can also change records.
 enum Cursors<'t, 'e> {
     Any(Vec<Box<dyn Moves + 't>>),
     Several(&'t Multi, Vec<libtp::MultiCursor<'t>>),
@@ -554,7 +556,7 @@ impl<'t> Cursors<'t, '_> {
         Cursors::Any((0..2).map(|_| Box::new(make()) as Box<dyn Moves + 't>).collect())
     }
 
-    /// Returns cursors that only read.
+    /// Returns two cursors that can only move.
     fn reading(store: &'t Store, kind: &str, reader: &'t impl Reader) -> Self {
         match store {
             Store::Pairs(db) if kind == "range" => Cursors::two(|| db.range(reader, &b"c"[..]..&b"k"[..]).unwrap()),
@@ -667,7 +669,7 @@ fn moved(cursors: &mut Cursors<'_, '_>, line: &str) -> String {
     }
 }
 
-/// Carries out the lines by a program in C.
+/// Lets a program in C carry out the lines.
 fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
     let mut command = Command::new(program);
     command.arg(directory).args([kind, mode]).stdin(Stdio::piped()).stdout(Stdio::piped());

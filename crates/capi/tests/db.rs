@@ -1,5 +1,5 @@
-//! Programs in C with `db.h`: the behaviour that the manual pages of db(3) describe, in plain mode and in shared mode,
-//! by one process and by several.
+//! Programs in C with `db.h`. The programs check the behaviour that the manual pages of db(3) describe, in plain mode
+//! and in shared mode, with one process and with several.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -20,7 +20,7 @@ fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
     let workshop = workshop();
     let home = tempfile::tempdir().unwrap();
     let at = |mode: &str| home.path().join(mode).display().to_string();
-    // The shared modes take ten times as long.
+    // The shared modes take ten times as long as the others.
     let modes = [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)];
     let (under_valgrind, others): (Vec<_>, Vec<_>) =
         modes.into_iter().partition(|&(_, number, of)| is_turn_of(number, of));
@@ -53,8 +53,8 @@ fn what_the_manual_says_is_so_for_several_processes_in_one_environment() {
     }
 }
 
-/// Processes move records of one file, and through cursors write on other records whose numbers change all the time. In
-/// each round one process is killed in the middle.
+/// Several processes move records of one file, and write through cursors on other records, whose numbers change all the
+/// time. In each round one process is killed in the middle of its work.
 #[test]
 fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
     const CARDS: usize = 400;
@@ -82,14 +82,15 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
         let marks = round + 1;
         let expected = format!("{CARDS} cards, sum {}, {marks} marks, ", CARDS * (CARDS - 1) / 2);
         assert!(message.starts_with(&expected) && message.lines().count() == 1, "round {round}: {message}");
-        // The text file agrees with the list: each mark has the number that was written last.
+        // The text file agrees with the list: each mark has the number that was last written for it.
         let text = std::fs::read_to_string(workshop.path().join("table/cards")).unwrap();
         let marked = text.lines().filter(|line| line.starts_with("mark") && line.ends_with(" 150")).count() as u64;
         assert_eq!((text.lines().count() as u64, marked), (CARDS as u64 + marks, marks), "round {round}");
     }
 }
 
-/// All programs with several processes, shorter, with each process under valgrind on its day.
+/// Runs all programs with several processes, for a shorter time. On the day of a program, each of its processes runs
+/// under valgrind.
 #[test]
 fn valgrind_finds_nothing_in_processes_that_share_files() {
     let workshop = workshop();
@@ -105,7 +106,7 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     assert_eq!(says(&many, &[&at("turns"), "turns", "2"]), "8\n");
     says(&many, &[&at("bank"), "open", "4"]);
     says(&records, &[&at("table"), "open", "30"]);
-    // Two processes of each kind at once.
+    // Two processes of each kind run at the same time.
     let both = |program: &Path, one: &[&str], two: &[&str]| {
         let begun = [one, two].map(|arguments| {
             let mut command = command(program, arguments);
@@ -122,7 +123,8 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     assert_eq!(says(&records, &[&at("table"), "audit"]), "30 cards, sum 435, 1 marks, 10 lines\n");
 }
 
-/// The cases of 4.4BSD's and NetBSD's own tests of db(3). `db3_lists.c` names each, and the few whose answer differs.
+/// Runs the cases of 4.4BSD's and NetBSD's own tests of db(3). `db3_lists.c` names each case, and the few cases whose
+/// answer differs.
 #[test]
 fn the_test_lists_of_4_4bsd_and_netbsd_pass_in_each_mode() {
     let shared = [("within", "1"), ("txn", "1"), ("lock", "20")];
@@ -137,7 +139,7 @@ fn valgrind_finds_nothing_in_the_test_lists() {
     perform_lists(&modes.collect::<Vec<_>>(), under_valgrind);
 }
 
-/// Performs the test lists in several modes at once. The second of each pair divides the counts of the large tests.
+/// Runs the test lists in several modes at once. The second value of each pair divides the counts of the large tests.
 fn perform_lists(modes: &[(&str, &str)], command: impl Fn(&Path, &[&str]) -> Command) {
     let workshop = workshop();
     let program = compiled("tests/c/db3_lists.c", workshop.path(), Link::Shared);
@@ -156,8 +158,8 @@ fn perform_lists(modes: &[(&str, &str)], command: impl Fn(&Path, &[&str]) -> Com
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
 
-/// The calls that nvi makes: the text is opened for reading, and the lines of a killed editor come from the file of
-/// `bfname`.
+/// Makes the calls that nvi makes. The text is opened for reading, and the lines of a killed editor come from the file
+/// of `bfname`.
 #[test]
 fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     let workshop = workshop();
@@ -167,7 +169,7 @@ fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     let mut lines: Vec<String> = (1..=1000).map(|number| format!("line {number}")).collect();
     let before = lines.join("\n") + "\n";
     std::fs::write(&text, &before).unwrap();
-    // An editor makes that file by mkstemp.
+    // An editor makes this file by mkstemp.
     std::fs::write(&kept, "").unwrap();
     let arguments = |what| [what, text.to_str().unwrap(), kept.to_str().unwrap()].map(str::to_owned);
     let mut editor = Command::new(&program).args(arguments("edit")).stdout(Stdio::piped()).spawn().unwrap();
@@ -221,8 +223,8 @@ fn o_trunc_leaves_what_it_cannot_or_may_not_make_anew() {
     }
 }
 
-/// A process that is killed while it makes a database anew leaves the old one in place, and the next process finishes
-/// the work.
+/// If a process is killed while it makes a database anew, the old database stays in place, and the next process
+/// finishes the work.
 #[test]
 fn a_database_that_is_made_anew_is_there_at_every_moment() {
     let workshop = workshop();
@@ -236,14 +238,14 @@ fn a_database_that_is_made_anew_is_there_at_every_moment() {
         assert_eq!(says(&program, &[directory, "make"]), "0 wrong\n");
         let killed = plainly(&program, &[directory, "anew"]).env("LIBTP_FAILPOINT", place).output().unwrap();
         if killed.status.success() {
-            // The library was built without failpoints.
+            // The library was built without failpoints, so the program was not killed.
             return;
         }
         assert_eq!(killed.status.signal(), Some(9), "{place}: {}", told(&killed));
         assert_eq!(says(&program, &[directory, "look"]), left, "{place}");
         assert_eq!(says(&program, &[directory, "anew"]), "0 wrong\n", "{place}");
         assert_eq!(says(&program, &[directory, "look"]), "the hash file\n", "{place}");
-        // The new database has its own page size (docs/formats: a file's header).
+        // The new database has a page size of its own (docs/formats: a file's header).
         let file = std::fs::read(home.path().join("stock.tp")).unwrap();
         assert_eq!(file[44..48], (64_u32 << 10).to_le_bytes(), "{place}");
     }
@@ -282,7 +284,7 @@ fn processes_take_turns_with_a_plain_file() {
     assert_eq!(says(&program, &[home.path().to_str().unwrap(), "turns", "50"]), "200\n");
 }
 
-/// Transactions of several processes over two files. In each round one process is killed in the middle.
+/// Transactions of several processes change two files. In each round one process is killed in the middle of its work.
 #[test]
 fn processes_move_money_between_files_and_one_is_killed() {
     let workshop = workshop();

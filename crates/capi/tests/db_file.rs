@@ -1,14 +1,14 @@
-//! A real program: Perl's module `DB_File`, written for db 1.85, built from Debian's source against our `db.h`. Its own
-//! test suite has to pass: trees with cursors, several values and comparisons in Perl, hash files with hash functions
-//! in Perl, text files as arrays, filters, threads.
+//! A real program: Perl's module `DB_File`, which was written for db 1.85, built from Debian's source with our `db.h`.
+//! Its own test suite must pass: trees with cursors, several values and comparisons in Perl, hash files with hash
+//! functions in Perl, text files as arrays, filters, threads.
 //!
-//! `apt-get` fetches the source from where this machine has its packages, and the source is kept. Without the source
-//! this test is skipped, loudly, in CI too: a mirror may have no sources. Anything else that is missing could be
-//! installed in CI, so there it is a failure.
+//! `apt-get` fetches the source from the servers of this machine's packages, and the source is kept. If there is no
+//! source, this test is skipped with a conspicuous message, in CI too: a mirror may have no sources. Anything else that
+//! is missing could be installed in CI, so its absence is a failure there.
 //!
-//! It is built as for an interface of db 1.85 under the name `db_185.h`. Built for `db.h`, two of its tests expect
-//! several values of one key in the order of db 1.85, which its manual calls undefined; here the order is the order of
-//! the puts.
+//! The module is built for an interface of db 1.85 under the name `db_185.h`. If it is built for `db.h`, two of its
+//! tests expect several values of one key in the order of db 1.85. The manual of db 1.85 calls that order undefined;
+//! here it is the order of the puts.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -24,21 +24,21 @@ use c::{built, home, is_installed, told};
 const TESTS_LEAST: u32 = 500;
 
 fn skipped(what: &str) {
-    // Bypasses the capture of test output, which would hide the message of a test that passes.
+    // The message is written past the capture of test output, which would hide the message of a test that passes.
     let message = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
     let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 /// The reason why there is no source.
 enum Missing {
-    /// It could not be fetched: no network, or a mirror without sources.
+    /// The source could not be fetched: no network, or a mirror without sources.
     Unfetched(String),
-    /// It was fetched, and is not the expected source.
+    /// A source was fetched, but it is not the expected one.
     Broken(String),
 }
 
-/// Returns `apt-get` or `apt-cache` with its own lists in `folder`: source packages, from where the machine has its
-/// binary ones.
+/// Returns `apt-get` or `apt-cache` with lists of its own in `folder`. These lists have source packages, from the same
+/// servers as the machine's binary packages.
 fn apt(tool: &str, folder: &Path) -> Command {
     let option = |name: &str, path: PathBuf| format!("{name}={}", path.display());
     let mut command = Command::new(tool);
@@ -50,7 +50,7 @@ fn apt(tool: &str, folder: &Path) -> Command {
     command
 }
 
-/// Writes the machine's own package list into `folder`, for source packages.
+/// Writes the machine's package list into `folder`, changed to source packages.
 fn write_sources(folder: &Path) {
     for made in ["sources", "lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(made)).unwrap();
@@ -92,7 +92,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     let shown = run(apt("apt-cache", folder).args(["showsrc", "perl"]))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let mut why = "the machine's package lists have no source of perl".to_owned();
-    // A mirror may lack the newest version.
+    // A mirror may lack the newest version, so the versions are tried one after the other.
     for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
         let package = format!("perl={version}");
         let got = run(apt("apt-get", folder).args(["source", "--download-only", &package]))?;
@@ -110,7 +110,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
         tar.arg("-xf").arg(&archive).args(["--wildcards", "--strip-components=2", "*/cpan/DB_File"]);
         let apart = run(tar.current_dir(folder))?;
         succeeded(&apart).map_err(Missing::Broken)?;
-        // The rest of the source is a hundred times larger.
+        // The rest of the source is a hundred times larger, and is removed.
         for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path() != module) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
@@ -119,7 +119,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     Err(Missing::Unfetched(why))
 }
 
-/// Makes a copy of the module that knows our header and library.
+/// Makes a copy of the module, adapted to our header and library.
 fn prepared(source: &Path, workshop: &Path) -> PathBuf {
     let module = workshop.join("DB_File");
     let copied = Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(source).arg(&module).status().unwrap();

@@ -1,4 +1,4 @@
-//! The headers by themselves, and the agreement of headers, library, examples and manual.
+//! Checks the headers by themselves, and the agreement of headers, library, examples and manual.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -11,7 +11,7 @@ use c::{built, compiler, home, is_installed, WARNINGS};
 
 const HEADERS: [&str; 3] = ["libtp.h", "vista.h", "db.h"];
 
-/// Uses everything in `libtp.h`: each struct, and a function of each kind that the program gives to the library.
+/// Uses everything in `libtp.h`: each struct, and a function of each kind that a program gives to the library.
 const LIBTP: &str = r#"
 static void change(void *value, size_t size, void *argument) { (void)value; (void)size; (void)argument; }
 static int work(tp_txn *txn, void *argument) { (void)argument; return tp_abort(txn); }
@@ -127,8 +127,8 @@ fn every_function_is_called_by_an_example() {
     assert_eq!(missing, [""; 0], "no example calls them");
 }
 
-/// Returns the manual pages of `db.h` with the names that each documents. The pages of the other headers are made of
-/// these (xtask/src/manual.rs).
+/// Returns the manual pages of `db.h`, each with the names that it documents. The pages of the other headers are made
+/// from the headers (xtask/src/manual.rs).
 fn pages() -> BTreeMap<String, (Vec<String>, String)> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(home().join("man")).unwrap() {
@@ -165,7 +165,7 @@ fn every_function_of_db_h_has_a_page_which_shows_its_declaration() {
             shown.insert(name.to_owned());
         }
     }
-    // It is in libtp.h, too.
+    // `tp_error` is declared in libtp.h, too.
     shown.insert("tp_error".into());
     assert_eq!(shown, functions("db.h"));
 }

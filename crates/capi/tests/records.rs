@@ -1,5 +1,5 @@
-//! Programs in C with `libtp.h`: examples, misuse, threads and forks, each directly and under valgrind; and the guard,
-//! only directly.
+//! Programs in C with `libtp.h`: examples, misuse, threads and forks. Each program runs both directly and under
+//! valgrind, except the guard's program, which runs only directly.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -14,8 +14,8 @@ use c::{
     told, under_valgrind, workshop, Link, FOUND,
 };
 
-/// Each program, its arguments after the environment's directory (@ before a file name: beside that directory), and the
-/// lines that it prints. An expected line may be a prefix where the rest varies.
+/// For each program: its arguments behind the environment's directory (a file name after @ lies beside that directory),
+/// and the lines that it prints. Where the rest of a line varies, the expected line is only a prefix.
 const PROGRAMS: &[Program] = &[
     (
         "examples/waits.c",
@@ -277,8 +277,8 @@ type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[test]
 fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
-    // The examples are under valgrind in one process: its start, and its translation of the library, take longer than
-    // an example. A program with processes of its own is alone.
+    // Under valgrind the examples run in one process: its start, and its translation of the library, take longer than
+    // an example. A program that starts processes of its own runs alone.
     let is_example = |source: &str| source.starts_with("examples/") && !source.ends_with("handed.c");
     let turns = PROGRAMS.iter().enumerate().map(|(number, program)| (program, is_turn_of(number, 6)));
     let (together, alone): (Vec<_>, Vec<_>) = turns.partition(|((source, ..), is_turn)| *is_turn && is_example(source));
@@ -331,7 +331,8 @@ fn does_what_it_is_told(program: &Program, run: fn(&Path, &[&str]) -> String, wo
     check_output(program, &run(&compiled, &arguments[1..].iter().map(String::as_str).collect::<Vec<_>>()));
 }
 
-/// Not under valgrind, which takes a minute for each guard over all addresses that a segment may grow into.
+/// This test does not run under valgrind, which takes a minute for each guard over all addresses into which a segment
+/// may grow.
 #[test]
 fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
@@ -398,7 +399,7 @@ fn a_bank_in_c_keeps_its_money_through_deaths() {
     }
 }
 
-/// Two processes work in one environment: one is killed, and the other, which shares its records, runs to its end.
+/// Two processes work in one environment. One is killed. The other, which shares its records, runs to its end.
 #[test]
 fn of_two_programs_in_c_one_is_killed_and_the_other_goes_on() {
     let workshop = workshop();

@@ -1,4 +1,4 @@
-//! A program in C with `vista.h`: compiled with all warnings, run, and ended in the middle of a transaction.
+//! A program in C with `vista.h`, compiled with all warnings, run, and ended in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -29,7 +29,7 @@ fn a_program_in_c_keeps_what_it_ended_and_no_more() {
     keeps_what_it_ended(&program, &file, run_under_valgrind);
 }
 
-/// The program's file does not exist yet.
+/// Runs the program's steps. At the call the program's file does not exist yet.
 fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &[&str]) -> Output) {
     let says = |what: &[&str]| {
         let output = run(program, file, what);
@@ -59,7 +59,7 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     }
 }
 
-/// Not under valgrind, like the guard test of `records.rs`.
+/// This test does not run under valgrind, for the reason given at the guard test of `records.rs`.
 #[test]
 fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
@@ -75,7 +75,7 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
 }
 
-/// Runs as in a user's tests: nothing is suppressed.
+/// Runs valgrind as a user's tests would: without suppressions.
 #[test]
 fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
     if !c::is_installed("valgrind", "valgrind") {

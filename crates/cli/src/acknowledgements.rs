@@ -2,9 +2,10 @@
 //! after a crash.
 //!
 //! Invariants
-//! 1. A transfer is acknowledged only after its commit returned: every acknowledged transfer must be in the history.
-//! 2. Each write to the pipe has whole acknowledgements and at most `PIPE_BUF` bytes, which the system does not tear or
-//!    mix. A crash can lose only the last acknowledgements of each client, which were never sent.
+//! 1. A transfer is acknowledged only after its commit returned, so every acknowledged transfer must be in the history.
+//! 2. Each write to the pipe has whole acknowledgements and at most `PIPE_BUF` bytes, which the system neither tears
+//!    nor mixes with other writes. So a crash can lose only the last acknowledgements of each client, which were never
+//!    sent.
 
 use std::io::{Read, Write};
 
@@ -14,9 +15,10 @@ use crate::failure::{Failure, Result};
 
 /// Bytes of one acknowledgement.
 const BYTES: usize = 40;
-/// Most bytes of one write that the system keeps whole: Linux's `PIPE_BUF`.
+/// The greatest length of a write that the system keeps whole: Linux's `PIPE_BUF`.
 const WRITE_BYTES_MAX: usize = 4096;
-/// How long acknowledgements of relaxed commits may be gathered. Acknowledgements of `sync` commits are sent at once.
+/// The longest time for which acknowledgements of relaxed commits may be gathered. Acknowledgements of `sync` commits
+/// are sent at once.
 const PATIENCE_NANOS: u64 = 1_000_000;
 
 /// The report of a commit that has returned.
@@ -28,7 +30,7 @@ pub struct Acknowledgement {
     pub durability: Durability,
     /// Time from the beginning of the transfer to the return of its commit.
     pub latency_nanos: u32,
-    /// When the commit returned, by [`crate::clock`].
+    /// The time at which the commit returned, by [`crate::clock`].
     pub at_nanos: u64,
 }
 
@@ -77,7 +79,7 @@ impl Acknowledgement {
 pub struct Sender<W> {
     pipe: W,
     unsent: Vec<u8>,
-    /// When the oldest unsent commit returned.
+    /// The time at which the oldest unsent commit returned.
     since: u64,
 }
 
@@ -87,8 +89,8 @@ impl<W: Write> Sender<W> {
         Sender { pipe, unsent: Vec::with_capacity(WRITE_BYTES_MAX), since: 0 }
     }
 
-    /// Sends an acknowledgement at once if the commit is `sync`; else together with later ones, when the write is full
-    /// or a commit returns a millisecond after the oldest.
+    /// Sends an acknowledgement at once if the commit is `sync`. Otherwise gathers it with later acknowledgements,
+    /// until a write is full or a commit returns a millisecond after the oldest gathered one.
     pub fn send(&mut self, noted: Acknowledgement) -> std::io::Result<()> {
         if self.unsent.is_empty() {
             self.since = noted.at_nanos;
@@ -116,7 +118,7 @@ impl<R: Read> Receiver<R> {
         Receiver { pipe, buffer: vec![0; 64 << 10], held: 0 }
     }
 
-    /// Waits for acknowledgements and passes them to `each`; returns false at the end of the pipe.
+    /// Waits for acknowledgements and passes them to `each`. Returns false at the end of the pipe.
     pub fn receive(&mut self, each: &mut dyn FnMut(Acknowledgement)) -> Result<bool> {
         let read =
             self.pipe.read(&mut self.buffer[self.held..]).map_err(Failure::doing("read the reports of the clients"))?;
@@ -172,16 +174,17 @@ pub struct Comparison {
 pub struct Difference {
     /// Acknowledged transfers that the history does not have.
     pub lost: u64,
-    /// Transfers of these clients in the history without an acknowledgement: the crash came between.
+    /// Transfers of this run's clients that are in the history and were not acknowledged: the crash came in between.
     pub unacknowledged: u64,
     /// The faults, as sentences.
     pub faults: Vec<String>,
 }
 
 impl Comparison {
-    /// Compares one history record. Records of clients before `first_client` are of other runs.
+    /// Compares one record of the history. Ignores records of clients before `first_client`, which belong to other
+    /// runs.
     pub fn see(&mut self, record: &[u8], first_client: u32) {
-        // The audit reports a record that cannot be read.
+        // A record that cannot be read is left to the audit, which reports it.
         let Some(transfer) = Transfer::from_history(record) else { return };
         match self.noted.binary_search_by_key(&transfer.id, |noted| noted.id) {
             Ok(at) => {
@@ -244,7 +247,7 @@ mod tests {
         let (noted, mut through) = (noted(1_000), Vec::new());
         let mut sender = Sender::new(Pipe(&mut through));
         noted.iter().for_each(|one| sender.send(*one).unwrap());
-        // The last commit is relaxed, and no later commit has sent its acknowledgement.
+        // The last commit is relaxed, and no later commit has caused its acknowledgement to be sent.
         assert_eq!(through.len(), 999 * BYTES);
         through.truncate(998 * BYTES + 7);
         let (mut receiver, mut heard) = (Receiver::new(through.as_slice()), Vec::new());

@@ -1,4 +1,4 @@
-//! `tp abort`: aborts a transaction that was passed on and that no session takes over.
+//! `tp abort`: aborts a transaction that a session has passed on and that no session takes over.
 
 use clap::Args;
 use serde_json::json;

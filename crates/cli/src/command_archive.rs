@@ -44,11 +44,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Copies the files that are not needed. With `is_removed`, removes only the copied files: the removal takes a
-/// checkpoint, after which more files may not be needed, and these have no copy.
+/// Copies the files that are not needed. With `is_removed`, then removes only the copied files. The removal takes a
+/// checkpoint, after which further files may no longer be needed. Those further files have no copy, so they stay.
 fn archive(env: &Env, to: &Path, is_removed: bool) -> Result<Vec<LogFile>> {
-    // This takes a checkpoint and removes no file. An ordinary one would remove the files that `keep_log` does not
-    // keep.
+    // This call takes a checkpoint and removes no file. An ordinary checkpoint would remove the files that `keep_log`
+    // does not protect.
     if let Some(first) = env.log_files()?.first().filter(|_| is_removed) {
         env.remove_log_below(first.start)?;
     }

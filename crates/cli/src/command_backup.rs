@@ -1,4 +1,4 @@
-//! `tp backup`: copies an environment at work, or adds the log written since to such a copy.
+//! `tp backup`: copies an environment in use, or adds to such a copy the log written since.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Arguments {
     check: bool,
 }
 
-/// Copies or checks, and prints the amount, and the first and last LSN whose state can be restored.
+/// Copies or checks. Prints the amount copied, and the first and last LSN whose state can be restored.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let watch = &mut |now: libtp::Progress| steps.set(now.step, now.done, now.total);

@@ -1,4 +1,4 @@
-//! `tp checkpoint`: takes a checkpoint, where the next restart begins.
+//! `tp checkpoint`: takes a checkpoint, at which the next restart begins.
 
 use clap::Args;
 use serde_json::json;

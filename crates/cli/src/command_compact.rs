@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let names = if is_named { arguments.databases.clone() } else { env.databases()? };
     for name in names {
         let database = match env.database(&name) {
-            // A database that only its own program can open is skipped, and the other databases are compacted.
+            // A database that only its own program can open is skipped, and the remaining databases are compacted.
             Err(error @ libtp::Error::Database { .. }) if !is_named => {
                 note(format_args!("passed over: {error}"));
                 continue;

@@ -13,7 +13,8 @@ use crate::lock_names::LockNames;
 use crate::output::Output;
 use crate::wait_graph::{Party, WaitGraph};
 
-/// Longest wait for another session's search, which takes microseconds unless its process was stopped.
+/// The longest wait for another session's search. A search takes microseconds, unless the session's process was
+/// stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The command line.
@@ -28,7 +29,7 @@ pub struct Arguments {
 struct Circle {
     members: Vec<Member>,
     victim: Party,
-    /// Whether an earlier search chose the victim, which has not given way yet.
+    /// Whether an earlier search has chosen this victim, which is not aborted yet.
     was_known: bool,
 }
 
@@ -41,7 +42,7 @@ struct Member {
     wanted: String,
 }
 
-/// Searches, chooses a victim of each circle, and prints the circles with their victims.
+/// Searches, chooses a victim in each circle, and prints the circles with their victims.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let names = LockNames::of(&env)?;

@@ -1,9 +1,10 @@
 //! `tp demo`: kills processes in the middle of their transfers in a bank, and proves that nothing was lost.
 //!
-//! This process loads the bank and then only listens and kills. Its clients are processes ([`crate::demo_worker`]) that
-//! acknowledge each transfer after its commit returned. From time to time one client is killed and replaced, while the
-//! others go on; in the end all are killed at once. Then the bank is opened again, which recovers it, and every record
-//! is compared: balances with the history, the history with the list of acknowledged transfers.
+//! This process loads the bank, and then only listens and kills. Its clients are processes ([`crate::demo_worker`]),
+//! which acknowledge each transfer after its commit has returned. From time to time one client is killed and replaced,
+//! while the others go on. In the end all clients are killed at once. Then the bank is opened again, which recovers it,
+//! and every record is compared: the balances with the history, and the history with the list of acknowledged
+//! transfers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::progress::Progress;
 use crate::spelling::{grouped, some_seconds, time_with_unit};
 use crate::stalls::StallReport;
 
-/// Default number of accounts: loaded in a moment.
+/// Default number of accounts. This number is loaded in a moment.
 const ACCOUNTS: u32 = 100_000;
 
 /// The command line.
@@ -72,7 +73,7 @@ struct Report<'a> {
     kills: usize,
     /// Sessions of killed processes that other processes repaired; a process has several sessions.
     repairs: u64,
-    /// Times the shared memory was built anew while processes were at work.
+    /// The number of times that the shared memory was built anew while processes were at work.
     rebuilds: u64,
     #[serde(flatten)]
     stalls: &'a StallReport,
@@ -80,7 +81,7 @@ struct Report<'a> {
     recovery: &'a libtp::Opened,
 }
 
-/// Makes the bank, lets processes work and die in it, recovers and audits it; exit 1 if the audit disagrees.
+/// Makes the bank, lets processes work and die in it, recovers the bank, and audits it. Exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let directory = BankDirectory::open(arguments.env.as_deref(), "libtp-demo")?;
     let path = directory.path();

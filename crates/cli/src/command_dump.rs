@@ -31,7 +31,8 @@ pub struct Arguments {
     reading: Reading,
 }
 
-/// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
+/// Writes the dump to standard output. With `--json` writes an object for each record instead, with its bytes in
+/// hexadecimal.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.at.environment.open(output)?;
     let (database, keys_as_stored) = match env.stored(&arguments.at.database)? {

@@ -1,4 +1,4 @@
-//! `tp files`: lists plain files whose committed change is not in its place yet, or gives up such a change.
+//! `tp files`: lists plain files whose committed change has not been carried out yet, or gives up such a change.
 
 use std::path::PathBuf;
 

@@ -1,12 +1,12 @@
 //! `tp load`: loads a dump's records into a database.
 //!
-//! The dump is read to its end first (`dump_source.rs`): a dump that cannot be loaded changes nothing. A new
-//! environment cannot be used before all is loaded, and is removed if the load fails ([`libtp::Filling`]).
+//! The dump is first read to its end (`dump_source.rs`), so a dump that cannot be loaded changes nothing. A new
+//! environment cannot be used before everything is loaded, and is removed if the load fails ([`libtp::Filling`]).
 //!
 //! A new or empty B-tree is loaded completely or not at all (`load_at_once.rs`), and so is a file of pages
-//! (`dumped_pages.rs`). Other databases take some thousand records in each transaction. These commits are relaxed, and
-//! the log is flushed once at the end. If such a load into an existing environment is broken off, the records of its
-//! earlier transactions stay, and the load can be run again.
+//! (`dumped_pages.rs`). Other databases are loaded in transactions of some thousand records each. These commits are
+//! relaxed, and the log is flushed once at the end. If such a load into an existing environment is broken off, the
+//! records of its earlier transactions stay, and the load can be run again.
 
 use std::time::Instant;
 
@@ -23,9 +23,9 @@ use crate::load_target::{check_keys, Target};
 use crate::output::Output;
 use crate::spelling::grouped;
 
-/// Loads the dump; environment and database are made if they are missing.
+/// Loads the dump. Makes the environment and the database if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    // Fails before the dump is read if no environment is named.
+    // This fails before the dump is read if no environment is named.
     arguments.at.environment.directory()?;
     let mut source = Source::open(arguments)?;
     let checked = source.check()?;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Removes the environment if the failed load has made it. Returns the failure to report.
+/// Removes the environment if the failed load had made it. Returns the failure to report.
 fn given_up(filling: Filling, failure: &Failure) -> Failure {
     let what = match filling.abandon() {
         Ok(true) => "; the environment that was made for it is removed".to_string(),
@@ -84,7 +84,8 @@ fn load_records(
     };
     if loaded.is_err() && is_new {
         drop(target);
-        // Another process may have put records into the database. The error of the load is reported, not this error.
+        // Fails if another process has put records into the database. That error is ignored: the load's error is
+        // reported.
         let _ = env.drop_if_empty(name);
     }
     loaded

@@ -1,6 +1,8 @@
-//! `tp locks`: lists the locks with their holders and waiters; with `--wait-for`, which transaction waits for which.
+//! `tp locks`: lists the locks with their holders and waiters. With `--wait-for`, lists which transaction waits for
+//! which.
 //!
-//! The lock table is read under its latches. If a stopped process holds them, the command names that process instead.
+//! The lock table is read under its latches. If a stopped process holds these latches, the command names that process
+//! instead of the locks.
 
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ pub struct Arguments {
     dot: bool,
 }
 
-/// One request for a lock: held, waited for, or both during an upgrade.
+/// One request for a lock: the lock is held, waited for, or both during an upgrade.
 #[derive(Serialize)]
 struct Lock {
     database: String,
@@ -65,7 +67,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Reads the lock table within `PATIENCE`, or fails with the process that is in the way.
+/// Reads the lock table within `PATIENCE`. If that is not possible, fails and names the process that is in the way.
 fn read<T: Send + 'static>(
     arguments: &Arguments,
     output: &Output,
@@ -73,7 +75,7 @@ fn read<T: Send + 'static>(
 ) -> Result<T> {
     let directory = arguments.environment.directory()?;
     let Some(look) = Env::builder().look(&directory)? else {
-        // No process is at work, except perhaps one that is recovering the environment, which may take long.
+        // No process is at work, except perhaps a process that is recovering the environment, which may take long.
         return read(&arguments.environment.open(output)?);
     };
     let told = read_on_a_thread(directory, read);

@@ -1,7 +1,7 @@
 //! `tp man`: prints the manual page tp(1), all verbs on one page.
 //!
-//! The page is made of the command line's own definition, so the help and the page have the same texts. The options
-//! that most verbs have stand on the page once.
+//! The page is made from the definition of the command line, so the help and the page have the same texts. The options
+//! that most verbs have stand on the page only once.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::verb_groups::{without_hidden, GROUPS};
 
-/// The verb whose options `--env` and `--wait` are those of most verbs.
+/// A verb whose options `--env` and `--wait` are the same as those of most verbs.
 const MODEL: &str = "get";
 
 /// Options that most verbs have.
@@ -38,7 +38,8 @@ fn page() -> std::io::Result<String> {
     });
     let whole = Man::new(command.clone().disable_help_subcommand(true).args(shared.clone()));
     let mut page = Vec::new();
-    // Without a date: one definition prints one page. The renderer would drop the empty argument.
+    // The empty argument is the date: without a date, one definition always makes the same page. The renderer would
+    // drop an empty argument, so this line is written directly.
     writeln!(page, ".TH TP 1 \"\" \"tp {}\" \"libtp\"", env!("CARGO_PKG_VERSION"))?;
     whole.render_name_section(&mut page)?;
     let mut texts = Roff::default();
@@ -60,7 +61,7 @@ fn page() -> std::io::Result<String> {
     Ok(with_one_preamble(&String::from_utf8_lossy(&page)))
 }
 
-/// Removes the definitions that each rendered part begins with, except the first, and spaces at the ends of lines.
+/// Removes the preamble with which each rendered part begins, except the first. Removes spaces at the ends of lines.
 fn with_one_preamble(page: &str) -> String {
     let is_definition = |line: &&str| line.starts_with(".ie ") || line.starts_with(".el ");
     let first = page.lines().filter(is_definition).take(2);
@@ -68,7 +69,7 @@ fn with_one_preamble(page: &str) -> String {
     first.chain(rest).map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// Describes a verb, or the verbs that it has.
+/// Describes a verb, or each of its subordinate verbs.
 fn describe(verb: &Command, before: &str, shared: &[Arg], page: &mut Vec<u8>) -> std::io::Result<()> {
     let name = format!("{before} {}", verb.get_name());
     if verb.has_subcommands() {

@@ -1,4 +1,4 @@
-//! `tp printlog`: prints the log's records, as the access methods that wrote them describe them.
+//! `tp printlog`: prints the log's records. The access method that wrote a record also describes it.
 
 use clap::Args;
 use libtp::LogRecord;

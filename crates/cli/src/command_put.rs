@@ -32,10 +32,10 @@ pub struct Arguments {
     list: bool,
 }
 
-/// Writes the record; environment and database are made if they are missing.
+/// Writes the record. Makes the environment and the database if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));
-    // Fails before standard input is read if no environment is named.
+    // This fails before standard input is read if no environment is named.
     arguments.at.environment.directory()?;
     let value = match &arguments.value {
         Some(word) => spelling.read(word)?,

@@ -58,7 +58,8 @@ fn until(text: &str) -> std::result::Result<RestorePoint, String> {
     })
 }
 
-/// Parses a time in UTC: `YYYY-MM-DD`, optionally `T` or a space and `HH:MM:SS`, a fraction, a `Z`.
+/// Parses a time in UTC: `YYYY-MM-DD`, then optionally `T` or a space and `HH:MM:SS`, then optionally a fraction and a
+/// `Z`.
 fn time_of(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
     let numbers = |text: &str, between: char| {

@@ -1,8 +1,8 @@
-//! `tp sessions`: lists the sessions of an environment: for each its process's state, the latches it holds, and the
-//! object of its wait.
+//! `tp sessions`: lists the sessions of an environment. For each session it shows the state of the session's process,
+//! the latches that the session holds, and the object for which it waits.
 //!
-//! The command takes no latch, does not use the door at which processes open and leave, and changes nothing. So it also
-//! answers while a stopped process holds latches or is at the door.
+//! The command takes no latch, does not use the door through which processes open and leave the environment, and
+//! changes nothing. So it also answers while a stopped process holds latches or is at the door.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,9 +33,9 @@ pub struct Session {
     pub txn: Option<u64>,
     pub txn_state: Option<String>,
     pub latches: usize,
-    /// The latches that it holds, and how long other sessions have waited for each.
+    /// The latches that the session holds, and for each the time that other sessions have waited for it.
     pub held: Vec<Held>,
-    /// The log record whose change is not complete.
+    /// The log record whose change is not complete yet.
     pub append_lsn: Option<u64>,
     /// Tasks of the environment that the session has at this moment.
     pub roles: Vec<&'static str>,
@@ -99,7 +99,7 @@ fn words(segment: JoinedSegment) -> String {
 }
 
 impl Session {
-    /// Returns the state of its process as a word.
+    /// Returns the state of the session's process as a word.
     pub fn state(&self) -> &'static str {
         match self.process_state {
             ProcessState::Alive => "alive",
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Returns the object of its wait, with the wanted mode: `X on record 5 of stock`.
+    /// Returns the object for which the session waits, with the wanted mode: `X on record 5 of stock`.
     pub fn wait(&self) -> Option<String> {
         let mode = self.wanted.as_ref().map_or(String::new(), |mode| format!("{mode} on "));
         self.waits_for.as_ref().map(|what| format!("{mode}{what}"))
@@ -144,7 +144,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// Returns a session as it is shown.
+/// Converts a session to its form for output.
 pub fn shown(session: &SessionState, names: &LockNames) -> Session {
     let (waits_for, wanted) = match &session.waits_for {
         Some(WaitsFor::Lock(name, mode)) => (Some(names.words(*name)), Some(mode.to_string())),
@@ -154,7 +154,7 @@ pub fn shown(session: &SessionState, names: &LockNames) -> Session {
         Some(WaitsFor::Other(kind, subject)) => (Some(format!("{subject} of kind {kind}")), None),
         None => (None, None),
     };
-    // If the clock was set back, a wait looks shorter.
+    // If the clock was set back since, the wait looks shorter than it is.
     let waited = |since: SystemTime| SystemTime::now().duration_since(since).unwrap_or_default();
     let millis = |since: SystemTime| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX);
     let held = |held: &libtp::HeldLatch| Held {
@@ -187,7 +187,8 @@ fn door(process: OpeningProcess) -> String {
     format!("process {} is opening the environment, closing it or making its shared memory anew{state}", process.pid)
 }
 
-/// Returns the stopped processes that make other processes wait: with a latch, a task or a transaction, or at the door.
+/// Returns the stopped processes that make other processes wait: because they hold a latch, a task or a transaction, or
+/// because they are at the door.
 pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.process_state == ProcessState::Stopped

@@ -1,8 +1,8 @@
 //! `tp shell`: runs commands line by line in one process, for records, transactions, and the primitive lock and buffer
 //! calls.
 //!
-//! Paper: LIBTP 5.1.1's command-line interface, and figure 4, which compares reading a record by one call with reading
-//! it by calls of the lock and buffer managers. Each command answers in one line, or with `--json` in one object.
+//! Paper: LIBTP 5.1.1's command-line interface. Figure 4 compares reading a record by one call with reading it by calls
+//! of the lock and buffer managers. Each command is answered in one line, or with `--json` in one object.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 
@@ -25,8 +25,8 @@ pub struct Arguments {
     hex: bool,
 }
 
-/// Carries out the commands on standard input. At a terminal a failing command is reported, and the next is read.
-/// Otherwise a failing command is the last, and the open transaction is aborted.
+/// Carries out the commands on standard input. At a terminal, a failing command is reported, and the next command is
+/// read. Otherwise a failing command is the last one, and the open transaction is aborted.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_or_create(output)?;
     let mut session = ShellSession::new(&env, Spelling::of(arguments.hex));
@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut input = BufReader::with_capacity(64 << 10, std::io::stdin().lock());
     let (mut line, mut number) = (Vec::new(), 0_u64);
     loop {
-        // A program that waits for answers before its next command gets them.
+        // The answers are sent now, to a program that may wait for them before its next command.
         if input.buffer().is_empty() {
             output.flush()?;
         }
@@ -68,7 +68,7 @@ fn read(line: &[u8]) -> Result<Command> {
     Command::read(line)
 }
 
-/// Carries out a command; returns whether to go on.
+/// Carries out a command. Returns whether the shell goes on.
 fn carry_out(session: &mut ShellSession<'_>, command: &Command, output: &mut Output) -> Result<bool> {
     if let Some(answer) = session.execute(command)? {
         output.object(&answer.json)?;

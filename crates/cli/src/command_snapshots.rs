@@ -32,7 +32,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns a snapshot as it is shown.
+    /// Converts a snapshot to its form for output.
     pub fn of(snapshot: &HeldSnapshot) -> Snapshot {
         let held = SystemTime::now().duration_since(snapshot.since).unwrap_or_default();
         Snapshot {

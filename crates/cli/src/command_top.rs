@@ -1,8 +1,8 @@
 //! `tp top`: an environment at work, live: throughput, log, cache, sessions, waits, snapshots.
 //!
-//! The command looks at the shared memory as `tp sessions` does: it has no session, takes no latch and changes nothing.
-//! Only while a session waits for a lock does it read the lock table as `tp locks` does, on another thread, and waits
-//! for the answer for a moment.
+//! The command reads the shared memory as `tp sessions` does: it has no session, takes no latch and changes nothing.
+//! Only while a session waits for a lock, the command also reads the lock table, as `tp locks` does. Another thread
+//! reads the table, and the command waits for the answer only for a moment.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::spelling::some_seconds;
 use crate::top_frame::Frame;
 use crate::top_sample::{Sample, Watcher};
 
-/// Rates of commits that the curve has at most: more than a terminal has columns.
+/// The greatest number of rates in the curve: more than a terminal has columns.
 const CURVE_MAX: usize = 1000;
 
 /// The command line.
@@ -34,7 +34,7 @@ pub struct Arguments {
     once: bool,
 }
 
-/// Shows the environment until the key `q`; or prints a frame, or with `--json` an object for each interval.
+/// Shows the environment until the user presses `q`. Or prints one frame, or with `--json` an object for each interval.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let directory = arguments.environment.directory()?;
     let mut watcher = Watcher::new(directory.clone());
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Prints an object for each interval, at once.
+/// Prints an object for each interval, as soon as the interval is over.
 fn print_objects(arguments: &Arguments, watcher: &mut Watcher, first: Sample, output: &mut Output) -> Result<()> {
     let mut earlier = first;
     loop {

@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 fn write(output: &mut Output, name: &str, page: u32, what: &str) -> Result<()> {
     output.object(&json!({ "database": name, "page": page, "what": what }))?;
     match page {
-        // A finding about the whole file, or about an index and its database.
+        // Page 0: the finding is about the whole file, or about an index and its database.
         0 => output.line(format_args!("{name}: {what}")),
         _ => output.line(format_args!("{name} page {page}: {what}")),
     }

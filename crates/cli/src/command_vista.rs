@@ -58,8 +58,8 @@ fn verify_alone(file: &Path, output: &mut Output) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Verifies a segment inside its environment. The environment's log decides about unfinished transactions. A
-/// transaction joins the segment, so no other transaction changes it meanwhile.
+/// Verifies a segment inside its environment, whose log decides about unfinished transactions. A transaction joins the
+/// segment, so no other transaction changes the segment during the check.
 fn verify_joined(file: &Path, env: &Path, output: &mut Output) -> Result<Ending> {
     let env = EnvironmentArgument::at(env).open(output)?;
     let segment = env.segment_at(file, &Options::new(0).anywhere())?;

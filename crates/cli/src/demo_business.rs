@@ -18,7 +18,7 @@ use crate::spelling::grouped;
 use crate::stalls::{StallReport, Stalls};
 use libtp_bank::clock;
 
-/// Time between two looks at the clock.
+/// The time between two checks of the clock.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Settings of a demonstration.
@@ -27,7 +27,7 @@ pub struct Plan<'p> {
     pub path: &'p Path,
     /// The bank's size.
     pub scale: Scale,
-    /// Processes at work.
+    /// The number of processes at work.
     pub processes: usize,
     /// Time between two kills; no kills if it is zero.
     pub kill_every: Duration,
@@ -35,7 +35,7 @@ pub struct Plan<'p> {
     pub time: Duration,
     /// The first client number that was never used.
     pub first_client: u32,
-    /// Chooses transfers and victims.
+    /// Decides the random choice of transfers and of processes to kill.
     pub seed: u64,
 }
 
@@ -47,11 +47,11 @@ pub struct Business {
     pub rates: Rates,
     /// Time from the first commit to the last.
     pub time: Duration,
-    /// Processes killed while others went on.
+    /// The number of processes killed while others went on.
     pub kills: usize,
-    /// How long other processes stood still after the kills.
+    /// The time that other processes stood still after the kills.
     pub stalls: StallReport,
-    /// Repairs meanwhile.
+    /// The repairs during the work.
     pub repairs: Repairs,
 }
 
@@ -69,7 +69,7 @@ struct Summary<'t> {
 struct Running {
     acknowledged: Acknowledged,
     stalls: Stalls,
-    /// Begins with the first acknowledgement: opening the bank is not part of the work.
+    /// `None` before the first acknowledgement: the opening of the bank is not part of the work.
     live: Option<(Instant, LiveRate)>,
     last: Instant,
 }
@@ -84,7 +84,7 @@ impl Running {
     }
 }
 
-/// Lets the processes work, kills one from time to time, and all in the end.
+/// Lets the processes work, kills one of them from time to time, and kills all of them at the end.
 pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
     let Scale { accounts, tellers, branches } = plan.scale;
     let (env, seed, client) = (plan.path.to_path_buf(), plan.seed, plan.first_client);
@@ -97,7 +97,7 @@ pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
     while running.live.is_none() {
         crew.hear(TICK, &mut |client, told| running.note(client, told))?;
     }
-    // Processes are at work, so this open joins them. The watcher only reads figures.
+    // Processes are at work, so this process joins them by opening the bank. This process only reads figures.
     let settings = Settings { no_background: true, ..Settings::default() };
     let watcher = Env::builder().create(false).settings(settings).open(plan.path)?;
     let mut victims = Victims::new(plan);
@@ -113,7 +113,7 @@ pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
         show(&mut running, watcher.repairs(), false, &bar, output)?;
     }
     let repairs = watcher.repairs();
-    // The watcher must not survive the others: the next open is a recovery only if no process is left.
+    // The watcher must not outlive the other processes: the next open is a recovery only if no process is left.
     drop(watcher);
     let end = clock::now_nanos();
     crew.kill_all(&mut |client, told| running.note(client, told))?;
@@ -139,7 +139,7 @@ impl Running {
 struct Victims(Transfers);
 
 impl Victims {
-    /// Draws places as transfers draw accounts, with a client number that no process has.
+    /// Draws places in the way in which transfers draw accounts, with a client number that no process has.
     fn new(plan: &Plan<'_>) -> Victims {
         let places = u32::try_from(plan.processes).expect("there are few processes");
         Victims(Transfers::new(Scale::with_branches(places, 1), plan.seed, u32::MAX >> 8))
@@ -150,7 +150,7 @@ impl Victims {
     }
 }
 
-/// Draws the bar, and writes a line after each second. The last line needs only half a second.
+/// Draws the bar, and writes a line after each second. For the last line, half a second is enough.
 fn show(running: &mut Running, repairs: Repairs, is_last: bool, bar: &Progress, output: &mut Output) -> Result<()> {
     let Some((begin, live)) = &mut running.live else { return Ok(()) };
     bar.set(u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX));

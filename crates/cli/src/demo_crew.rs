@@ -1,7 +1,7 @@
 //! Starts, listens to, kills and replaces the processes of a demonstration.
 //!
-//! Each process has a pipe, which a thread here reads. So all acknowledgements that a process wrote before it was
-//! killed arrive, also after its death.
+//! Each process has a pipe, which a thread of this program reads. So all acknowledgements that a process wrote before
+//! it was killed arrive, even after its death.
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
@@ -14,9 +14,9 @@ use crate::demo_worker::{self, durability_of};
 use crate::failure::{Failure, Result};
 use libtp_bank::clock;
 
-/// A process that acknowledges nothing for this long is stuck.
+/// The time after which a process without an acknowledgement counts as stuck.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// Most unread messages. When they are reached, the reader threads wait, and after them the processes.
+/// The greatest number of unread messages. When it is reached, the reader threads wait, and then also the processes.
 const UNREAD: usize = 64;
 const SIGKILL: i32 = 9;
 
@@ -44,7 +44,7 @@ struct Worker {
 /// A reader thread's message.
 enum News {
     Told(Vec<Acknowledgement>),
-    /// The pipe is at its end: the process is gone.
+    /// The pipe has ended: the process is gone.
     Ended,
     Failed(Failure),
 }
@@ -60,7 +60,7 @@ pub struct Killed {
 }
 
 impl Workers {
-    /// Starts `count` processes; their clients are numbered from `words.client` on.
+    /// Starts `count` processes. Their clients have the numbers from `words.client` on.
     pub fn start(words: demo_worker::Arguments, count: usize) -> Result<Workers> {
         let (news_sender, news) = sync_channel(UNREAD);
         let next_client = words.client;
@@ -91,8 +91,7 @@ impl Workers {
 
     /// Waits at most `patience` for acknowledgements and passes them to `each`.
     ///
-    /// # Errors
-    /// A process ended by itself, or has acknowledged nothing for too long; or its pipe cannot be read.
+    /// If a process ended by itself, or has acknowledged nothing for too long; or if its pipe cannot be read.
     pub fn hear(&mut self, patience: Duration, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
         match self.news.recv_timeout(patience) {
             Ok((client, news)) => self.take_in(client, news, each),
@@ -130,7 +129,7 @@ impl Workers {
         )))
     }
 
-    /// Kills the process of one place, as `kill -9` does, and starts another in its place.
+    /// Kills the process at one place, as `kill -9` does, and starts another process in that place.
     pub fn replace(&mut self, place: usize) -> Result<Killed> {
         let worker = &mut self.workers[place];
         let (victim, at) = (worker.client, clock::now_nanos());
@@ -159,14 +158,14 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // Both calls fail only if the process is gone already.
+            // Both calls fail only if the process has already ended.
             worker.child.kill().ok();
             worker.child.wait().ok();
         }
     }
 }
 
-/// Kills a process; fails if the process has ended in another way.
+/// Kills a process. Fails if the process has already ended in another way.
 fn kill(worker: &mut Worker) -> Result<()> {
     worker.child.kill().map_err(Failure::doing("kill a process"))?;
     let status = worker.child.wait().map_err(Failure::doing("wait for a process"))?;
@@ -192,7 +191,7 @@ fn listen(client: u32, mut reader: AckReader<std::process::ChildStdout>, news_se
             Err(failure) => News::Failed(failure),
         };
         let is_last = !matches!(news, News::Told(_));
-        // The channel has no receiver only after the demonstration has ended.
+        // The channel has lost its receiver only if the demonstration has ended.
         if news_sender.send((client, news)).is_err() || is_last {
             return;
         }

@@ -1,4 +1,5 @@
-//! A process of a demonstration: makes transfers and acknowledges each, until it is killed in the middle of one.
+//! A process of a demonstration, which makes transfers and acknowledges each of them, until it is killed in the middle
+//! of a transfer.
 //!
 //! [`crate::demo_crew`] starts this program as such a process, and reads the acknowledgements from its standard output.
 
@@ -54,7 +55,8 @@ impl Arguments {
     }
 }
 
-/// Returns a process's durability: every other process, beginning with the first, waits for the disk at each commit.
+/// Returns the durability of a process's commits. Every other process, beginning with the first, waits for the disk at
+/// each commit.
 pub fn durability_of(place: usize) -> Durability {
     if place % 2 == 0 {
         Durability::Sync
@@ -63,15 +65,15 @@ pub fn durability_of(place: usize) -> Durability {
     }
 }
 
-/// Makes transfers until the process is killed, and acknowledges each after its commit returned. Returns only on
-/// failure.
+/// Makes transfers until the process is killed. Acknowledges each transfer after its commit has returned. Returns only
+/// on failure.
 pub fn run(arguments: &Arguments) -> Result<Ending> {
     let durability = arguments.durability;
     let bank = Libtp::open(&arguments.env, durability, Granularity::Record, &mut |_| {})?;
     let scale = Scale { accounts: arguments.accounts, tellers: arguments.tellers, branches: arguments.branches };
     let mut transfers = Transfers::new(scale, arguments.seed, arguments.client);
     let mut session = bank.session_at(durability);
-    // Unbuffered: `Sender` decides when to write.
+    // The output has no buffer, because `Sender` decides when to write.
     let pipe = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned();
     let mut sender = Sender::new(std::fs::File::from(pipe.map_err(Failure::doing("use standard output"))?));
     let mut sent = clock::now_nanos();

@@ -1,15 +1,15 @@
 //! Berkeley DB's text format, as `db_dump` writes and `db_load` reads it.
 //!
-//! A header of `NAME=value` lines from `VERSION=3` to `HEADER=END`, then one line for each key and each value, begun by
-//! a space, then `DATA=END`. Two spellings of bytes: `format=bytevalue` is hexadecimal; `format=print` shows printable
-//! characters as they are, `\\` for a backslash and `\xx` in hexadecimal for the rest. A record-number database has
-//! lines for values only, unless its header says `keys=1`.
+//! A dump is a header of `NAME=value` lines from `VERSION=3` to `HEADER=END`, then one line for each key and each
+//! value, which begins with a space, then `DATA=END`. There are two spellings of bytes. `format=bytevalue` is
+//! hexadecimal. `format=print` shows printable characters as they are, `\\` for a backslash, and `\xx` in hexadecimal
+//! for all other bytes. A record-number database has lines for values only, unless its header has `keys=1`.
 //!
-//! `duplicates=1` says that keys have several values, and `dupsort=1` that these are sorted. Some lines are ours alone:
-//! db_load refuses unknown lines, so it cannot ignore their meaning. `libtp_order=NAME` names the order of the keys, if
-//! it is not the order of their bytes. `libtp_keys=stored` says that keys are written as that order encodes them: the
-//! program that wrote the dump does not have the order. `type=libtp_pages` is a file of pages; each page is a pair of
-//! its number and its bytes. docs/formats/dump.md has all details.
+//! `duplicates=1` states that keys have several values, and `dupsort=1` that these are sorted. Some lines exist only in
+//! this library's dumps. db_load refuses unknown lines, so it cannot misunderstand them. `libtp_order=NAME` names the
+//! order of the keys, if it is not the order of their bytes. `libtp_keys=stored` states that keys are written as that
+//! order encodes them, because the program that wrote the dump does not have the order. `type=libtp_pages` is a file of
+//! pages; each pair is the number of a page and the page's bytes. docs/formats/dump.md has all details.
 
 use std::io::{BufRead, Write};
 
@@ -33,18 +33,18 @@ pub enum DumpError {
     },
 }
 
-/// Reads a dump: the header at once, then pair after pair.
+/// Reads a dump: first the header, then one pair after the other.
 pub struct Reader<R> {
     input: R,
     header: Header,
     line: u64,
     text: Vec<u8>,
     done: bool,
-    /// Length of records by number, if the caller gives it.
+    /// The length of records by number, if the caller has given one.
     record_bytes: Option<usize>,
-    /// Whether lines may end with a carriage return before the newline, because the first line does.
+    /// Whether lines may end with a carriage return before the newline: true if the first line does.
     has_returns: bool,
-    /// Number of the next page.
+    /// The number that the next page must have.
     next_page: u64,
 }
 
@@ -91,7 +91,7 @@ impl<R: BufRead> Reader<R> {
     /// Returns the next record; `None` after the last.
     ///
     /// # Errors
-    /// A line that cannot be read, a key without its value, the input ending before `DATA=END`.
+    /// A line that cannot be read, a key without its value, or an input that ends before `DATA=END`.
     pub fn next_pair(&mut self) -> Result<Option<Pair>, DumpError> {
         let Some(first) = self.next_datum()? else { return Ok(None) };
         if !self.header.keys {
@@ -107,8 +107,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Returns a record by number with the length that all records have. A shorter record is filled up with the
-    /// header's filler byte.
+    /// Returns a record by number with the length that all records have. A shorter record gets the header's filler byte
+    /// at its end.
     fn padded(&self, mut record: Vec<u8>) -> Result<Vec<u8>, DumpError> {
         let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
         match self.header.pad {
@@ -123,7 +123,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Checks that a page has the next number: behind a missing page all pages would get wrong numbers.
+    /// Checks that a page has the next number. Otherwise a page would be missing, and all pages behind it would get
+    /// wrong numbers.
     fn check_page_number(&mut self, number: &[u8]) -> Result<(), DumpError> {
         if self.header.kind != DumpType::Pages {
             return Ok(());
@@ -137,7 +138,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Checks that a page is complete, or empty, which stands for zeros.
+    /// Checks that a page is complete or empty. An empty page stands for zeros.
     fn check_page(&self, bytes: &[u8]) -> Result<(), DumpError> {
         let whole = self.header.bytes_of_a_page();
         if self.header.kind != DumpType::Pages || [0, whole].contains(&bytes.len()) {
@@ -147,8 +148,8 @@ impl<R: BufRead> Reader<R> {
         Err(self.wrong(what))
     }
 
-    /// Returns whether the input goes on after the last record: a second dump follows, which [`Reader::next_pair`] does
-    /// not read.
+    /// Returns whether the input goes on after the last record. Then a second dump follows, which [`Reader::next_pair`]
+    /// does not read.
     ///
     /// # Errors
     /// An error of the input.
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(keys, vec![b"".to_vec(), b"\n \\".to_vec(), vec![0, 128, 255]]);
     }
 
-    /// The name of an order ends no header line, with any characters in it.
+    /// The name of an order may have any characters: none of them ends its header line.
     #[test]
     fn the_name_of_an_order_reads_back() {
         for name in ["u64", "a\nHEADER=END", "\\ = \r", "größer"] {

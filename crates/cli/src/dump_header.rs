@@ -1,7 +1,7 @@
-//! The header of a dump: the kind of its database.
+//! The header of a dump, which describes the dump's database.
 //!
-//! Every line is understood, or known to change no record, or refused: an ignored line could be one that says how keys
-//! are compared. docs/formats/dump.md lists all lines.
+//! Every line is either understood, or known to change no record, or refused. An unknown line is not ignored, because
+//! it could state how keys are compared. docs/formats/dump.md lists all lines.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ pub enum DumpType {
 }
 
 impl DumpType {
-    /// Returns its name in text and in JSON.
+    /// Returns the type's name in text and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             DumpType::Btree => "btree",
@@ -36,12 +36,12 @@ impl DumpType {
         }
     }
 
-    /// Returns whether its records have numbers for keys.
+    /// Returns whether the keys of the records are numbers.
     pub fn is_numbered(self) -> bool {
         matches!(self, DumpType::Recno | DumpType::List)
     }
 
-    /// Returns its lines in a header.
+    /// Returns the type's lines in a header.
     fn header(self) -> &'static str {
         match self {
             DumpType::Btree => "type=btree",
@@ -62,7 +62,7 @@ const ORDER_NAME_BYTES_MAX: usize = 64;
 /// Length of the longest records by number, if all have one length.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// The facts of a dump's header that change records.
+/// The parts of a dump's header that affect records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The kind of database.
@@ -71,15 +71,15 @@ pub struct Header {
     pub print: bool,
     /// Whether values are preceded by their keys.
     pub keys: bool,
-    /// The length of all records by number, if all have one length.
+    /// The length of records by number, if all have the same length.
     pub record_bytes: Option<usize>,
-    /// Filler byte of shorter records by number; `None` if these are refused.
+    /// The filler byte of shorter records by number; `None` if shorter records are refused.
     pub pad: Option<u8>,
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
     /// The order of the keys, if it is not the order of their bytes.
     pub order: Option<String>,
-    /// Whether keys are written as that order encodes and stores them.
+    /// Whether keys are written as their order encodes and stores them.
     pub keys_as_stored: bool,
     /// Size of pages in the file, for a file of pages.
     pub page_bytes: Option<u32>,
@@ -107,11 +107,11 @@ impl Header {
     }
 }
 
-/// The order for two options of LMDB: keys that are native integers (`integerkey`), and keys compared from the last
-/// byte to the first (`reversekey`). Both compare the bytes backwards.
+/// The order for two options of LMDB: keys that are native integers (`integerkey`), and keys that are compared from the
+/// last byte to the first (`reversekey`). Both options compare the bytes from the end.
 const BACKWARDS: &str = "little-endian";
 
-/// The lines of a header that were read so far.
+/// The header lines that were read so far.
 #[derive(Default)]
 pub struct HeaderLines {
     kind: Option<DumpType>,
@@ -176,8 +176,8 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// Takes a line that only Berkeley DB or LMDB writes. Most of these describe the layout of its file, which changes
-    /// no record.
+    /// Takes a line that only Berkeley DB or LMDB writes. Most of these lines describe the layout of that library's
+    /// file, which changes no record.
     fn take_foreign(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("integerkey" | "reversekey" | "integerdup" | "reversedup", "0") => {}
@@ -202,7 +202,7 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// Returns the header of these lines. `record_bytes` overrides their length of records by number.
+    /// Returns the header that these lines make. `record_bytes` overrides their length of records by number.
     ///
     /// # Errors
     /// A message about a missing line or a contradiction.
@@ -221,7 +221,7 @@ impl HeaderLines {
                         .into(),
                 );
             }
-            // Without a length a recno dump has records of any length: only a list takes them.
+            // Without a length, the records of a recno dump may have any length: only a list can store them.
             None if kind == DumpType::Recno => DumpType::List,
             Some(_) if self.is_renumbered => DumpType::List,
             _ => kind,
@@ -279,7 +279,7 @@ impl Header {
     }
 }
 
-/// Parses the filler byte of short records: as `db_dump` writes it, or as `db_load` takes it.
+/// Parses the filler byte of short records, in the form that `db_dump` writes or in the form that `db_load` takes.
 fn pad_of(spelled: &str) -> Result<u8, String> {
     let hexadecimal = spelled.strip_prefix("0x").and_then(|digits| u8::from_str_radix(digits, 16).ok());
     match (hexadecimal, spelled.as_bytes()) {
@@ -291,7 +291,7 @@ fn pad_of(spelled: &str) -> Result<u8, String> {
     }
 }
 
-/// Parses the name of an order, which is spelled as data are in `format=print`.
+/// Parses the name of an order. The name is spelled like the data in `format=print`.
 fn order_name(spelled: &str) -> Result<String, String> {
     let name = String::from_utf8(from_print(spelled.as_bytes())?).ok();
     let name = name.filter(|name| (1..=ORDER_NAME_BYTES_MAX).contains(&name.len()));

@@ -1,7 +1,7 @@
-//! Reading a dump twice: to its end before anything is made or changed, and again while it is loaded.
+//! Reads a dump twice: to its end before anything is made or changed, and again for the load.
 //!
-//! Input that is not a file is first copied to a file near the environment. This file has no name and is gone with this
-//! process.
+//! Input that is not a file is first copied to a file near the environment. The copy has no name and is gone when this
+//! process ends.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::progress::Progress;
 
 /// Most records of a batch.
 const BATCH_RECORDS: usize = 5_000;
-/// A batch with this number of bytes is full, too.
+/// The length at which a batch is full even with fewer records.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A dump that is being read.
@@ -37,13 +37,13 @@ pub struct Source {
 /// Facts of a dump that was read to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
-    /// The number of its first record, if it has numbers.
+    /// The number of the dump's first record, if the records have numbers.
     pub first: Option<u64>,
-    /// The bytes of its shortest and longest record, if it has any.
+    /// The lengths of the shortest and the longest record, if there are records.
     pub lengths: Option<(usize, usize)>,
-    /// The bytes of its longest key.
+    /// The length of the longest key.
     pub longest_key: usize,
-    /// The bytes of its longest key together with the key's value.
+    /// The greatest length of a key together with its value.
     pub longest_pair: usize,
 }
 
@@ -64,8 +64,8 @@ impl Source {
         Ok(Source { reader, read, total, file, name, record_bytes })
     }
 
-    /// Reads the whole dump and goes back to its beginning, so that every fault of the dump is known before anything is
-    /// made or changed.
+    /// Reads the whole dump and goes back to its beginning. So every fault of the dump is known before anything is made
+    /// or changed.
     pub fn check(&mut self) -> Result<Checked> {
         let nothing = |failure| Failure::Failed(format!("{failure} (nothing was loaded)"));
         let checked = self.check_pairs().and_then(|checked| self.check_end().map(|()| checked)).map_err(nothing)?;
@@ -91,7 +91,7 @@ impl Source {
         Ok(checked)
     }
 
-    /// Returns the number that a key spells. Numbers of a list must have no gap.
+    /// Returns the number that a key spells. In a list, the number must follow `before` without a gap.
     fn number(&self, key: &[u8], before: Option<u64>) -> Result<u64> {
         let wrong = |what: String| Err(self.failed(self.reader.wrong(what)));
         let Some(number) = number_of(key) else { return wrong("the key of the record is not a number".into()) };
@@ -103,7 +103,7 @@ impl Source {
         }
     }
 
-    /// Returns the message that a list cannot have a gap between these two records.
+    /// Returns the error message for a gap between these two records, which a list cannot have.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
             "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all have one length"
@@ -127,7 +127,7 @@ impl Source {
         self.reader.next_pair().map_err(|error| self.failed(error))
     }
 
-    /// Returns the next records; an empty batch after the last.
+    /// Returns the next records. Behind the last record, returns an empty batch.
     pub fn next_batch(&mut self) -> Result<Vec<Pair>> {
         let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_RECORDS), 0);
         while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
@@ -138,7 +138,7 @@ impl Source {
         Ok(batch)
     }
 
-    /// Refuses input after the last record: a dump of several databases in one file has another header there.
+    /// Refuses input behind the last record: there a dump of several databases in one file has its next header.
     fn check_end(&mut self) -> Result<()> {
         if self.reader.has_more().map_err(|error| self.failed(error))? {
             let what = "the dump goes on after DATA=END, and a load takes one database; dump the databases of a file one by one (db_dump -s NAME, mdb_dump -s NAME)";
@@ -153,7 +153,7 @@ impl Source {
     }
 }
 
-/// Returns the number that a key spells, if it is one and not zero.
+/// Returns the number that a key spells; `None` if the key is no number, or is zero.
 pub fn number_of(key: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(key).ok()?.trim().parse().ok();
     number.filter(|&number| number > 0)
@@ -168,8 +168,8 @@ fn reader(file: &File, name: &str, record_bytes: Option<usize>) -> Result<(Reade
     Ok((reader, read))
 }
 
-/// Copies input that can be read only once to a file without a name, in the nearest directory above the environment (or
-/// in it) that exists.
+/// Copies input that can be read only once to a file without a name. The file lies in the environment's directory or,
+/// if that does not exist, in the nearest directory above it that exists.
 fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<File> {
     let environment = arguments.at.environment.directory()?;
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
@@ -177,7 +177,7 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
     // An earlier process with the same process id may have left such a file.
     let _ = std::fs::remove_file(&path);
-    // Other users may not be allowed to read the dump.
+    // Only this user may read the copy: other users may not be allowed to read the dump.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let mut file = file.map_err(failed("make"))?;
     std::fs::remove_file(&path).map_err(failed("unlink"))?;

@@ -1,8 +1,8 @@
-//! Files of pages in dumps: written whole and loaded whole.
+//! Files of pages in dumps: a file is written as a whole and loaded as a whole.
 //!
-//! Only a program knows the contents of its pages, so they are copied unchanged, each to its number. A dump has all
-//! pages as they were at one moment. Snapshots have no pages, so the file is locked while the pages are written. A load
-//! is one transaction, because pages refer to each other: half of a file is useless to the program.
+//! Only a program knows the contents of its pages, so each page is copied unchanged under its number. A dump has all
+//! pages in their state of one moment. Snapshots have no pages, so the file is locked while its pages are written. A
+//! load is one transaction, because pages refer to each other: half of a file is useless to the program.
 
 use libtp::{Durability, Env, PageFile, PageLock, Txn};
 use serde_json::json;
@@ -15,11 +15,11 @@ use crate::hexadecimal::to_hex;
 use crate::output::{cannot_write, Output};
 use crate::progress::Progress;
 
-/// Most tries to lock the whole file; a deadlock leads to another try.
+/// The greatest number of tries to lock the whole file. After a deadlock there is another try.
 const TRIES: u32 = 100;
 
-/// Begins a transaction and locks the whole file. If the lock is refused, the transaction has neither read nor written
-/// yet, and another begins.
+/// Begins a transaction and locks the whole file. If the lock is refused, the transaction has not read or written
+/// anything yet, and another transaction begins.
 fn begin<'e>(env: &'e Env, file: &PageFile, lock: PageLock) -> Result<Txn<'e>> {
     let mut tries = 0;
     loop {
@@ -33,7 +33,7 @@ fn begin<'e>(env: &'e Env, file: &PageFile, lock: PageLock) -> Result<Txn<'e>> {
     }
 }
 
-/// Writes all pages to standard output; with `--json` an object for each.
+/// Writes all pages to standard output; with `--json`, writes an object for each page.
 pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
     let txn = begin(env, file, PageLock::Read)?;
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "pages written");
@@ -63,7 +63,7 @@ pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Loads all pages into a file without pages, which is made if it is missing. Returns the number of pages.
+/// Loads all pages into a file that has no pages. Makes the file if it is missing. Returns the number of pages.
 pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u64> {
     let file = env.pages(name)?;
     let refused = |what: String| {
@@ -85,8 +85,8 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
     Ok(loaded)
 }
 
-/// Returns whether any page has contents. Pages of zeros do not count: an undone transaction, or a load that was broken
-/// off, leaves the pages that it added as zeros.
+/// Returns whether any page has contents. Pages of zeros do not count: they remain where a transaction was undone, or
+/// where a load was broken off.
 fn has_pages(file: &PageFile, txn: &Txn<'_>) -> Result<bool> {
     for number in 0..file.count(txn)? {
         if !is_zeros(&file.get(txn, number)?.bytes) {
@@ -107,14 +107,15 @@ fn put_all(file: &PageFile, txn: &Txn<'_>, source: &mut Source, shown: bool) -> 
     Ok(u64::from(next))
 }
 
-/// Writes a page to its number. Empty `bytes` stand for a page of zeros.
+/// Writes a page under its number. Empty `bytes` stand for a page of zeros.
 fn put(file: &PageFile, txn: &Txn<'_>, number: u32, bytes: Vec<u8>) -> Result<()> {
     let mut page = file.get(txn, number)?;
     if !is_zeros(&bytes) {
         page.bytes = bytes;
         file.put(txn, &page)?;
     } else if number >= file.count(txn)? {
-        // A missing page reads as zeros. To put zeros would add no page, and the next page would leave a gap.
+        // A missing page reads as zeros, and a put of zeros would not add it: the next page would leave a gap. So the
+        // page is first stored with another byte.
         page.bytes[0] = 1;
         file.put(txn, &page)?;
         let mut page = file.get(txn, number)?;

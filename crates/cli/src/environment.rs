@@ -1,4 +1,4 @@
-//! Opening the environment that a command names.
+//! Opens the environment that a command names.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl EnvironmentArgument {
     }
 
     /// Opens the environment to watch its processes, without a session and without waiting. If no process has the
-    /// environment open, opens it as usual, but without background work.
+    /// environment open, opens it in the usual way, but without background work.
     pub fn open_to_look(&self, output: &Output) -> Result<Env> {
         let directory = self.directory()?;
         if let Some(env) = Env::builder().look(&directory)? {
@@ -76,8 +76,8 @@ impl EnvironmentArgument {
         open(&directory, Env::builder().create(false).settings(settings), output)
     }
 
-    /// Opens the environment as [`EnvironmentArgument::open`] does. `keep` decides which is right if shared memory and
-    /// log files disagree.
+    /// As [`EnvironmentArgument::open`]. If shared memory and log files disagree, `keep` decides which of them is
+    /// right.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
         let builder = Env::builder().create(false).lock_timeout(self.wait);
         open(&self.directory()?, keep.into_iter().fold(builder, Builder::keep), output)

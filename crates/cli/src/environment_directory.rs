@@ -1,6 +1,6 @@
 //! The directory of a command's environment: the option `--env`, else the variable `TP_ENV`, else the current directory.
 //!
-//! The current directory counts only if it is an environment. A command makes an environment only in a directory that
+//! The current directory is used only if it is an environment. A command makes an environment only in a directory that
 //! the option or the variable names.
 
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ pub fn facts(of: &impl Serialize) -> Result<Value> {
     serde_json::to_value(of).map_err(|error| Failure::Failed(format!("the result cannot be written as JSON: {error}")))
 }
 
-/// Writes one object: with `--json` as it is, otherwise a line for each of its facts.
+/// Writes one object: with `--json` as it is, otherwise with a line for each of its facts.
 pub fn write_list(output: &mut Output, object: &Map<String, Value>) -> Result<()> {
     output.object(object)?;
     let lines = flat(object);
@@ -19,7 +19,7 @@ pub fn write_list(output: &mut Output, object: &Map<String, Value>) -> Result<()
     lines.iter().try_for_each(|(name, value)| output.line(format_args!("{name:width$}  {value}")))
 }
 
-/// Writes one object of many: with `--json` as it is, otherwise all its facts on one line.
+/// Writes one object of many: with `--json` as it is, otherwise with all its facts on one line.
 pub fn write_line(output: &mut Output, object: &impl Serialize) -> Result<()> {
     let value = facts(object)?;
     output.object(&value)?;
@@ -32,8 +32,8 @@ pub fn write_line(output: &mut Output, object: &impl Serialize) -> Result<()> {
     }
 }
 
-/// Returns an object's facts by name. A fact of an inner object has both names, with a point between. An object in a
-/// list is named by its own `name`, or by its place.
+/// Returns an object's facts by name. A fact of an inner object has both names, with a point between them. An object in
+/// a list is named by its own `name`, or else by its place in the list.
 fn flat(object: &Map<String, Value>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let inside = |name: &str, inner: &Map<String, Value>| {

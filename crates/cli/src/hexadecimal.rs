@@ -10,7 +10,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the bytes that hexadecimal digits of either case stand for.
+/// Converts hexadecimal digits, of either case, to bytes.
 pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     if digits.len() % 2 != 0 {
         return Err("the number of hexadecimal digits is odd; write two digits for each byte".to_string());
@@ -18,7 +18,7 @@ pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     digits.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
 }
 
-/// Returns the byte that two hexadecimal digits stand for.
+/// Converts two hexadecimal digits to a byte.
 pub fn byte_of(high: u8, low: u8) -> Result<u8, String> {
     Ok(digit(high)? << 4 | digit(low)?)
 }

@@ -1,5 +1,5 @@
-//! Reading a database in the order of its keys, forwards or backwards, as it was at one moment. A hash file is read in
-//! its own order.
+//! Reads a database in the order of its keys, forwards or backwards, in its state of one moment. A hash file is read in
+//! an order of its own.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ pub struct Reading {
 /// The part of a database that is read, and the direction.
 #[derive(Clone, Debug, Default)]
 pub struct Range {
-    /// Begin at this key, or at the nearest after it in the direction of reading, in the database's order.
+    /// The key to begin at, in the database's order. If it is missing, the reading begins at the next key in its
+    /// direction.
     pub from: Option<Key>,
-    /// End before this key.
+    /// The key before which the reading ends.
     pub to: Option<Key>,
-    /// From the last key to the first.
+    /// Whether to read from the last key to the first.
     pub reverse: bool,
 }
 
@@ -38,7 +39,7 @@ trait Cursor {
     fn last(&mut self) -> libtp::Result<Record>;
     /// Moves to `key`, or to the first key after it.
     fn seek(&mut self, key: &Key) -> libtp::Result<Record>;
-    /// Moves behind all records of the current key.
+    /// Moves to the first record of the next key.
     fn next_key(&mut self) -> libtp::Result<Record> {
         self.next()
     }
@@ -133,8 +134,8 @@ fn by_number((number, value): (u64, Vec<u8>)) -> (Key, Vec<u8>) {
     (Key::Number(number), value)
 }
 
-/// Calls `each` with every record of the range, in order, until it returns false. The records are those of one moment:
-/// the changes of another transaction are seen completely or not at all.
+/// Calls `each` with every record of the range, in order, until `each` returns false. The records are those of one
+/// moment: either all changes of another transaction are seen, or none of them.
 pub fn each_record(
     env: &Env,
     database: &Database,

@@ -1,4 +1,4 @@
-//! Throughput and latency of a running demonstration: second by second, and in all.
+//! Throughput and latency of a running demonstration: for each second, and for the whole time.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::spelling::{grouped, time};
 /// Time between two reports.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Commits of each durability, in the present second and in all.
+/// Commits of each durability: in the present second, and in total.
 pub struct LiveRate {
     begin: Instant,
-    /// When the present second began.
+    /// The time at which the present second began.
     second_begin: Instant,
     second: u64,
     now: [Histogram; 2],
@@ -29,9 +29,9 @@ pub struct LiveRate {
 pub struct Rate {
     /// Transactions a second.
     pub tps: u64,
-    /// Half of the commits were acknowledged within this.
+    /// The time within which half of the commits were acknowledged.
     pub p50_us: f64,
-    /// 99 of 100 commits were acknowledged within this.
+    /// The time within which 99 of 100 commits were acknowledged.
     pub p99_us: f64,
 }
 
@@ -68,12 +68,12 @@ impl LiveRate {
         self.now[place(acknowledgement.durability)].record(u64::from(acknowledgement.latency_nanos));
     }
 
-    /// Returns the report of the present second, if that is over.
+    /// Returns the report of the present second, if that second is over.
     pub fn tick(&mut self, now: Instant) -> Option<Second> {
         self.tick_after(SECOND, now)
     }
 
-    /// Returns the report of the second that the crash cut short, if at least half of it has passed.
+    /// Returns the report of the second that the final kill cut short, if at least half of that second has passed.
     pub fn last_tick(&mut self, now: Instant) -> Option<Second> {
         self.tick_after(SECOND / 2, now)
     }

@@ -1,6 +1,6 @@
 //! A terminal that shows frames until the user ends the command.
 //!
-//! The terminal gets its usual state again at the end, after an error, and when the program panics.
+//! At the end, after an error, and when the program panics, the terminal gets its usual state back.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use ratatui::{DefaultTerminal, Terminal};
 
 use crate::top_frame::Frame;
 
-/// Whether a panic has given the terminal its usual state since the last frame. The library catches panics of a look at
-/// damaged memory, and the command goes on.
+/// Whether a panic has given the terminal its usual state back since the last frame. The library catches panics that
+/// come from damaged memory, and the command then goes on.
 static HAD_PANIC: AtomicBool = AtomicBool::new(false);
 
 /// A terminal in the state for frames.
@@ -22,17 +22,18 @@ pub struct LiveTerminal {
 }
 
 impl LiveTerminal {
-    /// Takes the terminal.
+    /// Puts the terminal into the state for frames.
     ///
     /// # Errors
-    /// The terminal does not allow it.
+    /// If the terminal does not allow that.
     pub fn open() -> io::Result<LiveTerminal> {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             HAD_PANIC.store(true, Ordering::Relaxed);
             usual(panic);
         }));
-        // The panic hook that this sets gives the terminal its usual state before the message is printed.
+        // This call sets a panic hook, which gives the terminal its usual state back before the panic's message is
+        // printed.
         match ratatui::try_init() {
             Ok(terminal) => Ok(LiveTerminal { terminal }),
             Err(error) => {
@@ -42,10 +43,10 @@ impl LiveTerminal {
         }
     }
 
-    /// Shows a frame until `end`; returns whether the user ends the command.
+    /// Shows a frame until `end`. Returns whether the user ends the command.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// If the terminal is gone.
     pub fn show(&mut self, frame: &Frame, end: Instant) -> io::Result<bool> {
         if HAD_PANIC.swap(false, Ordering::Relaxed) {
             self.terminal = ratatui::try_init()?;

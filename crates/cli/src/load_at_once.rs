@@ -1,7 +1,7 @@
-//! Loading a dump all at once into an empty B-tree.
+//! Loads a dump all at once into an empty B-tree.
 //!
-//! A dump is mostly in the order of its keys. The load assumes this order; if a key is out of order, it reads the dump
-//! again and sorts it.
+//! Most dumps are in the order of their keys. The load assumes this order. If a key is out of order, the load reads the
+//! dump again and sorts it.
 
 use libtp::{Load, Watch};
 
@@ -11,7 +11,7 @@ use crate::load_arguments::Arguments;
 use crate::load_target::Target;
 use crate::progress::Progress;
 
-/// The reason for which a load stopped.
+/// The reason why a load stopped.
 enum Stopped {
     /// The dump cannot be read.
     Dump(Failure),
@@ -31,8 +31,8 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// Loads the dump. Returns how many records the database has then; `None` if the dump cannot be loaded at once, because
-/// the database is of another kind or not empty. Then nothing was read.
+/// Loads the dump. Returns the number of records that the database then has. Returns `None`, and reads nothing, if the
+/// dump cannot be loaded at once, because the database is of another kind or not empty.
 pub fn load_at_once(target: &Target, arguments: &Arguments, source: &mut Source, shown: bool) -> Result<Option<u64>> {
     let is_tree = match target {
         Target::Pairs(db) => !db.is_hash(),

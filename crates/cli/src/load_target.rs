@@ -1,4 +1,4 @@
-//! The database that a dump's records go into: an existing database that fits the dump, or a new database.
+//! The database into which a dump's records are loaded: an existing database that fits the dump, or a new database.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::dump_source::{number_of, Checked, Source};
 use crate::failure::{Failure, Result};
 use crate::load_arguments::Arguments;
 
-/// The database.
+/// The database into which a dump is loaded.
 pub enum Target {
     /// A B-tree or a hash file.
     Pairs(Db),
@@ -34,7 +34,7 @@ impl Target {
             (DumpType::Btree | DumpType::Hash, _) if header.duplicates != Duplicates::None => {
                 Target::several(env, arguments, source, header.duplicates)
             }
-            // An existing database takes pairs of either kind.
+            // An existing database takes pairs of either kind of dump.
             (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => {
                 check_order(name, db.order_name(), source)?;
                 Ok(Target::Pairs(db))
@@ -77,7 +77,7 @@ impl Target {
         }
     }
 
-    /// Opens or makes a B-tree in an order that only its program has. This program knows the order's name.
+    /// Opens or makes a B-tree in an order that only another program has. `tp` knows only the order's name.
     fn as_stored(env: &Env, name: &str, duplicates: Duplicates, order: &str) -> Result<Target> {
         let order = order::AsStored::named(order);
         Ok(match duplicates {
@@ -115,7 +115,7 @@ impl Target {
         }))
     }
 
-    /// Stores a batch in one transaction; `before` records of the dump came before it.
+    /// Stores a batch in one transaction. `before` is the number of records of the dump before this batch.
     pub fn store(&self, env: &Env, before: u64, batch: &[Pair]) -> Result<()> {
         match self {
             Target::Pairs(db) => env.run_with(Durability::Relaxed, |txn| {
@@ -143,7 +143,7 @@ impl Target {
     }
 }
 
-/// Returns the order of keys that the header names, if any.
+/// Returns the order of keys that the header names, or `None` if it names none.
 fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     let Some(name) = &source.reader.header().order else { return Ok(None) };
     let unknown = || {
@@ -154,7 +154,8 @@ fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     order::by_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// Checks that the database's keys have the order that the dump's header names, if any.
+/// Checks that the database's keys have the order that the dump's header names. Checks nothing if the header names
+/// none.
 fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     let wanted = source.reader.header().order.as_deref();
     let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };
@@ -176,8 +177,8 @@ fn check_lengths(recno: &Recno, source: &Source, checked: Checked) -> Result<()>
     }
 }
 
-/// Checks that the database takes keys as long as the dump's: a load in batches would keep the records before the first
-/// key that is too long.
+/// Checks that the database takes keys as long as the dump's longest key. Without the check, a load in batches would
+/// keep the records before the first key that is too long.
 pub fn check_keys(target: &Target, source: &Source, checked: Checked) -> Result<()> {
     let (bytes, limit, what) = match target {
         Target::Pairs(db) => (checked.longest_key, db.key_bytes_max(), "a key"),
@@ -196,7 +197,8 @@ pub fn check_keys(target: &Target, source: &Source, checked: Checked) -> Result<
     )))
 }
 
-/// Returns the records with their numbers: those of their keys, or else their places in the dump.
+/// Returns the records with their numbers. A number is the record's key or, without keys, the record's place in the
+/// dump.
 fn numbered(batch: &[Pair], before: u64) -> Result<Vec<(u64, &[u8])>> {
     let records = (before + 1..).zip(batch).map(|(place, (key, value))| {
         let number = match key {

@@ -15,7 +15,7 @@ impl LockNames {
         Ok(LockNames { databases: env.stats()?.databases })
     }
 
-    /// As [`LockNames::of`], but without databases if these cannot be read from damaged memory.
+    /// As [`LockNames::of`], but without the databases if they cannot be read from damaged memory.
     pub fn or_none(env: &Env) -> LockNames {
         LockNames::of(env).unwrap_or(LockNames { databases: Vec::new() })
     }
@@ -32,7 +32,7 @@ impl LockNames {
         database.map_or_else(|| name.space.to_string(), |database| database.name.clone())
     }
 
-    /// Returns the whole name: `record 17 of stock`. The number is a page's or a record's, or the hash of a key.
+    /// Returns the whole name: `record 17 of stock`. The number is that of a page or a record, or the hash of a key.
     pub fn words(&self, name: LockName) -> String {
         match kind_name(name.kind) {
             "database" => format!("database {}", self.database(name)),

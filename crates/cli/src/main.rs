@@ -1,14 +1,14 @@
-//! `tp`: an environment's records and a demonstration from the command line.
+//! `tp`: works on an environment's records from the command line, and has a demonstration.
 //!
-//! `tp bench` is another program, `tp-bench`, because most installations need neither its peers nor its pictures.
+//! `tp bench` is another program, `tp-bench`, because most installations need neither the peers nor the pictures of
+//! `tp-bench`.
 //!
-//! Each command has one file, `command_VERB.rs`, with its arguments and `run`. [`output`],
-//! [`progress`] and [`failure`] are those of `tp-bench`, too; [`spelling`] defines how bytes are written on the command
-//! line and in JSON.
+//! Each command has one file, `command_VERB.rs`, with its arguments and `run`. `tp-bench` also uses [`output`],
+//! [`progress`] and [`failure`]. [`spelling`] defines how bytes are written on the command line and in JSON.
 //!
 //! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage; 141: the reader closed standard output, as in
-//! `tp scan NAME | head`. With `--json` standard output has only JSON,
-//! one object a line, and the last line is the result.
+//! `tp scan NAME | head`. With `--json` standard output has only JSON: one object a line, of which the last is the
+//! result.
 #![forbid(unsafe_code)]
 
 mod acknowledgements;

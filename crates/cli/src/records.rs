@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Parses a key on the command line. A number is always decimal.
+    /// Parses a key of the command line. A number is always decimal.
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
             Database::Btree(_) | Database::Hash(_) | Database::Multi(_) | Database::Index(_) => {
@@ -42,7 +42,7 @@ impl Key {
         }
     }
 
-    /// Puts the key into a JSON object: a number as a number.
+    /// Puts the key into a JSON object. A record's number becomes a JSON number.
     pub fn enter(&self, spelling: Spelling, object: &mut Object) {
         match self {
             Key::Bytes(bytes) => spelling.enter(object, "key", bytes),
@@ -61,7 +61,7 @@ pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
     object
 }
 
-/// Reads one record; the first value of a key that has several.
+/// Reads one record. If the key has several values, reads the first.
 pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
     Ok(env.run(|txn| get_in(txn, database, key))?)
 }
@@ -100,7 +100,7 @@ pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> li
     }
 }
 
-/// Deletes one record, with all its values; returns false if it was missing.
+/// Deletes one record with all its values. Returns false if the record was missing.
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     Ok(env.run(|txn| delete_in(txn, database, key))?)
 }
@@ -117,7 +117,7 @@ pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result
     }
 }
 
-/// Reports a missing record on standard error, and as a JSON result in which the field `said` is false.
+/// Reports a missing record on standard error, and as a JSON result whose field `said` is false.
 pub fn missing(output: &mut Output, mut result: Object, said: &str, key: &Key, name: &str) -> Result<Ending> {
     result.insert(said.to_string(), false.into());
     output.object(&result)?;

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 /// The command on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Nothing: an empty line, or a comment.
+    /// No command: the line is empty or a comment.
     Nothing,
     Help,
     Quit,
@@ -40,12 +40,12 @@ pub enum Command {
         file: String,
         page: u32,
     },
-    /// Shows bytes of the page that was got.
+    /// Shows bytes of the page that the shell has.
     BufLook {
         at: usize,
         count: usize,
     },
-    /// Changes bytes of the page that was got.
+    /// Changes bytes of the page that the shell has.
     BufChange {
         at: usize,
         bytes: String,

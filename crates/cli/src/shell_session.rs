@@ -1,4 +1,4 @@
-//! The state of `tp shell` between its commands: a transaction, a page, the opened databases.
+//! The state of `tp shell` between its commands: a transaction, a page, and the opened databases.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::records::{self, Key};
 use crate::shell_command::{Command, HELP};
 use crate::spelling::{Object, Spelling};
 
-/// A command's answer: a line of text, and the same as JSON.
+/// A command's answer, as a line of text and as JSON.
 pub struct Answer {
     /// For people.
     pub text: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct ShellSession<'e> {
     txn: Option<Txn<'e>>,
     databases: HashMap<String, Database>,
     files: HashMap<String, PageFile>,
-    /// The page that was got: its file's name, its copy, and whether the copy was changed.
+    /// The page that the shell has: its file's name, its copy, and whether the copy was changed.
     page: Option<(String, PageCopy, bool)>,
 }
 
@@ -69,7 +69,7 @@ impl<'e> ShellSession<'e> {
         done.map(Some)
     }
 
-    /// Aborts the open transaction; returns whether there was one.
+    /// Aborts the open transaction. Returns whether there was one.
     pub fn end(&mut self) -> Result<bool> {
         self.page = None;
         match self.txn.take() {
@@ -103,7 +103,7 @@ impl<'e> ShellSession<'e> {
         }
     }
 
-    /// Calls `work` for a record, in the open transaction or in one of its own.
+    /// Calls `work` for a record: in the open transaction, or else in a transaction of its own.
     fn with_record<T>(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl<'e> ShellSession<'e> {
         done.map_err(|error| self.refused(error))
     }
 
-    /// Aborts the transaction if the error is a deadlock in which it was the victim. Returns the failure.
+    /// If the error is a deadlock with this transaction as its victim, aborts the transaction. Returns the failure.
     fn refused(&mut self, error: libtp::Error) -> Failure {
         if !error.is_retryable() {
             return error.into();

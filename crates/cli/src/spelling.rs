@@ -1,8 +1,8 @@
 //! The spelling of bytes on the command line, in text output and in JSON.
 //!
-//! A key or value is the bytes of a word, or with `--hex` the bytes of its hexadecimal digits. JSON has no bytes: UTF-8
-//! text is under `key` and `value`. Other bytes (with `--hex`, all bytes) are in hexadecimal under `key_hex` and
-//! `value_hex`.
+//! A key or value is made of the bytes of a word or, with `--hex`, of the bytes that the word's hexadecimal digits
+//! stand for. JSON has no bytes, so UTF-8 text stands under `key` and `value`, and other bytes stand in hexadecimal
+//! under `key_hex` and `value_hex`. With `--hex`, all bytes stand in hexadecimal.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ impl Spelling {
         }
     }
 
-    /// Returns the bytes that a word of the command line stands for.
+    /// Returns the bytes that a word of the command line spells.
     pub fn read(self, word: &OsStr) -> Result<Vec<u8>> {
         match self {
             Spelling::Text => Ok(word.as_bytes().to_vec()),

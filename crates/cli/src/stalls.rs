@@ -1,8 +1,8 @@
-//! How long other processes stood still after a process was killed.
+//! Measures how long other processes stood still after a process was killed.
 //!
-//! For each kill: the time until the next acknowledged commit of any other process, and the time until every process
-//! that was at work at the kill has committed again (or was killed itself). The committing process reads the clock that
-//! all processes share, so the delay of its report does not count.
+//! For each kill there are two times: the time until the next acknowledged commit of any other process, and the time
+//! until every process that was at work at the kill has committed again (or was killed itself). The committing process
+//! reads a clock that all processes share, so the delay of its report does not count.
 
 use serde::Serialize;
 
@@ -19,9 +19,10 @@ pub struct Stalls {
 struct Kill {
     at: u64,
     victim: u32,
-    /// Time until another process's next commit. Reports come out of order, so a shorter time may follow.
+    /// The time until another process's next commit. Reports come out of order, so a later report may have a shorter
+    /// time.
     next: Option<u64>,
-    /// Time until the last survivor so far has committed again.
+    /// The time until the latest survivor so far has committed again.
     all: u64,
     /// Survivors that have not committed again.
     missing: Vec<u32>,
@@ -30,22 +31,22 @@ struct Kill {
 /// The figures, in milliseconds; zero if no process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StallReport {
-    /// Time until the next commit of another process: half of the kills were within this.
+    /// The time within which another process had committed, after half of the kills.
     pub stall_p50_ms: f64,
-    /// 99 of 100 kills were within this.
+    /// The same time after 99 of 100 kills.
     pub stall_p99_ms: f64,
-    /// All kills were within this.
+    /// The same time after all kills.
     pub stall_max_ms: f64,
-    /// Time until every survivor had committed again: half of the kills were within this.
+    /// The time within which every survivor had committed again, after half of the kills.
     pub all_again_p50_ms: f64,
-    /// 99 of 100 kills were within this.
+    /// The same time after 99 of 100 kills.
     pub all_again_p99_ms: f64,
-    /// All kills were within this.
+    /// The same time after all kills.
     pub all_again_max_ms: f64,
 }
 
 impl Stalls {
-    /// Notes that the client `victim` was killed at the time `at`; the `survivors` were at work.
+    /// Notes that the client `victim` was killed at the time `at`. The `survivors` were at work then.
     pub fn killed(&mut self, victim: u32, at: u64, survivors: Vec<u32>) {
         for kill in &mut self.open {
             kill.missing.retain(|&client| client != victim);
@@ -54,7 +55,7 @@ impl Stalls {
         self.close();
     }
 
-    /// Notes that a client committed at the time `at`. The times of one client come in order.
+    /// Notes that a client committed at the time `at`. The times of one client are reported in order.
     #[inline]
     pub fn committed(&mut self, client: u32, at: u64) {
         if !self.open.is_empty() {
@@ -90,7 +91,7 @@ impl Stalls {
         self.open.len() + self.next.len()
     }
 
-    /// Returns the longest time so far until another process's next commit, in milliseconds.
+    /// Returns the longest time so far between a kill and another process's next commit, in milliseconds.
     pub fn worst_ms(&self) -> f64 {
         millis(self.next.iter().copied().max().unwrap_or(0))
     }
@@ -137,7 +138,8 @@ mod tests {
     fn a_stall_ends_with_the_first_of_the_others_and_all_with_the_last_of_those_at_work() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 100 * MS, vec![2, 3]);
-        // The victim's own commit, reported late; a commit before the kill; and a newcomer's, which is no survivor.
+        // The victim's own commit, which is reported late; a commit before the kill; and a commit of a new client,
+        // which is no survivor.
         stalls.committed(1, 101 * MS);
         stalls.committed(2, 99 * MS);
         stalls.committed(4, 109 * MS);

@@ -40,7 +40,7 @@ struct Section {
 }
 
 impl Frame {
-    /// Makes the frame of two looks. `commits` has the earlier rates of commits.
+    /// Makes the frame from two samples. `commits` has the earlier rates of commits.
     pub fn of(directory: &Path, commits: &VecDeque<u64>, earlier: &Sample, later: &Sample) -> Frame {
         let activity = later.since(earlier);
         Frame {
@@ -97,7 +97,7 @@ impl Section {
         u16::try_from(self.lines.len()).unwrap_or(u16::MAX).saturating_add(BORDER_LINES)
     }
 
-    /// Draws the section with a border. The last line tells how many lines have no room.
+    /// Draws the section with a border. If lines have no room, the last line shows their number.
     fn draw(&self, area: Rect, buffer: &mut Buffer) {
         let room = usize::from(area.height.saturating_sub(BORDER_LINES));
         let mut lines = self.lines.clone();
@@ -225,7 +225,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;
 
-    /// Draws a frame on a terminal of this size; returns its lines.
+    /// Draws a frame on a terminal of this size, and returns the terminal's lines.
     fn drawn(frame: &Frame, width: u16, height: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|screen| screen.render_widget(frame, screen.area())).unwrap();
@@ -234,7 +234,7 @@ mod tests {
         cells.chunks(usize::from(width)).map(|line| line.concat()).collect()
     }
 
-    /// Returns a look at an environment in which a transaction waits for another.
+    /// Returns two samples of an environment in which a transaction waits for another transaction.
     fn look_at_a_wait(directory: &Path) -> (Sample, [u64; 2]) {
         let env = Env::open_or_create(directory).unwrap();
         let stock = env.btree("stock").unwrap();

@@ -1,4 +1,4 @@
-//! What `tp top` sees at one moment, and the rates between two moments.
+//! The state of an environment that `tp top` reads at one moment, and the rates between two moments.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::failure::Result;
 use crate::lock_names::LockNames;
 use crate::wait_graph::{read_on_a_thread, Wait, WaitGraph};
 
-/// Longest wait for the lock table in each look.
+/// The longest wait for the lock table at each sample.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Looks at an environment again and again.
+/// Reads an environment's state again and again.
 pub struct Watcher {
     directory: PathBuf,
-    /// A read of the lock table that has not ended.
+    /// A read of the lock table that has not ended yet.
     unanswered: Option<Receiver<Result<Vec<Wait>>>>,
 }
 
@@ -30,7 +30,7 @@ pub struct Sample {
     at: Instant,
     /// The library's figures; `None` if no process has the environment open.
     pub stats: Option<Stats>,
-    /// The sessions: waiting sessions first, then those with a transaction.
+    /// The sessions: first the waiting sessions, then the sessions with a transaction.
     pub sessions: Vec<Session>,
     /// The waits of transactions; `None` if the lock table could not be read in time.
     pub waits: Option<Vec<Wait>>,
@@ -62,18 +62,18 @@ pub struct Activity<'s> {
 }
 
 impl Watcher {
-    /// Watches the environment in a directory.
+    /// Makes a watcher of the environment in a directory.
     pub fn new(directory: PathBuf) -> Watcher {
         Watcher { directory, unanswered: None }
     }
 
-    /// Looks once.
+    /// Takes a sample.
     ///
     /// # Errors
     /// There is no environment in the directory.
     pub fn look(&mut self) -> Result<Sample> {
         let at = Instant::now();
-        // Each look begins anew: the processes may have ended meanwhile, or made the shared memory anew.
+        // Each sample begins anew: the processes may have ended meanwhile, or may have made the shared memory anew.
         let Some(env) = Env::builder().look(&self.directory)? else {
             let (sessions, snapshots) = (Vec::new(), Vec::new());
             let (waits, stopped_at_work) = (Some(Vec::new()), BTreeSet::new());
@@ -93,7 +93,7 @@ impl Watcher {
         })
     }
 
-    /// Reads the lock table. If an earlier read has not ended, waits for that one: each read has a thread.
+    /// Reads the lock table. If an earlier read has not ended, waits for that read, because each read has a thread.
     fn waits(&mut self) -> Option<Vec<Wait>> {
         let begin = || {
             read_on_a_thread(self.directory.clone(), |env| Ok(WaitGraph::look(env)?.waits(&LockNames::or_none(env))))
@@ -116,7 +116,8 @@ impl Sample {
         self.sessions.iter().filter(|session| session.process_state == state).count()
     }
 
-    /// Returns the work since an earlier moment. Counts of shared memory that was made anew meanwhile begin at zero.
+    /// Returns the work since an earlier moment. If the shared memory was made anew meanwhile, its counts begin at
+    /// zero.
     pub fn since(&self, earlier: &Sample) -> Activity<'_> {
         let elapsed = self.at - earlier.at;
         let rate = |count: fn(&Stats) -> u64| match (&self.stats, &earlier.stats) {

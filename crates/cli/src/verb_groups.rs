@@ -30,7 +30,7 @@ pub const GROUPS: &[VerbGroup] = &[
 /// The verb that clap adds.
 const HELP: &str = "help";
 
-/// Returns the one line about a verb.
+/// Returns the one-line description of a verb.
 pub fn about(command: &Command, verb: &str) -> String {
     let found = command.find_subcommand(verb).and_then(Command::get_about);
     match found {

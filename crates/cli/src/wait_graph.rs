@@ -1,4 +1,4 @@
-//! The waits-for graph, in the names of transactions and processes.
+//! The waits-for graph, with the names of transactions and processes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +14,11 @@ use crate::lock_names::{kind_name, LockNames};
 /// A locker that holds locks or waits for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Party {
-    /// Its number in the lock manager.
+    /// The locker's number in the lock manager.
     pub locker: u32,
-    /// Its transaction; `None` if that has ended meanwhile.
+    /// The locker's transaction; `None` if the transaction has ended meanwhile.
     pub txn: Option<u64>,
-    /// Its process; `None` if its session has ended meanwhile.
+    /// The locker's process; `None` if the locker's session has ended meanwhile.
     pub pid: Option<u32>,
 }
 
@@ -54,9 +54,9 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Begins to read the lock table on a thread of its own, because a stopped process may hold the table's latches. If the
-/// latches stay held, the thread lives until this process ends. The survivors then repair the thread's session, as they
-/// repair the session of a killed process.
+/// Starts to read the lock table on a thread of its own, because a stopped process may hold the table's latches. If the
+/// latches stay held, the thread lives until this process ends. Other processes then repair the thread's session, as
+/// they repair the session of a killed process.
 pub fn read_on_a_thread<T: Send + 'static>(
     directory: PathBuf,
     read: impl FnOnce(&Env) -> Result<T> + Send + 'static,
@@ -65,13 +65,13 @@ pub fn read_on_a_thread<T: Send + 'static>(
     std::thread::spawn(move || {
         let settings = Settings { no_background: true, ..Settings::default() };
         let opened = Env::builder().create(false).settings(settings).open(directory).map_err(Failure::from);
-        // The receiver is gone if this took too long.
+        // The receiver is gone if the read took too long.
         let _ = tell.send(opened.and_then(|env| read(&env)));
     });
     told
 }
 
-/// All waits at about one moment, and the lockers in them.
+/// All waits at about one moment, and the lockers that take part in them.
 pub struct WaitGraph {
     edges: Vec<Edge>,
     parties: BTreeMap<u32, Party>,
@@ -139,7 +139,8 @@ impl WaitGraph {
     }
 }
 
-/// Returns a string of Graphviz' language. Quotes inside are escaped, and backslashes too: they would begin an escape.
+/// Returns a string of Graphviz' language. Quotes in the text are escaped, and so are backslashes, which would begin an
+/// escape.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! `backup`, `restore`, `salvage`, `archive`, `upgrade`: their output, also when something is wrong.
+//! `backup`, `restore`, `salvage`, `archive`, `upgrade`: their output, also when they fail.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -41,7 +41,7 @@ fn a_backup_is_added_to_checked_and_restored_as_of_a_place_in_the_log() {
     let done = tp("restore", &earlier, &[text(&backup), "--until", &place]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert_eq!(tp("get", &earlier, &["stock", "apples"]).text().trim(), "1");
-    // Over existing files, and for a state that the backup does not have, the commands refuse.
+    // The commands refuse to write over existing files, and to restore a state that the backup does not have.
     assert_eq!(tp("restore", &earlier, &[text(&backup)]).code, Some(1));
     assert_eq!(tp("backup", &env, &[text(&backup)]).code, Some(1));
     assert_eq!(tp("restore", &directory.path().join("new"), &[text(&backup), "--until", "2030-01-01"]).code, Some(1));
@@ -100,13 +100,14 @@ fn log_that_nobody_needs_is_listed_copied_and_removed() {
     assert_eq!(tp("get", &env, &["stock", "key 3"]).text().trim().len(), 6000);
 }
 
-/// Removing takes a checkpoint, after which more log files are not needed. Those have no copy, and must stay.
+/// The removal takes a checkpoint, after which further log files are not needed. Those further files have no copy, so
+/// they must stay.
 #[test]
 fn log_that_was_not_copied_is_not_removed_with_what_was() {
     let directory = tempdir().unwrap();
     let [env, archive] = ["env", "archive"].map(|name| directory.path().join(name));
     std::fs::create_dir(&env).unwrap();
-    // This process keeps the environment open, and takes no checkpoint.
+    // This process keeps the environment open and takes no checkpoint.
     let settings =
         "keep_log = \"64MiB\"\nlog_segment_first = \"16KiB\"\nlog_segment_max = \"16KiB\"\nno_background = true\n";
     std::fs::write(env.join("libtp.toml"), settings).unwrap();

@@ -1,4 +1,4 @@
-//! `tp bench`: starts `tp-bench`, and names the remedy if that is not installed.
+//! `tp bench`: starts `tp-bench`. If `tp-bench` is not installed, the error names the remedy.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;

@@ -1,4 +1,4 @@
-//! A reader that closes the pipe ends a command without a message, as SIGPIPE would.
+//! If the reader closes the pipe, the command ends without a message, as by SIGPIPE.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use tempfile::{tempdir, TempDir};
 use tp::{tp, tp_reading};
 
-/// The code that a shell shows for a program that SIGPIPE ended.
+/// The exit code that a shell shows for a program that SIGPIPE has ended.
 const SIGPIPE_CODE: i32 = 141;
 
-/// Makes an environment with more records than a pipe and the buffer of a program hold.
+/// Makes an environment with more records than a pipe and a program's buffer have room for.
 fn environment() -> TempDir {
     let env = tempdir().unwrap();
     let mut dump = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n".to_string();
@@ -22,7 +22,7 @@ fn environment() -> TempDir {
     env
 }
 
-/// Returns a pipe without a reader: the input of a program that has ended.
+/// Returns a pipe whose reader has ended.
 fn pipe_without_reader() -> Stdio {
     let mut ended = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
     let pipe = ended.stdin.take().unwrap();

@@ -39,7 +39,7 @@ fn each_script_has_every_visible_verb_and_no_hidden_one() {
 #[test]
 fn bash_completes_verbs_and_options() {
     let script = tp_words(&["completions", "bash"], b"").text();
-    // A shell calls the function with the command, the word to complete, and the word before.
+    // A shell calls the function with three words: the command, the word to complete, and the word before that.
     let complete = |before: &str, word: &str| {
         let words = format!("COMP_WORDS=(tp {before} {word})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n");
         let call = format!("{script}\n{words}_tp tp {word} '{before}'\necho \"${{COMPREPLY[@]}}\"\n");

@@ -88,8 +88,8 @@ fn a_scan_goes_from_a_key_to_a_key_in_both_directions() {
     assert_eq!(scan(&["e"]), "");
 }
 
-/// Also if the keys have another order than their bytes, or several values: a scan from the end begins at the last
-/// value of a key, and `--to` is compared in the database's order.
+/// The test has databases whose keys are not in the order of their bytes, or have several values. A scan from the end
+/// begins at the last value of a key, and `--to` is compared in the database's order.
 #[test]
 fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     use libtp::{order, Duplicates, Env};
@@ -148,7 +148,7 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     }
 }
 
-/// Records that are printed are not locked: `tp dump NAME | less` must not keep other sessions from writing.
+/// Records that are being printed are not locked: `tp dump NAME | less` must not keep other sessions from writing.
 #[test]
 fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_before() {
     const RECORDS: u32 = 4000;
@@ -165,7 +165,8 @@ fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_b
         command.args([verb, "db", "--env"]).arg(directory.path()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
-        // The first bytes have arrived. The rest is more than the pipe and the program's buffer hold.
+        // The first bytes have arrived. The rest does not fit into the pipe and the program's buffer, so the dump is
+        // not at its end.
         let mut message = vec![0];
         out.read_exact(&mut message).unwrap();
         std::thread::scope(|scope| {

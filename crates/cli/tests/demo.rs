@@ -1,4 +1,4 @@
-//! `demo`: the fields of its result, its audit, and that its crash is real.
+//! `demo`: the fields of its result, its audit, and a check that its crash is real.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -51,7 +51,7 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
     let second = &message.json()[0];
     assert!(second["kills"].is_u64() && second["repairs"].is_u64() && second["stall_max_ms"].is_f64(), "{second}");
 
-    // The bank is kept. A second demonstration works in it, and audits the records of both.
+    // The bank is kept. A second demonstration works in it, and audits the records of both demonstrations.
     let second = tp("demo", &env, &["--seconds", "1", "--kill-every", "0", "--json"]).result();
     assert_eq!((&second["audit"], &second["accounts"]), (&json!("ok"), &json!(2000)));
     assert_eq!((&second["kills"], &second["stall_max_ms"]), (&json!(0), &json!(0.0)));

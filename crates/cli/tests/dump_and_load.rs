@@ -94,7 +94,7 @@ fn records_by_number_are_dumped_without_keys() {
     let dump = "VERSION=3\nformat=bytevalue\ntype=recno\nre_len=2\nHEADER=END\n 0001\n 0203\nDATA=END\n";
     tp_reading("load", env.path(), &["r"], dump.as_bytes()).text();
     assert_eq!(tp("dump", env.path(), &["r"]).text(), dump);
-    // A second load gives the records the same numbers.
+    // A second load gives the same numbers to the records.
     tp_reading("load", env.path(), &["r"], dump.as_bytes()).text();
     assert_eq!(tp("dump", env.path(), &["r"]).text(), dump);
     let keyed = "VERSION=3\nformat=bytevalue\ntype=recno\nkeys=1\nre_len=2\nHEADER=END\n 31\n 0405\nDATA=END\n";
@@ -133,7 +133,7 @@ fn numbers_without_a_record_go_through_a_dump_that_has_keys() {
 #[test]
 fn a_broken_dump_names_its_line_and_changes_nothing() {
     let env = tempdir().unwrap();
-    // The database exists, because a new one would be loaded all at once.
+    // The database must exist already, because a new one would be loaded all at once.
     tp("put", env.path(), &["db", "is there", ""]).text();
     let mut dump = HEADER.to_string();
     (0..6_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n 00\n")));
@@ -153,7 +153,7 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
     assert!(tp("load", env.path(), &["db", "/nowhere/dump"]).refused(1).contains("/nowhere/dump"));
 }
 
-/// A new database is loaded all at once, with a dump in any order, from a file or from standard input.
+/// A new database is loaded all at once, from a dump in any order, in a file or on standard input.
 #[test]
 fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
     let place = tempdir().unwrap();
@@ -175,12 +175,12 @@ fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
     let message = tp_reading("load", &env, &["broken"], broken.as_bytes());
     assert!(message.refused(1).contains("nothing was loaded"));
     assert!(tp("dump", &env, &["broken"]).refused(1).contains("broken"), "a refused dump has made a database");
-    // Into an existing database records are put one by one, over records with the same keys.
+    // If the database exists, the records are put one by one, and replace records with the same keys.
     tp_reading("load", &env, &["file"], sorted.as_bytes()).text();
     assert!(tp("dump", &env, &["file"]).text() == sorted);
 }
 
-/// The order of keys, and several values of a key, go through a dump.
+/// A dump keeps the order of keys, and several values of a key.
 #[test]
 fn an_order_and_several_values_a_key_go_through_a_dump() {
     let place = tempdir().unwrap();
@@ -224,7 +224,8 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     assert!(message.refused(1).contains("martian"));
 }
 
-/// An order that `tp` does not have: short keys before long ones. Its name has a newline, which ends a header line.
+/// An order that `tp` does not have: short keys come before long ones. Its name has a newline, which would end a header
+/// line.
 struct ByLength;
 
 impl Order for ByLength {
@@ -249,7 +250,7 @@ fn word_of(n: usize) -> Vec<u8> {
     format!("{}{n:04}", "w".repeat((n * 7) % 30)).into_bytes()
 }
 
-/// `tp` does not have the order, but copies the tree; the program finds all records in the copy.
+/// `tp` does not have the order, but copies the tree. The program that has the order finds all records in the copy.
 #[test]
 fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     const WORDS: usize = 2_000;
@@ -269,7 +270,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     std::fs::write(&file, &dump).unwrap();
     tp("load", &two, &["file", file.to_str().unwrap()]).text();
     tp_reading("load", &two, &["read"], dump.as_bytes()).text();
-    // A second load puts the records one by one over the first.
+    // A second load puts the records one by one over the records of the first load.
     tp_reading("load", &two, &["read"], dump.as_bytes()).text();
     let lines: Vec<&str> = data_of(&dump).lines().collect();
     let backwards: String = lines[..2 * WORDS].chunks(2).rev().map(|pair| pair.join("\n") + "\n").collect();
@@ -297,7 +298,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
             Ok(found)
         });
         assert!(found.unwrap() == wanted, "{name}: other keys, or another order");
-        // The program can change the copy.
+        // The program can also change the copy.
         env.run(|txn| words.delete(txn, &word_of(7)).and(words.put(txn, b"new", b"1"))).unwrap();
         assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
     }
@@ -353,7 +354,7 @@ fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
     let other = dump.replace("by length", "by weight");
     let sentence = load("own", &other).refused(1).to_owned();
     assert!(sentence.contains("by length") && sentence.contains("by weight"), "{sentence}");
-    // Keys that are not encoded cannot be put: `tp` does not have the order.
+    // Keys that are not encoded cannot be loaded, because `tp` does not have the order.
     let sentence = load("own", &dump.replace("libtp_keys=stored\n", "")).refused(1).to_owned();
     assert!(sentence.contains("standard input") && sentence.contains("libtp_keys=stored"), "{sentence}");
     assert!(load("own", &format!("{HEADER} 61\n 31\nDATA=END\n")).refused(1).contains("by length"));
@@ -364,13 +365,13 @@ fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
     assert_eq!(tp("dump", env.path(), &["own"]).text(), dump);
 }
 
-/// Returns all pages as a program sees them.
+/// Returns the contents of all pages, as a program gets them.
 fn pages_of(env: &Env, file: &PageFile) -> Vec<Vec<u8>> {
     let all = env.run(|txn| (0..file.count(txn)?).map(|number| Ok(file.get(txn, number)?.bytes)).collect());
     all.unwrap()
 }
 
-/// Puts a page that begins with `bytes`, and ends with the first of them.
+/// Puts a page whose contents begin with `bytes` and end with the first byte of `bytes`.
 fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) -> libtp::Result<()> {
     file.lock(txn, number, PageLock::Write)?;
     let mut page = file.get(txn, number)?;
@@ -379,7 +380,7 @@ fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) ->
     file.put(txn, &page).map(drop)
 }
 
-/// Pages that aborted transactions have added stay, as zeros: in the middle of the file, and at its end.
+/// Pages that aborted transactions have added remain as zeros, in the middle of the file and at its end.
 #[test]
 fn a_file_of_pages_goes_through_a_dump() {
     const ROOM: usize = (16 << 10) - 32;
@@ -422,8 +423,8 @@ fn a_file_of_pages_goes_through_a_dump() {
     assert_eq!(tp("dump", &two, &["none"]).text(), empty);
 }
 
-/// Pages refer to each other, so half of a file is useless. A refused load adds no pages, so another load can follow;
-/// after a successful load another is refused.
+/// Pages refer to each other, so half of a file is useless. A refused load adds no pages, so another load can follow.
+/// After a successful load, another load is refused.
 #[test]
 fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     let env = tempdir().unwrap();
@@ -461,7 +462,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     assert!(!fresh.exists(), "a file that is no dump makes no environment");
 }
 
-/// There are no snapshots of pages: a dump waits for transactions that change them.
+/// Snapshots have no pages, so a dump waits for transactions that change pages.
 #[test]
 fn pages_are_dumped_as_they_were_at_one_moment() {
     let directory = tempdir().unwrap();
@@ -476,7 +477,7 @@ fn pages_are_dumped_as_they_were_at_one_moment() {
     put(&txn, 1, b"new");
     let path = directory.path().to_owned();
     let dumping = std::thread::spawn(move || tp("dump", &path, &["both"]).text());
-    // Time enough to read the first page, if no lock is in the way.
+    // In this time the dump could read the first page, if no lock were in the way.
     std::thread::sleep(std::time::Duration::from_millis(500));
     put(&txn, 0, b"new");
     put(&txn, 2, b"new");
@@ -504,7 +505,7 @@ fn berkeley_db_is_here() -> bool {
     here
 }
 
-/// Makes a Berkeley DB file of a dump, with Berkeley DB's own programs, and returns the dump of that file.
+/// Lets Berkeley DB's own programs make a Berkeley DB file from a dump, and returns the dump of that file.
 fn through_berkeley_db(directory: &Path, name: &str, dump: &str, dump_options: &[&str]) -> String {
     let file = directory.join(name);
     let mut load = Command::new("db5.3_load");
@@ -522,8 +523,8 @@ fn data_of(dump: &str) -> &str {
     data
 }
 
-/// Berkeley DB's records come in, are read, are changed in transactions, survive a crash in the middle of a
-/// transaction, and go back as a file that Berkeley DB accepts and that has exactly the committed records.
+/// Berkeley DB's records are loaded, read, and changed in transactions, and survive a crash in the middle of a
+/// transaction. Then they are dumped to a file that Berkeley DB accepts and that has exactly the committed records.
 #[test]
 fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
     if !berkeley_db_is_here() {
@@ -579,7 +580,7 @@ fn berkeley_db_and_tp_exchange_records_by_number() {
 
 const CRASH_HERE: &str = "LIBTP_TEST_CRASH_HERE";
 
-/// Not a test, but the process that crashes; a test above starts it.
+/// Not a test, but the process that crashes. Another test starts it.
 #[test]
 #[ignore = "it aborts; another test starts it"]
 fn the_one_that_crashes() {
@@ -596,7 +597,7 @@ fn the_one_that_crashes() {
     std::process::abort();
 }
 
-/// Makes the changes of the committed transactions, in the database or in the model.
+/// Makes the changes of the committed transactions in the target, which is the database or the model.
 fn change(target: &mut dyn Target) {
     for n in 0..200_u32 {
         let changes = vec![
@@ -657,7 +658,7 @@ fn dump_of(model: &BTreeMap<Vec<u8>, Vec<u8>>) -> String {
     format!("{HEADER}{pairs}DATA=END\n")
 }
 
-/// The command itself reads each input that fuzzers start from, and each that they have found (`cargo xtask soak
+/// `tp load` reads each input that the fuzzers start from, and each input that they have found (`cargo xtask soak
 /// fuzz`).
 #[test]
 fn every_dump_of_the_corpus_is_loaded_or_refused_in_a_sentence() {

@@ -9,7 +9,7 @@ use std::path::Path;
 use tempfile::{tempdir, TempDir};
 use tp::{tp, tp_in};
 
-/// Makes an environment in which the name of the environment is stored.
+/// Makes an environment in which its own name is stored as a record.
 fn environment(name: &str) -> TempDir {
     let directory = tempdir().unwrap();
     tp("put", directory.path(), &["names", "own", name]).text();
@@ -116,7 +116,7 @@ fn an_environment_is_made_where_the_variable_names_it_and_not_in_the_current_dir
     assert_eq!(tp("get", &restored, &["db", "key"]).text(), "value\n");
     assert_eq!(files(elsewhere.path()), 0);
 
-    // A control file without content is the beginning of an environment, which only a named directory may become.
+    // An empty control file is the beginning of an environment. Only a named directory may become an environment.
     std::fs::write(elsewhere.path().join("control"), "").unwrap();
     let said = tp_in(elsewhere.path(), None, &["put", "db", "key", "value"]);
     assert!(said.refused(1).contains("not an environment"), "{}", said.err);

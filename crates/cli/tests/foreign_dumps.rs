@@ -1,5 +1,5 @@
-//! Dumps of Berkeley DB and LMDB, as `db_dump` and `mdb_dump` print them: loaded as intended, or refused before
-//! anything is made.
+//! Dumps of Berkeley DB and LMDB, as `db_dump` and `mdb_dump` print them. Each dump is loaded correctly, or refused
+//! before anything is made.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -82,7 +82,7 @@ fn foreign_dumps_are_loaded_as_they_are_meant() {
         assert_eq!(found, format!("VERSION=3\nformat=bytevalue\n{wanted}DATA=END\n"), "{name}");
     }
     tp("verify", env.path(), &[]).text();
-    // A later record finds its place in the order of the numbers.
+    // A record that is stored later is put in its place in the order of the numbers.
     let env = Env::open_or_create(env.path()).unwrap();
     let numbers = env.multi_ordered("integers", libtp::Duplicates::Sorted, order::LittleEndian).unwrap();
     let found = env.run(|txn| {
@@ -111,7 +111,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     tp("put", &there, &["db", "a", "b"]).text();
     let gap = "VERSION=3\nformat=print\ntype=recno\nkeys=1\nHEADER=END\n 1\n one\n 3\n three\nDATA=END\n";
     let tree = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n a\n b\nDATA=END\n";
-    // More pairs than a batch has.
+    // These are more pairs than one batch has.
     let pairs: String = (0..6_000).map(|n| format!(" {n}\n v\n")).collect();
     let long = format!("VERSION=3\nformat=print\ntype=hash\nHEADER=END\n{pairs} {}\n v\nDATA=END\n", "k".repeat(3_000));
     let refused = [
@@ -143,7 +143,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         }
     }
     assert_eq!(names_in(place.path()), ["there"]);
-    // Dumps for existing databases with another order of keys or of values.
+    // The databases exist already, and have another order of keys or of values than these dumps.
     let (lists, sets) = (HASH.replace("type=hash\nh_nelem=2", "type=btree"), "duplicates=1\ndupsort=1\n");
     tp_reading("load", &there, &["lists"], lists.as_bytes()).text();
     tp_reading("load", &there, &["sets"], lists.replace("duplicates=1\n", sets).as_bytes()).text();
@@ -159,7 +159,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         assert!(sentence.contains(what) && sentence.contains("nothing was loaded"), "{what}: {sentence}");
     }
     assert_eq!(["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text()), before);
-    // The messages advise a load without the numbers, or with a length: both loads succeed.
+    // The messages advise a load without the numbers, or with a length. Both kinds of load succeed.
     tp_reading("load", &there, &["x"], gap.replace("keys=1\n", "").replace(" 1\n", "").replace(" 3\n", "").as_bytes())
         .text();
     let even = gap.replace("three", "two");
@@ -167,8 +167,8 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     assert_eq!(tp("scan", &there, &["y"]).text(), "1\tone\n3\ttwo\n");
 }
 
-/// After a load into a new environment was killed, every command refuses the remains until they are removed, and names
-/// that remedy.
+/// A load into a new environment is killed. Then every command refuses the incomplete environment until it is removed,
+/// and names that remedy.
 #[test]
 fn a_load_that_was_cut_off_leaves_no_environment() {
     let place = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `stat`, `locks`, `txns`, `snapshots`, `printlog`, `checkpoint`, `recover`, `verify`: their JSON, and that it agrees
+//! `stat`, `locks`, `txns`, `snapshots`, `printlog`, `checkpoint`, `recover`, `verify`: their JSON, and its agreement
 //! with the work that was done.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
@@ -78,7 +78,8 @@ fn who_holds_a_snapshot_is_listed() {
 #[test]
 fn printlog_has_every_record_in_order() {
     let env = tempdir().unwrap();
-    // While a process is attached the log is kept. The last process to close in good order leaves only a checkpoint.
+    // While a process is attached, the log is kept. When the last process closes in good order, only a checkpoint is
+    // left.
     let _attached = Env::open_or_create(env.path()).unwrap();
     for n in 0..20 {
         tp("put", env.path(), &["stock", &format!("item {n}"), "1"]).text();

@@ -1,5 +1,5 @@
-//! All processes are killed, and the log files lose bytes that shared memory knows to be in them. Opening refuses to
-//! guess, and the two commands in its message resolve the disagreement.
+//! All processes are killed, and the log files lose bytes that, according to the shared memory, are in them. The next
+//! opening refuses to guess, and the two commands in its message resolve the disagreement.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::{tempdir, TempDir};
 use tp::tp;
 
-/// Makes a bank whose only process was killed, and whose log files end a little too early.
+/// Makes a bank whose only process was killed, and whose log files end a few bytes too early.
 fn disagreement() -> TempDir {
     let directory = tempdir().unwrap();
     let env = directory.path();
@@ -22,17 +22,17 @@ fn disagreement() -> TempDir {
     directory
 }
 
-/// The variables that make this program the process at work: the environment, and the durability of commits.
+/// The variables with which this program becomes the process at work: the environment, and the durability of commits.
 const VICTIM: [&str; 2] = ["LIBTP_TEST_VICTIM", "LIBTP_TEST_VICTIM_DURABILITY"];
 
-/// Starts a process that makes a bank and then transfers in it: this program again.
+/// Starts this program again, as a process that makes a bank and then makes transfers in it.
 fn at_work(env: &Path, durability: Durability) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "a_process_at_work"]).env(VICTIM[0], env).env(VICTIM[1], durability.name());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// No test, but the process at work, until it is killed.
+/// Not a test, but the process at work, which runs until it is killed.
 #[test]
 fn a_process_at_work() {
     let Some(env) = std::env::var_os(VICTIM[0]) else { return };
@@ -70,7 +70,7 @@ fn cut_off(env: &Path) {
     segments.sort();
     for segment in segments.iter().rev() {
         let mut bytes = std::fs::read(segment).unwrap();
-        // The log's bytes are behind the header's block.
+        // The log's bytes begin behind the block of the header.
         let Some(last) = bytes[4096..].iter().rposition(|&byte| byte != 0) else { continue };
         let end = 4096 + last + 1;
         bytes[(end - 1500).max(4096)..end].fill(0);
@@ -114,7 +114,8 @@ fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let (env, backup) = (&homes.path().join("env"), &homes.path().join("backup"));
     std::fs::create_dir(env).unwrap();
-    // Away from other regions: any process that opens an environment may remove memory whose directory is gone.
+    // The region gets a directory of its own: any process that opens an environment may remove memory whose environment
+    // is gone.
     let settings = format!("region_directory = \"{}\"\n", memory.path().display());
     std::fs::write(env.join("libtp.toml"), settings).unwrap();
     tp("put", env, &["names", "key", "value"]).text();
@@ -156,7 +157,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     {
         std::thread::yield_now();
     }
-    // `tp stat` has flushed the log when it left, so let the victim commit more.
+    // `tp stat` flushed the log when it left, so the process at work must commit some more.
     std::thread::sleep(Duration::from_millis(200));
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -167,7 +168,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     assert!(tp("stat", &other, &[]).text().contains(remove), "people see it too");
     assert_eq!(tp("recover", &new, &["--json"]).result()["how"], json!("repaired"));
     assert_eq!(tp("stat", &other, &["--json"]).result()["memory_left"], json!([]));
-    // The shown command removes the memory of a deleted environment.
+    // The command in the message removes the memory of a deleted environment.
     assert!(remove.starts_with("rm ") && remove.contains(&memory.path().display().to_string()), "{remove}");
 }
 
@@ -181,10 +182,11 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
     let regions = || std::fs::read_dir(memory.path()).unwrap().count();
-    // Held open, so that `tp stat` joins and makes no memory of its own.
+    // The environment is held open, so that `tp stat` joins it and makes no memory of its own.
     let at_work = libtp::Env::open_or_create(&other).unwrap();
     work_and_die(&there, 50_000);
-    // A process that dies as it commits may leave records that are not on disk. Its memory is kept: try another.
+    // If the process dies during a commit, it may leave records that are not on disk. Then its memory is kept, and the
+    // test tries again.
     let is_swept = (0..20).any(|_| {
         std::fs::create_dir(&gone).unwrap();
         std::fs::write(gone.join("libtp.toml"), &settings).unwrap();

@@ -49,7 +49,7 @@ fn word(file: &File, at: u64) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Enters a free run in list 10 of the heap that is not in the heap's table.
+/// Adds to the heap's list 10 a free run that is not in the heap's table.
 fn damage_heap(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     // docs/formats/vista.md: root 6 is the segment's header, which has the place of the heap's header.
@@ -58,7 +58,8 @@ fn damage_heap(path: &Path) {
     file.write_all_at(&50_u64.to_ne_bytes(), heap + 24 + 10 * 8).unwrap();
 }
 
-/// Opening a segment checks the seal that closing it has put over its tables. A segment that was in use has no seal.
+/// The opening of a segment checks the seal that the close put over the segment's tables. A segment that was in use has
+/// no seal.
 #[test]
 fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -67,7 +68,7 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     let mut txn = segment.begin();
     txn.malloc(100).unwrap();
     txn.end().unwrap();
-    // A copy in the state that a killed process leaves.
+    // The copy is in the state that a killed process leaves.
     std::fs::copy(&file, &copy).unwrap();
     drop(segment);
     let (whole, message) = verify(&copy);
@@ -77,7 +78,7 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     damage_heap(&copy);
     let (damaged, message) = verify(&copy);
     assert_eq!(damaged.status.code(), Some(1), "{message}");
-    // The segment was not closed in good order, so opening it reads all of it.
+    // The segment was not closed in good order, so the opening reads all of it.
     assert!(message.contains("list 10 of free runs"), "{message}");
     assert!(message.contains(copy.to_str().unwrap()), "{message}");
 }
@@ -94,7 +95,7 @@ fn a_segment_of_an_environment_is_verified_by_it() {
     txn.join(&segment).unwrap().malloc(100).unwrap();
     txn.commit().unwrap();
     let with = |env: &Path| verify_with(&file, &["--env", env.to_str().unwrap()]);
-    // By another process while the segment is in use, and while no process uses it.
+    // The segment is checked by another process while the segment is in use, and then while no process uses it.
     let (shared, message) = with(&home);
     assert!(shared.status.success() && message.contains("\"blocks\":1"), "{message}");
     drop((segment, env));

@@ -1,4 +1,4 @@
-//! `tp shell`: its answers, changes of records and pages in transactions, and its end when a command fails.
+//! `tp shell`: its answers, its changes of records and pages in transactions, and its end when a command fails.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;

@@ -81,7 +81,7 @@ fn on_a_terminal(directory: &Path, keys: &[u8]) -> Option<String> {
     let mut child = child.ok()?;
     let (mut keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = Vec::new();
-    // Before the first frame a terminal would treat Ctrl-C itself.
+    // Before the first frame, the terminal itself would handle Ctrl-C.
     while !String::from_utf8_lossy(&seen).contains("Snapshots") {
         let mut part = [0; 4096];
         let length = screen.read(&mut part).unwrap();

@@ -1,4 +1,4 @@
-//! Verbs that wait for a lock of another process, which keeps it.
+//! Verbs that wait for a lock that another process holds and keeps.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -43,7 +43,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // A process that has ended by itself needs no kill.
+        // A process that has ended by itself need not be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -70,7 +70,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         let dump = b"VERSION=3\nformat=print\ntype=btree\nHEADER=END\n apples\n 6\nDATA=END\n";
         let message = tp::tp_reading(verb, env.path(), &words, dump);
         if matches!(verb, "scan" | "dump") && message.code == Some(0) {
-            // A reader of a snapshot waits for no lock.
+            // A verb that reads in a snapshot waits for no lock.
             continue;
         }
         let text = message.refused(1);
@@ -82,8 +82,8 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
     let at_once = tp("put", env.path(), &["stock", "apples", "5", "--wait", "0"]);
     assert!(at_once.refused(1).contains(&blocker), "{}", at_once.err);
     holder.signal(Signal::CONT);
-    // The holder does not block other records. It runs again: a process that is stopped while it syncs the log for all
-    // makes the others wait for their commits.
+    // The holder does not block other records. The holder is continued first: a process that is stopped while it syncs
+    // the log for all sessions makes the others wait for their commits.
     tp("put", env.path(), &["stock", "pears", "5"]).text();
     drop(holder);
     tp("put", env.path(), &["stock", "apples", "7"]).text();
@@ -105,10 +105,10 @@ fn ctrl_c_ends_a_verb_that_waits() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["stock", "apples", "3"]).text();
     let mut holder = Holder::new(env.path(), "put stock apples 4");
-    // Background processes of a shell ignore the signal, and their children inherit that.
+    // A background process of a shell ignores the signal, and its children inherit that setting.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tp")]);
-    // A wait longer than any test.
+    // This wait is longer than any test.
     command.args(["put", "--env"]).arg(env.path()).args(["stock", "apples", "5", "--wait", "86400"]);
     let mut waits = command.stdout(Stdio::null()).spawn().unwrap();
     while !tp("sessions", env.path(), &[]).text().contains("waits") {}

@@ -1,4 +1,5 @@
-//! `sessions`, `locks --wait-for`, `deadlock`: another process sees the sessions and the waits, and breaks a deadlock.
+//! `sessions`, `locks --wait-for`, `deadlock`: a process sees the sessions and waits of other processes, and breaks a
+//! deadlock.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -14,10 +15,10 @@ use serde_json::{json, Value};
 use tempfile::tempdir;
 use tp::tp;
 
-/// After this time an awaited answer never comes.
+/// If an awaited answer has not come within this time, it never comes.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Returns the lines of a verb without its result, and the result.
+/// Returns the lines that a verb prints before its result, and the result.
 fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     let message = tp(verb, env, &[words, &["--json"]].concat());
     let result = message.result();
@@ -26,7 +27,7 @@ fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     (lines, result)
 }
 
-/// Asks until the answer is the awaited one.
+/// Repeats `ask` until its answer is the awaited one.
 fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + HANG;
     loop {

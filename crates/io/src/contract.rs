@@ -1,19 +1,18 @@
-//! The contract: what a file and a directory promise, and what they do not.
+//! The contract: the promises of a file and a directory, and the limits of these promises.
 //!
-//! The comment of each method states its promise in one sentence and the caller's duty in another, as FoundationDB's
-//! do. Three rules hold for all methods.
+//! The comment of each method states the method's promise in one sentence and the caller's duty in another, as
+//! FoundationDB's comments do. Three rules hold for all methods.
 //!
 //! Invariants
-//! 1. *Unsynced is unpromised.*  Between two syncs of a file, each unsynced write may be on the disk
-//!    wholly, partly (some of its 512-byte sectors) or not at all, independently of every other,
-//!    whatever the order of the calls was.  The same holds for names between two syncs of their
-//!    directory.
+//! 1. *Unsynced is unpromised.* Between two syncs of a file, each unsynced write may be on the disk wholly, partly
+//!    (some of its 512-byte sectors) or not at all. Neither the other writes nor the order of the calls matter. The
+//!    same holds for names between two syncs of their directory.
 //! 2. *A failed sync is final.* After an error from [`File::sync`] the state of the unsynced bytes is unknown, and a
 //!    later successful sync says nothing about them: the kernel has marked them clean. The caller poisons itself and
 //!    recovers from the state that an earlier sync covered.
 //! 3. *No call is retried after an error*, except a call that a signal interrupted. A short read or write is continued.
 //!
-//! Threads may share a handle. Of two concurrent writes of the same bytes, one wins.
+//! Threads may share a handle. If two threads write the same bytes at the same time, one write wins.
 
 mod directory;
 mod file;

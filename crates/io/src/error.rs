@@ -1,14 +1,14 @@
 //! Errors of the disk, sorted by what the caller can do about them.
 //!
-//! Every message names the operation, the file and, where there is one, the byte. It states what data is safe and
-//! what to do. This crate prints nothing: `libtp` passes the message on.
+//! Every message names the operation, the file and, if there is one, the byte. The message states which data is safe
+//! and what to do. This crate prints nothing: `libtp` passes the message on.
 
 use std::fmt;
 
 /// The result of a call to the disk.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The operation that failed. The simulated disk counts its calls by operation.
+/// The kind of operation that failed. The simulated disk counts its calls by kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// `Directory::open`, `Directory::subdirectory`.
@@ -78,10 +78,10 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The reason why a call to the disk failed, by what the caller can do about it.
+/// The reason why a call to the disk failed. The variants differ by what the caller can do.
 ///
-/// `file` is the path as `Directory::describe` gives it, `offset` the byte where the call began (for
-/// [`Operation::SetLen`] and [`Operation::Allocate`] the length asked for).
+/// `file` is the path as `Directory::describe` gives it. `offset` is the byte at which the call began; for
+/// [`Operation::SetLen`] and [`Operation::Allocate`] it is the length asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The filesystem, or the user's quota, is full. Free some space and go on; nothing synced is lost.
@@ -147,7 +147,7 @@ pub enum Error {
         /// The reason, as half a sentence.
         what: &'static str,
     },
-    /// The disk failed, or the system reported any other error number.
+    /// The disk failed, or the system reported an error number that no other variant covers.
     #[error("could not {operation} {file}{}: {}; check the disk, and the limits of this process", at(*offset), reason(*errno))]
     Io {
         /// The operation that failed.
@@ -162,7 +162,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Turns a system's error number into the variant that a caller can act on.
+    /// Turns a system's error number into the variant that states what the caller can do.
     pub fn from_errno(operation: Operation, file: String, offset: Option<u64>, errno: i32) -> Error {
         match errno {
             libc::ENOSPC | libc::EDQUOT => Error::Full { operation, file, offset, errno },
@@ -192,10 +192,10 @@ impl Error {
     }
 
     /// Returns whether the call failed because of a limit or the rights of this process, or because the process has
-    /// closed the descriptor. Such a call had no effect on the disk's promises, and may succeed in another process.
+    /// closed the descriptor. Such a call leaves all promises of the disk valid, and may succeed in another process.
     ///
-    /// A failed sync is different: the kernel may report the failure of an earlier write with any error number, so
-    /// only a sync that did not begin counts.
+    /// For a sync the error number is not enough: the kernel may report the failure of an earlier write with any error
+    /// number. So only a sync that did not begin counts.
     pub fn is_limit_of_process(&self) -> bool {
         let (operation, errno) = match self {
             Error::Io { operation, errno, .. } => (operation, errno),
@@ -220,7 +220,7 @@ impl Error {
         matches!(self.operation(), Operation::Sync | Operation::SyncDirectory) && !self.is_limit_of_process()
     }
 
-    /// Returns whether the file's descriptor is closed; only the program can have closed it.
+    /// Returns whether the file's descriptor is closed, which only the program itself can have done.
     pub fn is_closed_descriptor(&self) -> bool {
         matches!(self, Error::Io { errno: libc::EBADF, .. })
     }
@@ -255,8 +255,7 @@ fn reason(errno: i32) -> String {
 /// Checks that `name` is a plain name of a file in a directory.
 ///
 /// # Errors
-/// [`Error::Unsuitable`] when it is empty, longer than 255 bytes, `.`, `..`, or has a `/` or a zero
-/// byte in it.
+/// [`Error::Unsuitable`] if the name is empty, longer than 255 bytes, `.` or `..`, or contains a `/` or a zero byte.
 pub fn check_name(operation: Operation, name: &str) -> Result<()> {
     let what = if name.is_empty() {
         "the name is empty"

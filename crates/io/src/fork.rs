@@ -1,20 +1,19 @@
 //! Keeps the locks of a process from its forked children (PROTOCOLS D9).
 //!
-//! All copies of a descriptor share the locks of the open file description, and a forked child has a copy of every
-//! descriptor: the locks would outlive a killed parent for as long as the child runs. So this module lists each
-//! descriptor that may hold locks. In the child, before `fork` returns there, a handler replaces each listed
-//! descriptor by an unused eventfd under the same number, so that a later close of that number closes the replacement
-//! and nothing else.
+//! All copies of a descriptor share the locks of the open file description. A forked child has a copy of every
+//! descriptor, so the locks would outlive a killed parent for as long as the child runs. Therefore this module lists
+//! each descriptor that may hold locks. In the child, before `fork` returns there, a handler replaces each listed
+//! descriptor by an unused eventfd under the same number. So a later close of that number closes only the eventfd.
 //!
-//! A child made by a raw `clone`, past the C library, runs no such handler: it calls [`give_up_inherited`] as soon as
-//! the library recognizes it.
+//! A child made by a raw `clone`, without the C library, runs no such handler. The library calls [`give_up_inherited`]
+//! in such a child as soon as it recognizes the child.
 //!
 //! Invariants
-//! 1. The list holds exactly the open descriptors that may hold locks, whenever `fork` looks at it: a thread that
-//!    changes the list or closes a listed descriptor holds the list, and `fork` waits until no thread does.
+//! 1. Whenever `fork` looks at the list, it holds exactly the open descriptors that may hold locks. A thread that
+//!    changes the list or closes a listed descriptor holds the list, and `fork` waits until no thread holds it.
 //! 2. The handler in the child takes no lock of the C library, allocates nothing and cannot panic.
 //!
-//! `unsafe` serves the calls that rustix does not have or that take a descriptor by its number.
+//! `unsafe` is for calls that rustix does not have, and for calls that take a descriptor by its number.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -41,7 +40,7 @@ static LIST: Block = Block::new();
 /// Whether a thread holds the list.
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// Guard of the list: no fork happens while it lives. Held for a few instructions and a `close` only.
+/// Guard of the list: no fork happens while this value lives. Held only for a few instructions and a `close`.
 #[derive(Debug)]
 pub(crate) struct Hold(());
 
@@ -63,13 +62,13 @@ impl Drop for Hold {
 pub(crate) struct Entry(&'static AtomicI32);
 
 impl Entry {
-    /// Enters a descriptor. From now on a child does not keep it.
+    /// Enters a descriptor into the list. From now on no child keeps it.
     pub(crate) fn new(descriptor: RawFd) -> Entry {
         install_handlers();
         let _hold = Hold::acquire();
         let mut block = &LIST;
         loop {
-            // Relaxed, on all entries: `HELD` orders them.
+            // Relaxed, for all accesses to entries: `HELD` orders them.
             if let Some(free) = block.descriptors.iter().find(|entry| entry.load(Ordering::Relaxed) == NONE) {
                 free.store(descriptor, Ordering::Relaxed);
                 return Entry(free);
@@ -80,13 +79,13 @@ impl Entry {
 
     /// Removes the descriptor, if it is still in the list. The caller holds the list until the descriptor is closed.
     pub(crate) fn remove(&self, _hold: &Hold, descriptor: RawFd) {
-        // In a child the entry may be free, or hold another descriptor.
+        // In a child, the entry may be free or hold another descriptor. If so, the entry stays as it is.
         let _ = self.0.compare_exchange(descriptor, NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// Makes children of a fork give up a descriptor that holds locks and that no file of this crate owns. It must be
-/// dropped before the descriptor is closed: else a child may give up a newer descriptor of the same number.
+/// Makes children of a fork give up a descriptor that holds locks and that no file of this crate owns. Drop this value
+/// before the descriptor is closed: otherwise a child may give up a newer descriptor that has the same number.
 #[derive(Debug)]
 pub struct Uninherited {
     entry: Entry,
@@ -94,7 +93,7 @@ pub struct Uninherited {
 }
 
 impl Uninherited {
-    /// Enters `descriptor`: from now on, a child does not keep it.
+    /// Enters `descriptor` into the list. From now on no child keeps it.
     pub fn new(descriptor: BorrowedFd<'_>) -> Uninherited {
         let descriptor = descriptor.as_raw_fd();
         Uninherited { entry: Entry::new(descriptor), descriptor }
@@ -107,8 +106,8 @@ impl Drop for Uninherited {
     }
 }
 
-/// Replaces all descriptors that may hold locks by an unused one. Only for the child of a fork or clone, which has no
-/// more use for the inherited handles; the parent keeps its locks. A second call changes nothing.
+/// Replaces all descriptors that may hold locks by an unused descriptor. Only for the child of a fork or clone, which
+/// no longer uses the inherited handles; the parent keeps its locks. A second call changes nothing.
 pub fn give_up_inherited() {
     let mut nothing = NONE;
     let mut block = Some(&LIST);
@@ -124,16 +123,17 @@ pub fn give_up_inherited() {
     if nothing != NONE {
         close(nothing);
     }
-    // A thread of the parent that held the list at a raw clone does not exist in the child.
+    // If a thread of the parent held the list at a raw clone, that thread does not exist in the child.
     release_list();
 }
 
-/// Makes `descriptor` a copy of the eventfd `nothing`. Returns that eventfd, made here if `nothing` is `NONE`.
+/// Makes `descriptor` a copy of the eventfd `nothing`. Returns that eventfd, which this call makes if `nothing` is
+/// `NONE`.
 fn replace(descriptor: i32, nothing: i32) -> i32 {
     let nothing = if nothing == NONE { new_nothing() } else { nothing };
     if nothing == NONE {
-        // No descriptor is left for the eventfd. Closing this one gives up its lock, which matters most, and makes
-        // room.
+        // No descriptor number is left for the eventfd. Closing this descriptor gives up its lock, which matters most,
+        // and frees a number.
         close(descriptor);
         let late = new_nothing();
         if late == descriptor {
@@ -153,14 +153,14 @@ fn new_nothing() -> i32 {
 
 fn copy(from: i32, to: i32) {
     // SAFETY: dup3(2) takes and returns integers only. `to` is a descriptor of the list. Its owner is a file that was
-    // opened for its locks and inherited from the parent; every use of that file is refused. The number stays open,
-    // as the owner assumes.
+    // opened for its locks and inherited from the parent, and the library refuses every use of that file. The number
+    // stays open, as the owner assumes.
     let _ = unsafe { libc::dup3(from, to, libc::O_CLOEXEC) };
 }
 
 fn close(descriptor: i32) {
-    // SAFETY: close(2) of a descriptor made here, or of a listed one whose number `replace` takes again at once: a
-    // new child has only this thread.
+    // SAFETY: close(2) of a descriptor made here, or of a listed descriptor whose number `replace` uses again at once.
+    // A new child has only this thread, so no other thread can take the number in between.
     let _ = unsafe { libc::close(descriptor) };
 }
 
@@ -171,8 +171,9 @@ fn install_handlers() {
             return;
         }
         // SAFETY: the three functions live as long as the program, take nothing and return nothing. The child's
-        // function only makes system calls and works on atomics, as pthread_atfork(3) demands. Without memory for
-        // them the call fails: the library then recognizes a child at its first call, like a child of a raw clone.
+        // function only makes system calls and works on atomics, as pthread_atfork(3) demands. If there is no memory
+        // for their registration, the call fails. The library then recognizes a child at the child's first call, like a
+        // child of a raw clone.
         let _ = unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
     });
 }
@@ -190,7 +191,7 @@ extern "C" fn after_in_child() {
 }
 
 fn acquire_list() {
-    // Acquire: pairs with the release in `release_list`; the holder sees the changes of the holder before.
+    // Acquire: pairs with the release in `release_list`; this holder sees the changes of the previous holder.
     while HELD.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
     }

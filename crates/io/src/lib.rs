@@ -1,12 +1,11 @@
 //! The disk interface: a few small traits, their contract, and its POSIX implementation.
 //!
-//! The managers above (log, buffer, the environment) reach the disk only through [`File`] and
-//! [`Directory`]; they do not know whether a kernel or a simulated disk answers. This crate in turn knows no pages,
-//! no logs and no LSNs: it moves bytes between memory and named files, and states exactly when a byte or a name is
-//! safe from a power cut.
+//! The managers above (log, buffer, the environment) reach the disk only through [`File`] and [`Directory`]. They do
+//! not know whether a kernel or a simulated disk answers. This crate has no knowledge of pages, logs and LSNs: it moves
+//! bytes between memory and named files, and states exactly when a byte or a name is safe from a power cut.
 //!
-//! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`; [`contract`](crate::File) states the promises of
-//! those calls, because eleven studied systems each assumed something different.
+//! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`. [`contract`](crate::File) states what those calls
+//! promise, because eleven studied systems each assumed something different.
 //!
 //! | file | content |
 //! |---|---|

@@ -1,15 +1,15 @@
 //! The disk of a Linux machine, through system calls.
 //!
-//! Files are opened by name below one open directory, so an environment that is renamed while it is open goes on.
+//! Files are opened by name below one open directory, so an environment that is renamed while it is open stays usable.
 //! Every descriptor is close-on-exec. A new file takes its permissions (mode `rwxrwx---` gives `rw-rw----`) and its
-//! group from the directory, and its owner, too, if root makes the file. The umask has no effect: exactly the users
+//! group from the directory, and also its owner if root makes the file. The umask has no effect. So exactly the users
 //! who may make files in an environment may use the files that other users made there.
 //!
-//! Byte locks are locks of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks they are not lost
-//! when some other descriptor of the file is closed, and two handles of one process exclude each other (PROTOCOLS D9).
-//! A child of a fork does not keep them: see `fork`.
+//! Byte locks are locks of the *open file description* (`F_OFD_SETLK`). Unlike a process's own locks, they are not lost
+//! when another descriptor of the file is closed, and two handles of one process exclude each other (PROTOCOLS D9). A
+//! child of a fork does not keep these locks: see `fork`.
 //!
-//! The only `unsafe` is the call for these locks, which rustix does not have.
+//! `unsafe` is only for the call for these locks, which rustix does not have.
 //!
 //! Invariants
 //! 1. An interrupted call is made again, a short read or write is continued; no other error is retried.
@@ -40,11 +40,12 @@ pub struct PosixFile {
     descriptor: OwnedFd,
     path: PathBuf,
     is_writable: bool,
-    /// Set once a lock was asked for: children of a fork then do not keep the descriptor.
+    /// Set at the first request of a lock. Children of a fork do not keep the descriptor from then on.
     entry: OnceLock<Entry>,
-    /// Holds the lock of [`File::lock_uninherited`], which no child has.
+    /// Keeps the lock of [`File::lock_uninherited`], which no child has.
     alone: OnceLock<Anchor>,
-    /// Holds the list of these descriptors until the field `descriptor`, dropped before this one, is closed.
+    /// Guard of the list of descriptors. Dropped after the field `descriptor`, so the list is held until that
+    /// descriptor is closed.
     closing: Option<Hold>,
 }
 
@@ -110,7 +111,7 @@ fn lock_request(kind: libc::c_int, from: u64, bytes: u64) -> rustix::io::Result<
         l_whence: libc::c_short::try_from(libc::SEEK_SET).map_err(|_| Errno::INVAL)?,
         l_start: libc::off_t::try_from(from).map_err(|_| Errno::INVAL)?,
         l_len: libc::off_t::try_from(bytes).map_err(|_| Errno::INVAL)?,
-        // The locks belong to the open file, so the kernel insists on zero here.
+        // The locks belong to the open file, so the kernel demands zero here.
         l_pid: 0,
     })
 }
@@ -212,14 +213,14 @@ impl File for PosixFile {
     }
 
     fn sync(&self) -> Result<()> {
-        // Repeated after a signal: a sync that a signal ended has marked no byte clean, and the kernel keeps the
-        // error of a failed write for the sync that reports it.
+        // The call is repeated after a signal: a sync that a signal ended has marked no byte clean, and the kernel
+        // keeps the error of a failed write for the next sync.
         retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
             .map_err(|errno| self.error(Operation::Sync, None, errno))
     }
 
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        // Entered before the lock exists, so that no child keeps the lock.
+        // The descriptor is entered before the lock exists, so that no child keeps the lock.
         self.entry.get_or_init(|| Entry::new(self.descriptor.as_raw_fd()));
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
@@ -248,7 +249,8 @@ impl File for PosixFile {
         let fail = |errno| self.error(Operation::Lock, Some(from), errno);
         let mut lowest = None;
         let mut end = from.saturating_add(bytes);
-        // The kernel names one conflicting lock, not the lowest: ask again below it until no lock is left.
+        // The kernel returns some conflicting lock, not the lowest. So the search is repeated below it until no lock is
+        // left.
         while end > from {
             let mut request = lock_request(libc::F_WRLCK, from, end - from).map_err(fail)?;
             retry_on_intr(|| self.fcntl(libc::F_OFD_GETLK, &mut request)).map_err(fail)?;
@@ -301,8 +303,8 @@ impl PosixFile {
 
     /// Replaces `fallocate` where the filesystem lacks it: appends zeros until the file is `bytes` long.
     ///
-    /// Each write appends at the file's end at that moment: another process may have extended the file, and written
-    /// there, since its length was read.
+    /// Each write appends at the file's end of that moment, because another process may have extended the file, and
+    /// written there, after its length was read.
     fn write_zeros(&self, bytes: u64) -> Result<()> {
         static ZEROS: [u8; 65536] = [0; 65536];
         loop {

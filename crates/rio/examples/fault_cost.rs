@@ -1,10 +1,11 @@
-//! Measures the cost of catching the first store to a page, by the two ways of Linux: read-only pages (`mprotect`, a
-//! mapping for each piece), and write-protected entries of the page table (`userfaultfd`). The storing thread handles
-//! the fault in a signal handler; with `userfaultfd`, alternatively, another thread waits for it.
+//! Measures the cost of catching the first store to a page, in two ways that Linux offers: read-only pages (`mprotect`,
+//! a mapping for each piece), and write-protected entries of the page table (`userfaultfd`). The storing thread handles
+//! the fault in a signal handler. With `userfaultfd`, in a further measurement, another thread waits for the fault
+//! instead.
 //!
-//! Each way does the work of Vista's automatic ranges: the page is copied and made writable, and the store is
-//! repeated; at the end of the transaction its pages are protected again. Prints a column for each number of pages of
-//! 50 MB, in microseconds per page: medians of rounds in turns.
+//! Each way does the work of Vista's automatic ranges: the page is copied and made writable, and the store is repeated;
+//! at the end of the transaction its pages are protected again. Prints a column for each number of pages stored to, out
+//! of 50 MB, in microseconds per page. Each number is a median; the ways take turns in the rounds.
 //!
 //! `cargo run --release -p libtp-rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::undocumented_unsafe_blocks)]
@@ -29,7 +30,7 @@ const UFFDIO_REGISTER: u64 = 0xc020_aa00;
 const UFFDIO_WRITEPROTECT: u64 = 0xc018_aa06;
 const WRITEPROTECT_MODE_WP: u64 = 1;
 
-/// The handler's parameters: the place of the pages, the place and end of their copies, and the descriptor.
+/// The handler's parameters: where the pages begin, where their copies begin and end, and the descriptor.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LOG: AtomicUsize = AtomicUsize::new(0);
 static TOP: AtomicUsize = AtomicUsize::new(0);
@@ -96,7 +97,7 @@ fn watch(base: usize, features: u64, flags: libc::c_int) -> Result<i32, String> 
     Ok(uffd)
 }
 
-/// Waits for faults, and does the work of the handlers.
+/// Waits for faults, and handles them as the signal handlers do.
 fn serve(uffd: i32) {
     let mut message = [0_u8; 32];
     while unsafe { libc::read(uffd, message.as_mut_ptr().cast(), message.len()) } == message.len() as isize {
@@ -146,7 +147,7 @@ fn main() {
         let base = mapped(BYTES);
         let all = watch(base, features, 0);
         println!("{name}: for a process that may all: {}", all.as_ref().map_or_else(String::as_str, |_| "yes"));
-        // A process without rights gets only this, if `vm.unprivileged_userfaultfd` is 0.
+        // If `vm.unprivileged_userfaultfd` is 0, a process without rights gets only the faults of user mode.
         let few = all.or_else(|_| watch(base, features, USER_MODE_ONLY));
         println!("{name}: stores of programs alone: {}", few.as_ref().map_or_else(String::as_str, |_| "yes"));
         let Ok(uffd) = few else { continue };
@@ -155,7 +156,7 @@ fn main() {
         }
         ways.push(Way { name, base, uffd: Some(uffd), figures: Vec::new() });
     }
-    // The kernel does not support this for files on a disk, or in memory that a filesystem maps directly.
+    // The kernel does not support this for files on a disk, or for memory that a filesystem maps directly.
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/var/tmp".into());
     let path = std::ffi::CString::new(directory.clone()).unwrap();
     let on_disk = map(unsafe { libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o600) }, BYTES);

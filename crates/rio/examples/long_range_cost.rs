@@ -1,4 +1,4 @@
-//! Measures the main cost of a before-image of a long range: reading bytes that are in no cache of this processor.
+//! Measures the main cost of a before-image of a long range: reading bytes that are in no cache of the processor.
 //!
 //! Six operations on a range at a random place of 50 MB in `/dev/shm`, in turns; prints the median of the rounds in
 //! nanoseconds:

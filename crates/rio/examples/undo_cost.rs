@@ -1,8 +1,8 @@
-//! Measures the least cost of a transaction on recoverable memory, and the cost of each further word that is read.
+//! Measures the least cost of a transaction on recoverable memory, and the cost of each further word that it reads.
 //!
-//! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest possible stores; and the
-//! same with 3, 6 and 12 reads of a word in the cache for each. Then five ranges change, as in debit-credit, where
-//! stores must be written back from the cache, in six ways:
+//! Eight bytes change at a random place of 50 MB: without a before-image; with one, in the fewest possible stores; and
+//! with one and 3, 6 and 12 reads of a word in the cache. Then five ranges change, as in debit-credit, where stores
+//! must be written back from the cache, in six ways:
 //! * bare;
 //! * data written back once at the end;
 //! * the log written back for all ranges together, by `clwb`;
@@ -10,7 +10,7 @@
 //! * the sum of the data in the end's line instead of a fence before the end;
 //! * the log written back for each range.
 //!
-//! Prints nanoseconds per transaction, the quickest of many rounds in turns.
+//! Prints nanoseconds per transaction: the quickest of many rounds. The variants take turns in the rounds.
 //!
 //! `cargo run --release -p libtp-rio --example undo_cost`. Linux on x86-64, `clwb`.
 // A measurement, which no program uses.
@@ -25,7 +25,7 @@ mod measured {
     use std::sync::atomic::{compiler_fence, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
     use std::time::Instant;
 
-    /// Words of the database, and words that are always in the cache.
+    /// The number of words of the database. The constant below is the number of words that are always in the cache.
     const WORDS: u64 = (50 << 20) / 8;
     const HOT_WORDS: u64 = (64 << 10) / 8;
     const LOG: usize = WORDS as usize + HOT_WORDS as usize;
@@ -80,7 +80,7 @@ mod measured {
         }
     }
 
-    /// The way in which a transaction of five ranges is written back.
+    /// The way in which the lines of a transaction of five ranges are written back.
     #[derive(Clone, Copy, PartialEq)]
     enum Back {
         Not,
@@ -93,7 +93,7 @@ mod measured {
     }
 
     fn five_ranges(words: &[AtomicU64], nth: u64, back: Back) {
-        // Two places are random, three in the cache.
+        // Two places are random; the other three are in the cache.
         let place = |range: u64| match range {
             0 | 1 => drawn(nth * 5 + range) % WORDS,
             _ => WORDS + range * 512 + nth % 8,
@@ -133,7 +133,7 @@ mod measured {
                 put(word, new);
                 sum = mix(sum, new);
             }
-            // The sum proves that the stored bytes are in memory, so the end needs no fence before it.
+            // The sum proves that the stored bytes are in memory, so no fence is needed before the end.
             if back == Back::Summed {
                 put(&words[SEQUENCE + 1], sum);
                 put(&words[SEQUENCE], nth);

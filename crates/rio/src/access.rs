@@ -1,8 +1,9 @@
-//! The users of a region: exactly the users of the directory that it belongs to.
+//! The users of a region: exactly the users of the directory to which the region belongs.
 //!
-//! A region lies in a directory where every user may make files, under a name that other users can guess. So a new
-//! region gets the owner, the group and the rights of the directory that it belongs to. An existing region is used only
-//! if its owner may write that directory, and if no more users may write the region. A symbolic link is not followed.
+//! Each region belongs to a directory, for example to an environment's. The region's file may lie in another directory,
+//! where every user may make files, under a name that other users can guess. So a new region gets the owner, the group
+//! and the rights of the directory to which it belongs. An existing region is used only if its owner may write that
+//! directory, and if no further users may write the region. A symbolic link is not followed.
 //!
 //! Rights given by access control lists are not seen.
 
@@ -60,9 +61,9 @@ impl Access {
         }
     }
 
-    /// Returns the mode of a file for these users. A user who may not write may not read either: a lock needs only the
-    /// right to read and can keep other users waiting, and the memory holds the contents of files that the user may not
-    /// read.
+    /// Returns the mode of a file for these users. A user who may not write the directory may not read the file either:
+    /// a reader can lock the file and keep other users waiting, and the memory holds the contents of files that the
+    /// user may not read.
     fn rights(&self) -> u32 {
         let writers = self.mode & 0o222;
         (writers | writers << 1) & self.mode & READ_AND_WRITE | 0o600
@@ -72,25 +73,26 @@ impl Access {
         let own = file.metadata()?;
         let mut mode = self.rights();
         if own.uid() != self.owner && own.uid() == ROOT {
-            // A file that root makes here is for the directory's owner. If root may not give it away, root keeps it.
+            // A file that root makes here belongs to the directory's owner. If root may not change the owner, root
+            // stays the owner.
             let _ = fchown(file, Some(self.owner), None);
         }
         if own.gid() != self.group && fchown(file, None, Some(self.group)).is_err() {
-            // The file cannot get the directory's group, and our own group has no right to it.
+            // The file cannot get the directory's group, and the group that it has instead gets no right to it.
             mode &= !GROUP;
         }
-        // The umask does not count: the directory's mode decides.
+        // The mode is set explicitly, so that the directory's mode decides and not the umask.
         file.set_permissions(Permissions::from_mode(mode))
     }
 
     /// Opens these users' file for reading and writing.
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
-        // Checked first: a planted file is refused even if it could be opened.
+        // The owner is checked before the file is opened, so that a planted file is refused even if it could be opened.
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
-        // Without waiting: by now the name may belong to a pipe.
+        // The opening does not wait: by now the name may belong to a pipe.
         let file = open_at_once(path, true).map_err(|source| system(path, "opening", source))?;
-        // Again, because the name may lead to another file since.
+        // The check is repeated, because the name may lead to another file since.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
         Ok(file)
     }
@@ -103,7 +105,7 @@ impl Access {
         if !self.may_write(file) {
             return not_ours(format!("its owner, user {}, may not write the directory that it is for", file.uid()));
         }
-        // The directory gives no rights to another group than its own.
+        // If the file has another group than the directory, the directory's mode gives that group no rights.
         let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };
         let wider = file.mode() & !of_group & (GROUP_WRITES | OTHERS_WRITE);
         if wider != 0 {
@@ -113,8 +115,8 @@ impl Access {
         Ok(())
     }
 
-    /// Returns whether the file's owner may write the directory. Only a member of the directory's group can have made
-    /// a file with that group.
+    /// Returns whether the file's owner may write the directory. If the file has the directory's group, its owner
+    /// counts as a member of that group: only a member can have made it.
     fn may_write(&self, file: &Metadata) -> bool {
         let by_group = self.mode & GROUP_WRITES != 0 && file.gid() == self.group;
         let by_all = self.mode & OTHERS_WRITE != 0;

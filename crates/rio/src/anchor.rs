@@ -1,16 +1,16 @@
-//! Keeps a file open, and its locks with it, in this process and in no child (PROTOCOLS D9).
+//! Keeps a file open, and the file's locks held, in this process and in no child (PROTOCOLS D9).
 //!
 //! The kernel drops a lock of an open file when the last descriptor and the last mapping of that open file are gone.
 //! A child inherits descriptors, so a lock kept by a descriptor outlives a killed parent for as long as the child
 //! runs. A mapping with `MADV_DONTFORK` is in no child, whether fork made the child or a clone that the C library
-//! does not know. The child has nothing to do for it.
+//! does not know. The child need not do anything for that.
 //!
-//! Some stacked filesystems map the lower filesystem's file instead of their own; there the lock goes with the
-//! descriptor. The library therefore uses anchors only on filesystems known to work ([`Anchor::holds_locks_of`]).
+//! Some stacked filesystems map the lower filesystem's file instead of their own. On these the lock ends with the
+//! descriptor. So the library uses anchors only on filesystems known to work ([`Anchor::holds_locks_of`]).
 //!
-//! Invariant: a process unmaps only memory that it mapped itself. A child may have another mapping at its parent's
-//! address. The kernel zeroes a word beside the mapping in every child; the child reads the zero and unmaps nothing
-//! else.
+//! Invariant: a process unmaps only memory that it mapped itself. In a child, another mapping may lie at the address of
+//! its parent's mapping. The kernel zeroes a word beside the mapping in every child. A child that reads the zero unmaps
+//! only its copy of that word's memory.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -35,11 +35,11 @@ pub struct Anchor {
 
 // SAFETY: the mapping is an address range valid in the whole process until `drop`; no access to it is offered.
 unsafe impl Send for Anchor {}
-// SAFETY: as above; the one word that is read is an atomic.
+// SAFETY: as above; the only word that is read is an atomic.
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
-    /// Returns whether a mapping keeps the locks of a file on this filesystem.
+    /// Returns whether a mapping of a file on this filesystem keeps the file's locks.
     pub fn holds_locks_of(file: impl AsFd) -> bool {
         // The width and the sign of the type differ between architectures.
         rustix::fs::fstatfs(file).is_ok_and(|filesystem| KNOWN.contains(&(i128::from(filesystem.f_type) & 0xffff_ffff)))
@@ -48,7 +48,7 @@ impl Anchor {
     /// Keeps the file open from now on, even when its descriptors are closed.
     ///
     /// # Errors
-    /// Errors of the kernel: it is older than 4.14, or no address space is left.
+    /// Errors of the kernel: the kernel is older than 4.14, or no address space is left.
     pub fn new(file: impl AsFd) -> io::Result<Anchor> {
         let (rights, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no other code knows the range.
@@ -61,8 +61,8 @@ impl Anchor {
         let (behind, shared) = (place.wrapping_byte_add(PART), MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: MAP_FIXED replaces the second part of the mapping just made, which no code touches.
         unsafe { mmap(behind, PART, ProtFlags::empty(), shared, file, 0) }?;
-        // Relaxed: the store publishes nothing else. It comes after `mmap`: if that fails, the second part may belong
-        // to another mapping by now.
+        // Relaxed: the store publishes nothing else. The store comes after `mmap`: if `mmap` fails, the second part may
+        // already belong to another mapping.
         anchor.mark().store(1, Ordering::Relaxed);
         // SAFETY: the part just mapped; the advice is about children alone.
         unsafe { madvise(behind, PART, Advice::LinuxDontFork) }?;
@@ -71,20 +71,20 @@ impl Anchor {
 
     /// Returns the word that is one in the process that made the anchor, and zero in a child.
     fn mark(&self) -> &AtomicU64 {
-        // SAFETY: the range is mapped, readable and writable, and page-aligned, from `new` to `drop`, in this process
-        // and in a child of it, which has a copy of this part; any bytes are an `AtomicU64`, and no other reference
-        // to it exists.
+        // SAFETY: from `new` to `drop`, the range is mapped, readable and writable, and page-aligned, both in this
+        // process and in a child, which has a copy of this part. Any bytes are an `AtomicU64`, and no other reference
+        // to the word exists.
         unsafe { self.base.cast::<AtomicU64>().as_ref() }
     }
 }
 
 impl Drop for Anchor {
     fn drop(&mut self) {
-        // A child certainly owns only the first part. An unfinished anchor leaves its second part mapped: untouched
+        // A child certainly owns only the first part. If `new` failed, the second part stays mapped, as untouched
         // memory.
         let bytes = if self.mark().load(Ordering::Relaxed) == 1 { 2 * PART } else { PART };
-        // SAFETY: `new` mapped the range in this process; in a child only the first part is unmapped, which is the
-        // child's own copy. No reference into the range is left.
+        // SAFETY: `new` mapped the range in this process. A child unmaps only the first part, which is the child's own
+        // copy. No reference into the range is left.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), bytes) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }

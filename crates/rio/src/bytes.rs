@@ -3,11 +3,11 @@
 //! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.** The
 //! latch that guards an area of bytes is a word in the same region. Every process that maps the region was built with
 //! the same layout hash (checked at attach), so it runs this same code. This code reaches bytes of an area only through
-//! the calls below. Each call demands a borrow of a guard, and the area's owner hands out only its own guards for the
-//! area. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and the latch's
-//! acquire and release order the accesses. So while a `&mut [u8]` lives no other thread reads or writes the bytes, and
-//! while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which no reference in
-//! any program is safe.
+//! the calls below. Each call demands a borrow of a guard, and the area's owner hands out only the area's own guards
+//! for it. A shared guard excludes every exclusive guard in all processes. An exclusive guard excludes every other
+//! guard. The latch's acquire and release order the accesses. So while a `&mut [u8]` lives, no other thread reads or
+//! writes the bytes, and while a `&[u8]` lives, no thread writes them. Only a wild store breaks the argument, and
+//! against a wild store no reference in any program is safe.
 
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
@@ -18,11 +18,12 @@ use crate::{Bytes, Offset, Region, Shown, Word};
 ///
 /// Implemented by latch guards, by the leader of a log flush for the published, immutable part of the log's tail, by
 /// the owner of a segment, and by a worker for the stripes of its ranges. A hold does not state which area it guards:
-/// its owner gives it out for that area alone.
+/// the area's owner gives the hold out for that area alone.
 ///
 /// # Safety
-/// A value exists only while no thread of any process changes the bytes of the areas that it is given out for. Code
-/// that can make two values for one area can make conflicting references to the same bytes, so the trait is `unsafe`:
+/// A value exists only while no thread of any process changes the bytes of the areas for which the value is given out.
+/// Code that can make two values for one area can make conflicting references to the same bytes, so the trait is
+/// `unsafe`:
 /// ```compile_fail,E0200
 /// struct Mine;
 /// impl rio::SharedHold for Mine {}
@@ -49,8 +50,8 @@ impl Region {
         unsafe { std::slice::from_raw_parts(place, bytes) }
     }
 
-    /// Returns the bytes of an area, to fill it with content that is not trusted yet (a page read from disk). The
-    /// stores are not undone after a death.
+    /// Returns the bytes of an area, to fill them with content that is not trusted yet (a page read from disk). A
+    /// repair does not undo these stores.
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -115,7 +116,7 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
     }
 
-    /// Returns the bytes, to be stored to without a before-image: new memory, or memory whose pages fault at the
+    /// Returns the bytes, to be stored to without a before-image. For new memory, or memory whose pages fault at the
     /// first store.
     #[inline(always)]
     pub fn unsaved<'g>(self, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8]
@@ -126,7 +127,8 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
     }
 
-    /// Returns the bytes, to be stored to, once `save` has got their place and their old content; and what `save` returns.
+    /// Calls `save` with the place and the old content of the bytes. Then returns the bytes, to be stored to, and the
+    /// result of `save`.
     #[inline(always)]
     pub(crate) fn saved<'g, R>(
         self,
@@ -164,7 +166,7 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     }
     assert!(image.len() <= size_of_val(words), "the words have room for the image");
     let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
-    // A few moves, if the compiler knows the length.
+    // If the compiler knows the length, this copy is a few moves.
     if image.len() <= 64 {
         // SAFETY: as in `copy_long_image`.
         unsafe { std::ptr::copy_nonoverlapping(from, to, image.len()) };
@@ -178,8 +180,8 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
 pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {
     for part in stored.chunks(8) {
         let mut word = [0; 8];
-        // SAFETY: in bounds of both, which do not overlap; no thread stores there meanwhile: the caller holds the
-        // latch that guards the bytes.
+        // SAFETY: in bounds of both areas, which do not overlap. No thread stores there meanwhile, because the caller
+        // holds the latch that guards the bytes.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr().cast::<u8>(), word.as_mut_ptr(), part.len()) };
         sum = mix(sum, u64::from_ne_bytes(word));
     }
@@ -191,29 +193,29 @@ fn copy_long_image(words: &[Word<u64>], image: &[u8]) {
     assert!(image.len() <= size_of_val(words), "the words have room for the image");
     let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
     let done = copy_lines(from, to, image.len());
-    // SAFETY: in bounds (just checked) of words that are atomics, so they may be stored to through a shared
-    // reference; one thread writes an undo log, and others read the log only when that thread is dead; an image is
-    // never part of the log that it is saved in, so the two do not overlap.
+    // SAFETY: in bounds (just checked) of words that are atomics, so they may be stored to through a shared reference.
+    // Only one thread writes an undo log, and other threads read the log only when that thread is dead. An image is
+    // never part of the log in which it is saved, so the two do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(done), to.wrapping_add(done), image.len() - done) };
 }
 
-/// Copies whole lines of 64 bytes and returns the number of bytes copied. The system's `memcpy` of 2 KiB and more is
-/// one instruction, which is slow if the source is not in the cache, and an image's source is not.
+/// Copies whole lines of 64 bytes and returns the number of bytes copied. For 2 KiB and more, the system's `memcpy` is
+/// a single instruction, which is slow if the source is not in the cache. An image's source is not in the cache.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
     let lines = bytes / 64 * 64;
-    // With fewer moves more lines are in flight at once.
+    // Wider registers take fewer moves, so more lines are in flight at once.
     if lines >= 256 && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has AVX; the caller's bounds and reasons (`copy_long_image`).
+        // SAFETY: the processor has AVX; bounds and reasons are those of the caller (`copy_long_image`).
         unsafe { copy_lines_by_halves(from, to, lines) };
         return lines;
     }
     for at in (0..lines).step_by(64) {
         let (from, to) = (from.wrapping_add(at).cast::<__m128i>(), to.wrapping_add(at).cast::<__m128i>());
         let load = |nth: usize| {
-            // SAFETY: the caller's bounds and reasons (`copy_long_image`); SSE2 is part of x86-64.
+            // SAFETY: bounds and reasons are those of the caller (`copy_long_image`); SSE2 is part of x86-64.
             unsafe { _mm_loadu_si128(from.wrapping_add(nth)) }
         };
         for (nth, quarter) in [load(0), load(1), load(2), load(3)].into_iter().enumerate() {
@@ -235,13 +237,13 @@ unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, bytes: usize) {
     use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
     for at in (0..bytes).step_by(64) {
         let (from, to) = (from.wrapping_add(at).cast::<__m256i>(), to.wrapping_add(at).cast::<__m256i>());
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the conditions of this function.
         let first = unsafe { _mm256_loadu_si256(from) };
-        // SAFETY: the caller's.
+        // SAFETY: as above.
         let second = unsafe { _mm256_loadu_si256(from.wrapping_add(1)) };
-        // SAFETY: the caller's.
+        // SAFETY: as above.
         unsafe { _mm256_storeu_si256(to, first) };
-        // SAFETY: the caller's.
+        // SAFETY: as above.
         unsafe { _mm256_storeu_si256(to.wrapping_add(1), second) };
     }
 }

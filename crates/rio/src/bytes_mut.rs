@@ -1,5 +1,6 @@
-//! Bytes of a region that change. Each range is saved in the undo log before the caller gets it. The stores of a change
-//! that its log record makes again after a death need no before-image: see [`BytesMut::again`].
+//! Bytes of a region that change. Each range is saved in the undo log before the caller gets it. If a survivor of a
+//! death makes a change again from its log record, the stores of the change need no before-image: see
+//! [`BytesMut::again`].
 
 use std::ops::Range;
 use std::sync::atomic::{compiler_fence, Ordering};
@@ -23,8 +24,9 @@ impl Region {
         BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), saving: Saving::All(section) }
     }
 
-    /// As [`Region::page_mut`], for a change that a survivor makes again if the caller dies: [`BytesMut::again`] saves
-    /// nothing. The record of the change is published, and noted by the session (PROTOCOLS D3).
+    /// As [`Region::page_mut`], for a change that a survivor makes again if the caller dies, so that
+    /// [`BytesMut::again`] saves nothing. The caller has published the record of the change, and noted it in the
+    /// session (PROTOCOLS D3).
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -56,12 +58,12 @@ impl<'v> Shown<'v> {
     }
 }
 
-/// One store of a change that its log record makes again after a death.
+/// One store of a change that a survivor makes again, from the change's log record, after a death.
 #[derive(Clone, Copy, Debug)]
 pub enum Store<'s> {
-    /// Bytes at a place. A death leaves a part of them.
+    /// Bytes at a place. A death can leave only a part of them stored.
     Bytes(usize, &'s [u8]),
-    /// A word at a place that is a multiple of eight. A death leaves the old word or the new one.
+    /// A word at a place that is a multiple of eight. A death leaves either the old word or the new word.
     Whole(usize, [u8; 8]),
 }
 
@@ -82,13 +84,13 @@ impl Store<'_> {
 
 /// Which stores have before-images.
 enum Saving<'g, 'u> {
-    /// No store: private memory, which a death takes with it.
+    /// No store: the memory is private, and a death takes it away.
     Nothing,
     /// All stores.
     All(&'g mut Section<'u>),
-    /// All stores but those that are made again.
+    /// All stores but those that a survivor makes again.
     NotRepeated { section: &'g mut Section<'u>, has_saved: bool },
-    /// No store. Bytes that are stored without a before-image elsewhere are listed.
+    /// No store. Lists the bytes that elsewhere are stored without a before-image.
     Listed(&'g mut Vec<(usize, u8)>),
 }
 
@@ -105,8 +107,8 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         BytesMut { bytes, at: 0, saving: Saving::Nothing }
     }
 
-    /// Wraps private memory for a test of [`BytesMut::again`]: `list` gets the place and the new value of each byte
-    /// that would have no before-image, in the order of the stores.
+    /// Wraps private memory for a test of [`BytesMut::again`]. In a region some stores would have no before-image:
+    /// `list` gets the place and the new value of each of their bytes, in the order of the stores.
     pub fn listed(bytes: &'g mut [u8], list: &'g mut Vec<(usize, u8)>) -> BytesMut<'g, 'u> {
         BytesMut { bytes, at: 0, saving: Saving::Listed(list) }
     }
@@ -150,20 +152,21 @@ impl<'g, 'u> BytesMut<'g, 'u> {
                 section
             }
         };
-        // Whole words: areas are aligned to eight and a multiple of eight long.
+        // Whole words are saved: areas are aligned to eight bytes and a multiple of eight long.
         let from = range.start & !7;
         let to = (range.end + 7) & !7;
         section.save_bytes(self.at + from as u64, &self.bytes[from..to]);
     }
 
-    /// Makes stores without before-images, in their order, if the maker of `self` has proved that a survivor makes the
-    /// change again; else saves before-images first.
+    /// Makes stores, in their order. If the maker of `self` has proved that a survivor makes the change again, the
+    /// stores have no before-images. Otherwise the before-images are saved first.
     ///
-    /// A survivor may find some of these stores made and others not. So the caller finds their places by bytes that none
-    /// of them changes, and refuses nothing after this call.
+    /// A survivor may find some of these stores made and others not. So the caller must find their places by bytes that
+    /// none of them changes, and must refuse nothing after this call.
     ///
     /// # Panics
-    /// If a store lies out of bounds, or a whole word at a place that is no multiple of eight. Nothing was stored then.
+    /// If a store lies out of bounds, or if a whole word lies at a place that is no multiple of eight. Nothing was
+    /// stored then.
     #[inline(always)]
     pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
         let is_within = |store: &Store<'_>| self.bytes.get(store.range()).is_some() && store.is_aligned();
@@ -172,8 +175,8 @@ impl<'g, 'u> BytesMut<'g, 'u> {
             return;
         }
         for (nth, store) in stores.iter().enumerate() {
-            // The record is published before the first store. The publishing store is a release, which holds back no
-            // later store: without the fence the compiler may lift these above it (PROTOCOLS D15).
+            // The record is published before the first store. The publishing store is a release, which does not hold
+            // back later stores: without the fence the compiler may move the stores below above it (PROTOCOLS D15).
             compiler_fence(Ordering::SeqCst);
             match *store {
                 Store::Bytes(at, new) => copy(&mut self.bytes[at..at + new.len()], new),
@@ -187,7 +190,8 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         }
     }
 
-    /// Saves the before-images of stores; in private memory makes the stores. Returns whether they are made.
+    /// Saves the before-images of stores; in private memory, makes the stores instead. Returns whether the stores are
+    /// made.
     #[cold]
     #[inline(never)]
     fn saved_or_made(&mut self, stores: &[Store<'_>]) -> bool {
@@ -214,9 +218,9 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         matches!(self.saving, Saving::Nothing | Saving::Listed(_))
     }
 
-    /// Makes the last store of a change: a word at a place that is a multiple of eight, which says that the change is
-    /// made. A death leaves the old word or the new one. If the change has a before-image, the word gets one too:
-    /// roll-back puts both back or neither.
+    /// Makes the last store of a change: a word at a place that is a multiple of eight, which records that the change
+    /// is made. A death leaves either the old word or the new word. If the change has a before-image, the word gets one
+    /// too, so that a roll-back puts both back or neither.
     ///
     /// # Panics
     /// If the word is out of bounds.
@@ -228,24 +232,25 @@ impl<'g, 'u> BytesMut<'g, 'u> {
                 return self.bytes[at..at + 8].copy_from_slice(&word);
             }
         }
-        // The word says that the stores before it are made: the compiler must not exchange them.
+        // The word records that the stores before it are made: the compiler must not move it above them.
         compiler_fence(Ordering::SeqCst);
         store_whole(&mut self.bytes[at..at + 8], word);
     }
 
-    /// Returns all bytes, to be stored to without a before-image: for a new page, whose old bytes mean nothing (D11).
+    /// Returns all bytes, to be stored to without a before-image. For a new page, whose old bytes have no meaning
+    /// (D11).
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
         if let Saving::NotRepeated { has_saved, .. } = &mut self.saving {
             *has_saved = true;
         }
-        // As in `again`: the compiler must not lift stores to a new page above the one that publishes the record.
+        // As in `again`: the compiler must not move stores to a new page above the store that publishes the record.
         compiler_fence(Ordering::SeqCst);
         self.bytes
     }
 }
 
-/// Copies bytes; a few of them without a call.
+/// Copies bytes. Copies a few bytes without a function call.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
     if let (Some(first), Some(last)) = (from.first_chunk::<4>(), from.last_chunk::<4>()) {

@@ -1,8 +1,8 @@
-//! Words that check themselves: a read detects nearly every value that a wild store left.
+//! Words that check themselves: a read detects nearly every value that a wild store can leave.
 //!
-//! Some bits of the value are always zero, and these hold a check on the other bits. The check depends on the word's
-//! place too, so a value copied from another word is nonsense here. Value and check are one word, so a death between
-//! two stores cannot make them disagree.
+//! Some bits of the value are always zero, and the word stores a check on the other bits there. The check also depends
+//! on the word's place, so a value copied from another word is nonsense here. Value and check are one word, so a death
+//! between two stores cannot make them disagree.
 //!
 //! A read of nonsense panics. The library treats the panic as the death of the session. The repair of that session
 //! then reads the same word and declares the region broken.
@@ -18,7 +18,8 @@ pub trait Checkable: Bits<Raw = u64> {
     const FREE: u64;
 }
 
-/// A shared word that checks itself. The calls are those of [`Word`], whose documentation states when each is right.
+/// A shared word that checks itself. Its calls are those of [`Word`], whose documentation states when each call is
+/// right.
 #[repr(transparent)]
 pub struct Checked<T: Checkable>(pub(crate) Word<u64>, PhantomData<T>);
 
@@ -74,7 +75,7 @@ impl<T: Checkable> Checked<T> {
         }
     }
 
-    /// As [`Checked::compare_exchange`], for a destructor: never panics. Returns whether it swapped.
+    /// As [`Checked::compare_exchange`], for destructors: never panics. Returns whether it swapped.
     #[inline]
     pub fn swap_if(&self, old: T, new: T) -> bool {
         self.0.compare_exchange(self.encode(old), self.encode(new)).is_ok()
@@ -101,7 +102,8 @@ impl<T: Checkable> Checked<T> {
         }
     }
 
-    /// Returns the check on a value. The place counts by its low bits, which are the same in every mapping.
+    /// Returns the check on a value. The check depends on the word's place only by the low bits, which are the same in
+    /// every mapping.
     #[inline]
     fn mark(&self, raw: u64) -> u64 {
         let place = (std::ptr::from_ref(self).addr() as u64 & 0xFF8) + 1;
@@ -111,7 +113,7 @@ impl<T: Checkable> Checked<T> {
 }
 
 impl<T: Checkable + Ord> Checked<T> {
-    /// Keeps the larger, as [`Word::fetch_max`].
+    /// Stores the larger of the value and the word, as [`Word::fetch_max`].
     ///
     /// # Panics
     /// If the word holds nonsense.

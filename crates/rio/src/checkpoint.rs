@@ -4,11 +4,11 @@
 //! Paper: a departure; Rio's memory survives. Here a crash of the machine may tear a region on ordinary storage.
 //!
 //! The copy has blocks of its own wherever the region has blocks, even where nothing was stored yet, so that a later
-//! store on a full disk raises no signal. For the same reason it shares no blocks on a filesystem that could do that:
-//! the next store to either file would need a new block.
+//! store on a full disk raises no signal. For the same reason the copy shares no blocks with the region, on filesystems
+//! where files can share blocks: the next store to either file would need a new block.
 //!
-//! If we die here: a file under a temporary name is left, which the next thread with that number removes. `path`
-//! leads to a whole file at any time.
+//! If we die here: a file under a temporary name is left. The next thread with the same number removes it. `path` leads
+//! to a whole file at any time.
 
 use std::fs::File;
 use std::ops::Range;
@@ -25,12 +25,12 @@ const NOT_SUPPORTED: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
 impl Kept {
     /// Copies the region as it is now to the file at `path`, replaces any old file, and makes the copy safe on its
-    /// disk. The copy opens like this region, with a seal over these parts. Room to grow into, `hole`, has no blocks
-    /// in the copy either.
+    /// disk. The copy opens like this region, with a seal over the parts `sealed`. `hole` is room to grow into; it has
+    /// no blocks in the copy either.
     ///
     /// # Errors
-    /// `Unusable` if `path` leads to the region itself; `Full` and `System` if the disk refuses. `path` then leads to
-    /// its old file.
+    /// `Unusable` if `path` leads to the region itself; `Full` and `System` if the disk refuses. `path` still leads to
+    /// its old file then.
     pub fn copy_to(&self, path: &Path, sealed: &[(u64, u64)], hole: Range<u64>) -> Result<()> {
         let own = self.region().file().metadata().map_err(|source| system(self.region().path(), "stat", source))?;
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
@@ -47,16 +47,16 @@ impl Kept {
 
 impl Keeping {
     /// Replaces the region at `path` by its checkpoint if the region is torn, and keeps the torn file as `PATH.torn`.
-    /// `hole` returns the room to grow into of a region.
+    /// `hole` returns a region's room to grow into.
     ///
     /// # Errors
-    /// `InUse` if another handle has the region; `Unusable` if the checkpoint is not one, or has another layout;
-    /// `Full` and `System` if the disk refuses.
+    /// `InUse` if another handle has the region; `Unusable` if the file at `checkpoint` is no checkpoint or has another
+    /// layout; `Full` and `System` if the disk refuses.
     pub fn restore(&self, path: &Path, checkpoint: &Path, hole: impl FnOnce(&Region) -> Range<u64>) -> Result<()> {
         let torn = self.take(path)?.ok_or_else(|| system(path, "opening", std::io::ErrorKind::NotFound.into()))?;
         match torn.check(self.layout) {
             Err(Error::Torn { .. }) => {}
-            // Another process has restored it meanwhile.
+            // Another process has restored the region meanwhile.
             other => return other,
         }
         let region = self.open_checkpoint(checkpoint)?;
@@ -70,10 +70,10 @@ impl Keeping {
         })
     }
 
-    /// Copies the checkpoint to `path`, where no region is. Returns false if there is one by now.
+    /// Copies the checkpoint to `path`, if no region is there. Returns false if a region is there by now.
     ///
     /// # Errors
-    /// `Unusable` if the checkpoint is not one, or has another layout; `Full` and `System` if the disk refuses.
+    /// `Unusable` if the file is no checkpoint or has another layout; `Full` and `System` if the disk refuses.
     pub fn put_checkpoint(
         &self,
         path: &Path,
@@ -103,24 +103,25 @@ impl Keeping {
 struct Copy<'r> {
     of: &'r Region,
     seal: u64,
-    /// The part without blocks, except where the region has data in it.
+    /// The part of the copy without blocks, except where the region has data in it.
     hole: Range<u64>,
-    /// Blocks must be filled: a crash that the memory survives would turn allocated blocks into zeros again.
+    /// Whether blocks must be filled with bytes: a crash that the memory survives would turn merely allocated blocks
+    /// into zeros.
     is_filled: bool,
 }
 
 impl Copy<'_> {
-    /// Puts the copy to `path`. Runs `before` just before the copy gets its name.
+    /// Makes the copy at `path`. Runs `before` just before the copy gets its name.
     fn put(&self, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         self.name(path, |passing| before(path).and_then(|()| std::fs::rename(passing, path)))
     }
 
-    /// Puts the copy to `path` if there is no file. Returns whether it did.
+    /// Makes the copy at `path`, if no file is there. Returns whether it did.
     fn put_new(&self, path: &Path) -> Result<bool> {
         let mut is_put = true;
         self.name(path, |passing| {
             match std::fs::hard_link(passing, path) {
-                // Another process has restored the region, or made a new one, meanwhile.
+                // Another process has meanwhile restored the region, or made a new region.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => is_put = false,
                 linked => linked?,
             }
@@ -129,10 +130,10 @@ impl Copy<'_> {
         Ok(is_put)
     }
 
-    /// Makes the copy under a temporary name, which `name` replaces by the right one.
+    /// Makes the copy under a temporary name. `name` then replaces that name by the right one.
     fn name(&self, path: &Path, name: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         let passing = passing_name(path);
-        // A thread with this number died here.
+        // A thread with this thread's number has died here.
         let _ = std::fs::remove_file(&passing);
         let made = self.make(&passing, path);
         let named = made.and_then(|()| name(&passing).map_err(|source| system(path, "naming", source)));

@@ -1,7 +1,7 @@
 //! The checksum of undo log records and of sealed tables.
 //!
-//! One multiplication a word, and both halves of the product count. The next word hides a difference of one word only
-//! by chance, one time in 2^64.
+//! Each word costs one multiplication, and both halves of the product enter the sum. If one word differs, a later word
+//! hides the difference only by chance, one time in 2^64.
 
 /// Returns the sum with one more word.
 #[inline]

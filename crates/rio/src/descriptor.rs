@@ -1,11 +1,11 @@
-//! Keeps the library off descriptors 0 to 2.
+//! Keeps the library's files off the descriptors 0 to 2.
 //!
-//! If a program is started with a standard descriptor closed, the next file opened in the process gets that number.
-//! The program goes on to print to the number, so a file of the library there would be overwritten by messages. Every
-//! descriptor that the library keeps, or writes through, is therefore above 2.
+//! If a program is started with a standard descriptor closed, the next file opened in the process gets that
+//! descriptor's number. The program still prints to that number, and its messages would overwrite a file of the
+//! library. So every descriptor that the library keeps, or writes through, is above 2.
 //!
-//! Between the opening and the copy the file has the low number for an instant: a message that another thread prints
-//! just then goes to the file.
+//! Between the opening and the copy, the file has the low number for an instant. A message that another thread prints
+//! in that instant goes to the file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,7 +23,7 @@ const FIRST_OWN: i32 = 3;
 /// Returns the same open file with a descriptor above 2. The given descriptor is closed if it is a standard one.
 ///
 /// # Errors
-/// The errors of `fcntl(2)`: the process has no descriptor left. The file is then closed.
+/// The errors of `fcntl(2)`: the process has no descriptor left. The given file is then closed.
 pub fn above_standard<D: Into<OwnedFd> + From<OwnedFd>>(opened: D) -> io::Result<D> {
     let opened: OwnedFd = opened.into();
     if opened.as_raw_fd() >= FIRST_OWN || planted("rio: a file keeps the number of a standard descriptor") {

@@ -22,8 +22,8 @@ pub enum Error {
         /// The bytes reserved at map time.
         reserve: u64,
     },
-    /// This process may not map as much address space as the others, so it would not see memory that they add to the
-    /// region.
+    /// This process may not map as much address space as the other processes, so it would not see memory that they add
+    /// to the region.
     #[error("the memory file {path} needs {reserve} bytes of address space, and this process can map only {mapped}; nothing was changed. Raise the limit of this process (RLIMIT_AS, `ulimit -v`), or close the file in every process and open it first in this process, which then makes a smaller one for all")]
     Narrow {
         /// The region's file.
@@ -38,10 +38,10 @@ pub enum Error {
     Unusable {
         /// The region's file.
         path: PathBuf,
-        /// The check that failed, and the finding.
+        /// The check that failed, and its result.
         what: String,
     },
-    /// The region belongs to this environment and is marked broken: it must be made anew.
+    /// This region is marked broken and must be made anew.
     #[error("the shared memory {path} is damaged, and is made anew from the log; answered commits are kept. Run the transaction again")]
     Broken {
         /// The region's file.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The reason.
         what: String,
     },
-    /// More users may write the region than may write the directory that it is for.
+    /// The region's file gives the right to write to more users than the directory for which it was made.
     #[error("the memory file {path} has mode {found:o}: it may be written by users that may not write the directory that it is for. The file was not used. If the mode is a mistake, set it with `chmod {allowed:o}`. If it is not, end all processes that use the environment and remove the file; commits that are only in this memory are then lost")]
     TooWide {
         /// The region's file.
@@ -71,7 +71,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A handle was used in a child that fork or clone made of the process that has the region.
+    /// The handle is used in a child that fork or clone made of the process that has the region.
     #[error("process {process} opened {path}, and this process is its child (by fork or clone), which cannot use the inherited handle. Nothing was changed, and the work of process {process} is kept. Drop the inherited handle, and open the file in the child when process {process} has closed it")]
     Forked {
         /// The file.

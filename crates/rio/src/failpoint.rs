@@ -1,15 +1,15 @@
-//! Failpoints: named places where shared state is between two valid states, at which a test build can die.
+//! Failpoints: named places where shared memory is between two valid states. A test build can die at such a place.
 //!
-//! Compiled in only with the feature `failpoints`, which only the test suites switch on; without it every call is
-//! empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9`
-//! does, at its third visit to that place; a program can also `arm` itself later. With `!stop` at the end the process
-//! stops there, as `kill -STOP` does, until it gets `SIGCONT`; with `!panic` the thread panics. With `!sleep=FILE`
-//! the thread makes `FILE.asleep` and sleeps there until `FILE` exists (at most two minutes), which can outlast every
-//! timeout of the library; with `!sleep-panic=FILE` it sleeps the same way, and then panics.
-//! `LIBTP_FAILPOINT_HITS=FILE` appends the name of each place to that file at the first visit, and, with the time in
-//! nanoseconds, the place where the process died, stopped or panicked.
+//! Compiled in only with the feature `failpoints`, which only the test suites switch on; without it every call is empty
+//! and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does, at
+//! its third visit to that place; a program can also `arm` itself later. With `!stop` at the end the process stops
+//! there, as `kill -STOP` does, until it gets `SIGCONT`; with `!panic` the thread panics. With `!sleep=FILE` the thread
+//! makes `FILE.asleep` and sleeps until `FILE` exists (at most two minutes), which can outlast every timeout of the
+//! library; with `!sleep-panic=FILE` it sleeps the same way, and then panics. `LIBTP_FAILPOINT_HITS=FILE` appends the
+//! name of each place to that file at the first visit. It also appends, with the time in nanoseconds, the place where
+//! the process died, stopped or panicked.
 //!
-//! `cargo xtask failpoints` lists them.
+//! `cargo xtask failpoints` lists the places.
 
 #[cfg(feature = "failpoints")]
 mod chosen {
@@ -21,7 +21,7 @@ mod chosen {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{OnceLock, PoisonError, RwLock};
 
-    /// The place to die at, the number of passes left, and the deed.
+    /// The chosen place, the number of visits left until the deed, and the deed.
     struct Plan {
         name: String,
         passes: AtomicU64,
@@ -39,7 +39,7 @@ mod chosen {
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
     static HITS: OnceLock<Option<PathBuf>> = OnceLock::new();
-    /// True once the environment has been read, no place is chosen and hits are not reported.
+    /// True once the environment has been read, if then no place is chosen and visits are not reported.
     static IDLE: AtomicBool = AtomicBool::new(false);
     /// Number of threads with a plan of their own.
     static PLANS_OF_THREADS: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,7 @@ mod chosen {
         static REPORTED: RefCell<HashSet<usize, BuildHasherDefault<OfAddress>>> = RefCell::default();
     }
 
-    /// The hash of an address is a product: the standard hash took a tenth of the tests' time.
+    /// A hash of an address: a single multiplication. The standard hash took a tenth of the tests' time.
     #[derive(Default)]
     struct OfAddress(u64);
 
@@ -73,7 +73,8 @@ mod chosen {
         PLAN.get_or_init(|| RwLock::new(std::env::var("LIBTP_FAILPOINT").ok().as_deref().and_then(parse)))
     }
 
-    /// Parses `NAME@N!DEED`: the place, the N-th visit (without `@N` the first), and the deed (without one, death).
+    /// Parses `NAME@N!DEED`: the place, the N-th visit (without `@N`, the first), and the deed (without `!DEED`,
+    /// death).
     fn parse(text: &str) -> Option<Plan> {
         let (text, deed) = match text.split_once('!') {
             Some((text, deed)) if deed.starts_with("sleep-panic=") => {
@@ -92,11 +93,12 @@ mod chosen {
     pub fn arm(text: &str) {
         let mut plan = plan().write().unwrap_or_else(PoisonError::into_inner);
         *plan = parse(text);
-        // Relaxed: a thread that must die there is started, or woken, after this call. The lock orders two calls.
+        // Relaxed: a thread that must die there is started, or woken, after this call. The lock of the plan orders two
+        // calls of `arm`.
         IDLE.store(false, Ordering::Relaxed);
     }
 
-    /// As [`arm`], for the calls of `work` alone: other threads pass the place unharmed.
+    /// As [`arm`], for the calls that `work` makes: other threads pass the place unharmed.
     pub fn armed_here<T>(text: &str, work: impl FnOnce() -> T) -> T {
         OWN_PLAN.set(parse(text));
         // Relaxed: this thread alone relies on it, and sees its own store.
@@ -107,8 +109,7 @@ mod chosen {
         done
     }
 
-    /// Marks a place between two valid states of shared memory. If the place is the chosen one, its deed happens
-    /// here.
+    /// Marks a place between two valid states of shared memory. If this place is chosen, the chosen deed happens here.
     #[inline]
     pub fn failpoint(name: &'static str) {
         // Relaxed: as in `arm`.
@@ -119,7 +120,7 @@ mod chosen {
 
     fn visit(name: &'static str) {
         let reports = report(name);
-        // Fails only while the thread ends.
+        // The access fails only while the thread ends.
         let own = OWN_PLAN.try_with(|plan| plan.borrow().as_ref().and_then(|plan| plan.due(name))).ok().flatten();
         if let Some(deed) = own {
             act(deed, name);
@@ -132,26 +133,27 @@ mod chosen {
     fn due(name: &str, reports: bool) -> Option<Deed> {
         let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
         if plan.is_none() && !reports {
-            // Under the lock that `arm` takes, so that a later choice is not lost.
+            // Stored under the lock that `arm` takes, so that a later choice is not lost.
             IDLE.store(true, Ordering::Relaxed);
         }
         plan.as_ref()?.due(name)
     }
 
     impl Plan {
-        /// Returns the deed due at this place now.
+        /// Returns the deed, if it is due at this place now.
         fn due(&self, name: &str) -> Option<Deed> {
-            // Relaxed: a count. Several threads may come here at once; only one of them counts down to the deed.
+            // Relaxed: the number is only a count. Several threads may come here at once; the count reaches one for one
+            // of them.
             (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.deed.clone())
         }
     }
 
-    /// Notes the place as hit. Returns false if hits are not reported.
+    /// Notes the visit to the place. Returns false if visits are not reported.
     fn report(name: &'static str) -> bool {
         if HITS.get_or_init(|| std::env::var_os("LIBTP_FAILPOINT_HITS").map(PathBuf::from)).is_none() {
             return false;
         }
-        // Fails only while the thread ends.
+        // The access fails only while the thread ends.
         let is_new = REPORTED.try_with(|seen| seen.borrow_mut().insert(name.as_ptr().addr())).unwrap_or(false);
         if is_new {
             append(&format!("hit {name}\n"));
@@ -159,8 +161,8 @@ mod chosen {
         true
     }
 
-    /// Appends in one write, so that lines of dying processes stay whole. If the file cannot be written, the place
-    /// shows as not hit.
+    /// Appends the line in one write, so that lines of dying processes stay whole. If the file cannot be written, the
+    /// place counts as not visited.
     fn append(line: &str) {
         if let Some(Some(path)) = HITS.get() {
             if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
@@ -172,7 +174,7 @@ mod chosen {
     fn act(deed: Deed, name: &str) {
         use rustix::process::{getpid, kill_process, Signal};
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        // The kill cannot fail; if it did, the process must still not go on.
+        // The kill cannot fail. If it failed all the same, the process would still not go on.
         match deed {
             Deed::Die => {
                 append(&format!("died {now} {name}\n"));
@@ -182,8 +184,8 @@ mod chosen {
             Deed::Stop => {
                 append(&format!("stopped {now} {name}\n"));
                 let _ = kill_process(getpid(), Signal::STOP);
-                // The signal may reach another thread first, and on a busy machine late. This thread must not be
-                // further on by then.
+                // The signal may reach another thread first, and on a busy machine it may come late. This thread must
+                // not go on before it comes.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
             Deed::Sleep(until) => {

@@ -1,8 +1,8 @@
-//! Writing cache lines back to memory that outlives the processor's cache.
+//! Writes cache lines back to memory that outlives the processor's cache.
 //!
-//! Paper: a departure from Rio, whose memory and cache went through a crash together. On memory that keeps its
-//! contents over a reset or the loss of power, a crash loses the lines that are still in the cache. So the undo log
-//! is written back before the stores that it covers, and the stores before the log is emptied. The instruction is
+//! Paper: a departure from Rio, whose memory and cache went through a crash together. If memory keeps its contents over
+//! a reset or the loss of power, a crash still loses the lines that are only in the cache. So the undo log is written
+//! back before the stores that it covers, and the stores are written back before the log is emptied. The instruction is
 //! chosen at run time.
 
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ const LINE: usize = 64;
 /// How cache lines are written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WriteBack {
-    /// Not at all: the memory and the cache go through a crash together.
+    /// Lines are not written back: the memory and the cache go through a crash together.
     #[default]
     None,
     /// By `clwb`, which leaves the line in the cache.
@@ -35,8 +35,8 @@ impl WriteBack {
         *BEST.get_or_init(find)
     }
 
-    /// Starts to write back the lines of `bytes` bytes from `place` on. They are in memory after the next
-    /// [`WriteBack::fence`]. The bytes are mapped.
+    /// Starts to write back the lines of `bytes` bytes from `place` on. The lines are in memory after the next
+    /// [`WriteBack::fence`]. The bytes must be mapped.
     #[inline]
     pub(crate) fn write_back(self, place: *const u8, bytes: usize) {
         let first = place.map_addr(|address| address & !(LINE - 1));
@@ -68,7 +68,7 @@ impl WriteBack {
     #[cfg(not(target_arch = "x86_64"))]
     fn line(self, _: *const u8) {}
 
-    /// As [`WriteBack::fence`], if lines are written back at all.
+    /// Calls [`WriteBack::fence`], unless lines are not written back at all.
     #[inline]
     pub(crate) fn fence_if_any(self) {
         if self != WriteBack::None {
@@ -76,7 +76,7 @@ impl WriteBack {
         }
     }
 
-    /// Orders write-backs: lines written back before this are in memory before any later store.
+    /// Orders write-backs: lines written back before this call are in memory before any later store.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn fence(self) {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(choose(clwb), WriteBack::Clwb);
     }
 
-    /// The kernel reads the same bits, and lists the features by name.
+    /// The kernel reads the same bits of the processor, and lists the features by name.
     #[test]
     fn the_kernel_says_the_same_of_this_processor() {
         let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
@@ -150,7 +150,7 @@ mod tests {
         for (how, name) in
             [(WriteBack::Clwb, "clwb"), (WriteBack::Clflushopt, "clflushopt"), (WriteBack::Clflush, "clflush")]
         {
-            // Skip instructions that this processor does not have.
+            // Instructions that this processor does not have are skipped.
             if !has(name) {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Tells a process from its children, made by fork or by a clone that the C library does not know.
+//! Tells a process from its children. A fork makes a child, and so does a clone that the C library does not know.
 //!
-//! A child has its parent's shared mappings and a copy of every handle, so it could end its parent's work, or store
-//! over it. A mark is a number in a page that the kernel wipes in a child. A check costs one load and one comparison,
-//! so even the quickest transactions can afford it (`undo/quick`).
+//! A child has its parent's shared mappings and a copy of every handle, so the child could end its parent's work, or
+//! store over it. A mark is a number, and the process that made it has the same number in a page that the kernel wipes
+//! in a child. A check costs one load and one comparison, so even the quickest transactions can afford it
+//! (`undo/quick`).
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +13,16 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::{Error, Result};
 
-/// Marks of one kind. Code that must know whether it has made a mark since a fork has a kind of its own.
+/// Marks of one kind. Code that must know whether it has made a mark since a fork needs a kind of its own.
 pub struct ForkMarks {
     /// The index of the kind's word in the page.
     nth: usize,
-    /// The last number drawn. A child counts on from its parent's number, so its marks differ from those it
-    /// inherited.
+    /// The last number drawn. A child counts on from its parent's number, so the marks that it makes differ from those
+    /// that it inherited.
     drawn: AtomicU64,
 }
 
-/// Tells the process that made it from its children.
+/// A mark of a process, which tells the process from its children.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkMark {
     word: &'static AtomicU64,
@@ -33,7 +34,8 @@ pub struct ForkMark {
 const KINDS: usize = 2;
 /// The marks of processes that have memory mapped.
 static OF_MEMORY: ForkMarks = ForkMarks::new(0);
-/// The word of every mark if the kernel wipes no pages (before Linux 4.14). No mark has the number zero.
+/// The word of every mark, if the kernel wipes no pages (before Linux 4.14). This word is zero, and no mark has the
+/// number zero.
 static NOBODY: AtomicU64 = AtomicU64::new(0);
 
 impl ForkMarks {
@@ -47,7 +49,7 @@ impl ForkMarks {
     pub fn of_this_process(&self) -> ForkMark {
         let (word, process) = (wiped_page().map(|page| &page[self.nth]), std::process::id());
         let Some(word) = word else { return ForkMark { word: &NOBODY, number: 1, process } };
-        // Relaxed, for all accesses to these words: they publish nothing, and no two processes share them.
+        // Relaxed, for all accesses to these words: they publish no other data, and no two processes share them.
         let there = word.load(Ordering::Relaxed);
         if there != 0 {
             return ForkMark { word, number: there, process };
@@ -57,8 +59,8 @@ impl ForkMarks {
         ForkMark { word, number: number.map_or_else(|there| there, |_| fresh), process }
     }
 
-    /// Returns whether the calling process is a child of a process that made marks of this kind, and has made none
-    /// itself. It must then first give up the inherited descriptors. Always false if the kernel wipes no pages.
+    /// Returns whether the calling process has inherited marks of this kind from its parent and has made none itself.
+    /// If so, the process must first give up the inherited descriptors. Always false if the kernel wipes no pages.
     pub fn none_since_fork(&self) -> bool {
         let is_wiped = |page: &[AtomicU64; KINDS]| page[self.nth].load(Ordering::Relaxed) == 0;
         self.drawn.load(Ordering::Relaxed) != 0 && wiped_page().is_some_and(is_wiped)
@@ -71,8 +73,8 @@ impl ForkMark {
         OF_MEMORY.of_this_process()
     }
 
-    /// Returns whether the calling process certainly made the mark, and is not a child of the maker. One load and one
-    /// comparison. Always false if the kernel wipes no pages.
+    /// Returns whether the calling process certainly made the mark, and is not a child of the maker. Costs one load and
+    /// one comparison. Always false if the kernel wipes no pages.
     #[inline(always)]
     pub fn is_certain(&self) -> bool {
         self.word.load(Ordering::Relaxed) == self.number || crate::planted("rio: a forked child counts as its parent")
@@ -84,7 +86,7 @@ impl ForkMark {
         self.is_certain() || (std::ptr::eq(self.word, &NOBODY) && self.process == std::process::id())
     }
 
-    /// Refuses a child of the process that made the mark, and that has the file at `path`.
+    /// Refuses a child of the process that made the mark. `path` names the file for the error.
     ///
     /// # Errors
     /// `Forked` in such a child.
@@ -101,7 +103,7 @@ impl ForkMark {
     }
 }
 
-/// Returns words that are zero again in a child of this process, or `None` if the kernel has no such pages.
+/// Returns words that the kernel sets to zero in a child of this process, or `None` if the kernel has no such pages.
 fn wiped_page() -> Option<&'static [AtomicU64; KINDS]> {
     static PAGE: OnceLock<Option<&'static [AtomicU64; KINDS]>> = OnceLock::new();
     *PAGE.get_or_init(|| {
@@ -110,16 +112,16 @@ fn wiped_page() -> Option<&'static [AtomicU64; KINDS]> {
         // SAFETY: a mapping at an address of the kernel's choice replaces no existing mapping.
         let page = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, rights, MapFlags::PRIVATE) };
         let page = page.ok()?;
-        // SAFETY: the range is the mapping just made, which no other code knows; this advice changes nothing in it
-        // now.
+        // SAFETY: the range is the mapping just made, which no other code knows; this advice changes nothing in this
+        // process.
         let advised = unsafe { rustix::mm::madvise(page, BYTES, Advice::LinuxWipeOnFork) };
         if advised.is_err() {
             // SAFETY: the mapping just made, to which no reference exists.
             let _ = unsafe { rustix::mm::munmap(page, BYTES) };
             return None;
         }
-        // SAFETY: the mapping is page-aligned, readable and writable, begins with zeros, which are valid words, and
-        // is never unmapped; the kernel's wipe in a child happens before any code of the child runs.
+        // SAFETY: the mapping is page-aligned, readable and writable, and is never unmapped. It begins as zeros, which
+        // are valid words. The kernel's wipe in a child happens before any code of the child runs.
         Some(unsafe { &*page.cast::<[AtomicU64; KINDS]>() })
     })
 }

@@ -1,15 +1,15 @@
 //! Faults of stores: the owner of a read-only part of a mapping gets a call at the first store to it.
 //!
-//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find the
-//! ranges that a transaction changes. The process has one handler of the signal. The handler serves the narrowest
-//! watched range that contains the fault. It passes a fault outside of all ranges, and a fault in a refused range, to
-//! the signal's previous handler.
+//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, both against wild stores and to find
+//! the ranges that a transaction changes. The process has one handler of the signal. The handler serves the narrowest
+//! watched range that contains the fault. The handler passes a fault outside of all ranges, and a fault in a refused
+//! range, to the signal's previous handler.
 //!
-//! The callback works on the stack of the thread that stores. The alternate signal stack exists for a full stack and
-//! is small: Rust gives its threads 8 KiB, of which the kernel fills up to half with registers, which is too little
-//! for a handler built without optimisation. So the handler runs on the alternate stack only while no watch has a
-//! callback. While one has, a stack overflow ends the process without the message of its own handler; every other
-//! fault is passed on as ever.
+//! The callback works on the stack of the thread that stores. The alternate signal stack exists for the overflow of a
+//! thread's stack and is small. Rust gives its threads 8 KiB, of which the kernel fills up to half with registers; the
+//! rest is too little for a handler built without optimisation. So the handler runs on the alternate stack only while
+//! no watch has a callback. While a watch has one, a stack overflow ends the process without the message of its own
+//! handler; every other fault is passed on as usual.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -20,15 +20,15 @@ const SLOTS: usize = 64;
 /// The number of bytes of a name that are printed.
 const NAME_BYTES: usize = 240;
 
-/// A watched range: its first address (zero: a free slot), the address behind its last, and the callback with its
-/// argument. Without a callback, the name of the memory there.
+/// A watched range: its first address (zero in a free slot), the address behind its last one, and the callback with its
+/// argument. A slot without a callback has the name of the memory in the range.
 struct Slot {
     from: AtomicUsize,
     to: AtomicUsize,
     callback: AtomicPtr<()>,
     argument: AtomicPtr<()>,
     name: [AtomicU8; NAME_BYTES],
-    /// The callback runs: one call at a time.
+    /// True while the callback runs. Only one call runs at a time.
     busy: AtomicBool,
 }
 
@@ -49,27 +49,28 @@ static ACTIVE: [Slot; SLOTS] = [const {
 /// The signal's previous handler.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// The callback for a faulting store: its argument, and the address. After its return the store is repeated.
+/// The callback for a faulting store. It gets its argument and the fault's address. After it returns, the store is
+/// repeated.
 pub type OnFault = unsafe fn(argument: *mut (), address: usize);
 
 /// A range of addresses whose faults are caught until this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
-    /// Whether it has a callback, and is counted in `TOLD`.
+    /// Whether the range has a callback, and is counted in `TOLD`.
     is_called: bool,
 }
 
 impl Watch {
-    /// Calls `callback` with `argument` at each fault in the range, on the thread that stores and on its stack; never twice
-    /// at once.
+    /// Calls `callback` with `argument` at each fault in the range, on the thread that stores and on that thread's
+    /// stack; never twice at the same time.
     ///
     /// # Errors
     /// Errors of the kernel; `QuotaExceeded` if 64 ranges are watched.
     ///
     /// # Safety
-    /// `callback` may be called with `argument` whenever a thread of this process touches the range, until the `Watch` is
-    /// dropped, or for ever if it is forgotten; and may run in the middle of anything that that thread does.
+    /// Until the `Watch` is dropped, or for ever if it is forgotten, `callback` may be called with `argument` whenever
+    /// a thread of this process accesses the range. The call may come in the middle of any work of that thread.
     pub unsafe fn begin(range: Range<usize>, argument: *mut (), callback: OnFault) -> std::io::Result<Watch> {
         Watch::take(range, true, |slot| {
             // Relaxed: published by the store of the range's end.
@@ -97,7 +98,7 @@ impl Watch {
     }
 
     fn take(range: Range<usize>, is_called: bool, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
-        // Acquire: the slot's previous use is over.
+        // Acquire: the slot's previous use has ended.
         let free =
             |slot: &&Slot| slot.from.compare_exchange(0, range.start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or(std::io::ErrorKind::QuotaExceeded)?;
@@ -106,7 +107,7 @@ impl Watch {
         fill(slot);
         catch_faults(|callback| callback + usize::from(is_called))?;
         watch.is_called = is_called;
-        // Release: pairs with the handler's load; until then the range is empty.
+        // Release: pairs with the handler's load. Until this store the range is empty.
         slot.to.store(range.end, Ordering::Release);
         Ok(watch)
     }
@@ -114,10 +115,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Release, in this order: a range whose end is zero contains no address, and then the slot is free.
+        // Release, in this order: while its end is zero, a range contains no address; after the second store the slot
+        // is free.
         self.slot.to.store(0, Ordering::Release);
         self.slot.from.store(0, Ordering::Release);
-        // If this fails, the handler stays on the threads' stacks, which works too.
+        // If this call fails, the handler stays on the threads' stacks, and works there too.
         let _ = catch_faults(|callback| callback - usize::from(self.is_called));
     }
 }
@@ -151,16 +153,17 @@ fn handle_on(stack: i32) -> std::io::Result<()> {
     unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) };
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_fault;
     if before.sa_sigaction == handler as usize {
-        // Our own handler, on the other stack.
+        // The present handler is ours: only its stack is changed.
     } else if BEFORE.set(before).is_err() {
-        // A later handler has replaced ours. It has its own stack, and passes faults on to us or not.
+        // A later handler has replaced ours. The library leaves it there; it may or may not pass faults on to ours.
         return Ok(());
     }
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | stack;
-    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for. It may run on the stack of
-    // any thread: the kernel keeps the red zone below the stack pointer (128 bytes, if the ABI has one), puts its
-    // frame below that, and ends the process if there is no room. The handler keeps no address of its own stack.
+    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for. The handler may run on the
+    // stack of any thread: the kernel keeps the red zone below the stack pointer (128 bytes, if the ABI has one), puts
+    // its frame below that, and ends the process if the stack has no room. The handler keeps no address of its own
+    // stack.
     match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -196,16 +199,17 @@ extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *cons
 fn pass_on(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
     let Some(before) = BEFORE.get() else { return };
     if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-        // The store is repeated and ends the process.
+        // After the return the processor repeats the store, and the signal then ends the process.
         // SAFETY: the kernel returned this `sigaction`, so it is valid.
         unsafe { libc::sigaction(libc::SIGSEGV, before, std::ptr::null_mut()) };
     } else if before.sa_flags & libc::SA_SIGINFO == 0 {
-        // SAFETY: neither SIG_DFL nor SIG_IGN, so a handler; it has this form without SA_SIGINFO.
+        // SAFETY: the value is neither SIG_DFL nor SIG_IGN, so it is a handler; a handler without SA_SIGINFO has this
+        // form.
         let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(before.sa_sigaction) };
         handler(signal);
     } else {
         type Handler = extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void);
-        // SAFETY: as above; it has this form with SA_SIGINFO.
+        // SAFETY: as above; a handler with SA_SIGINFO has this form.
         let handler = unsafe { std::mem::transmute::<usize, Handler>(before.sa_sigaction) };
         handler(signal, info, context);
     }
@@ -227,7 +231,7 @@ fn say(slot: &Slot, address: usize) {
     put(&mut b" was stopped by the guard, because no running transaction has declared that memory of ".iter().copied());
     put(&mut slot.name.iter().map(|byte| byte.load(Ordering::Relaxed)));
     put(&mut b"\n".iter().copied());
-    // SAFETY: `line` has that many bytes; `write` may be called in a handler. A failure is ignored.
+    // SAFETY: `line` has at least `at` bytes; `write` may be called in a handler. A failure is ignored.
     unsafe { libc::write(2, line.as_ptr().cast(), at) };
 }
 
@@ -275,7 +279,7 @@ mod tests {
         let mut callback = Told { page, bytes, place: 0, times: 0 };
         let argument = std::ptr::from_mut(&mut callback);
 
-        // Not checked before this: the signal may not be caught yet.
+        // The stack is not checked before this call, because the signal may not be caught yet.
         let refused = Watch::refuse(8..16, "nothing").unwrap();
         assert!(is_on_stack_of_signals());
         // SAFETY: `callback` and the page outlive the watch.

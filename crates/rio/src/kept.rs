@@ -1,12 +1,12 @@
-//! A kept region: its data exist nowhere else from one run to the next, and one process has it at a time.
+//! A kept region: from one run to the next its data exist nowhere else, and only one process at a time has it.
 //!
-//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept region cannot be.
-//! It may be a copy, it may be of another boot, and the library uses it only if its memory survives the event. Its file
-//! gets its name only when the file is complete, and its blocks and directory entry are on the disk before anything is
-//! stored in it. Else these would lie in ordinary memory for a while, and a crash that the stores survive would lose
-//! them.
+//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept region cannot be
+//! made again. It may be a copy, or may be of an earlier start of the machine. If it was in use when the machine went
+//! down, it is opened only if its memory survives that. The region's file gets its name only when the file is complete.
+//! The file's blocks and directory entry are on the disk before anything is stored in the region. Otherwise blocks and
+//! entry would lie in ordinary memory for a while, and a crash that the stores survive would lose them.
 //!
-//! If we die here: a file under a temporary name is left, which the next thread with that number removes.
+//! If we die here: a file under a temporary name is left. The next thread with the same number removes it.
 
 use std::fs::{File, Metadata};
 use std::mem::offset_of;
@@ -32,8 +32,8 @@ mod shared;
 
 pub use nameless::Nameless;
 
-/// How long to wait for a child that inherited the lock of its parent and is about to become another program: another
-/// thread made the child while the parent opened the region.
+/// The longest wait for a child that inherited its parent's lock and is about to become another program. Such a child
+/// exists if another thread made it while the parent opened the region.
 const SOON: Duration = Duration::from_millis(100);
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -44,22 +44,23 @@ pub struct Kept {
     survives: Survives,
     /// The seal of the last orderly close; zero if the last close was not orderly.
     pub(crate) seal: u64,
-    /// Tells the process that has the region from its children, which have a copy of this value but not the region.
+    /// The mark of the process that has the region. A child of that process has a copy of this value but not the
+    /// region.
     mark: ForkMark,
-    /// Whether the header states that the region is in use; otherwise nothing in it was changed.
+    /// Whether the header states that the region is in use; while it does not, nothing in the region was changed.
     has_begun: bool,
-    /// A sync failed at the close: the content of the disk is unknown, and the next sync would not report it.
+    /// Whether a sync failed at the close: the content of the disk is unknown, and the next sync would not report that.
     could_not_leave: AtomicBool,
-    /// Whether other handles may have it too.
+    /// Whether other handles may have the region too.
     is_shared: bool,
 }
 
-/// The holder of the lock: the same file, opened only for the lock. The region's own mapping would keep a lock of the
-/// mapped open file, also in a child (PROTOCOLS D9).
+/// The holder of the lock: the region's file, opened a second time only for the lock. A lock of the open file that is
+/// mapped would live as long as the mapping, in a child too (PROTOCOLS D9).
 enum Lock {
-    /// This process has the lock, and no child.
+    /// This process has the lock, and no child has it.
     Alone { _anchor: Anchor },
-    /// A child has the lock too, until it gives up the descriptor: for a shared region, or on a filesystem without a
+    /// A child has the lock too, until it closes the descriptor. For a shared region, or on a filesystem without a
     /// better way.
     Open(File),
 }
@@ -70,8 +71,8 @@ impl Lock {
         if is_shared || is_left || !Anchor::holds_locks_of(&file) {
             return Lock::Open(file);
         }
-        // A child that another thread makes right now still has the descriptor; most such children soon become other
-        // programs.
+        // A child that another thread is making right now still has the descriptor. Most such children soon become
+        // other programs, which closes it.
         match Anchor::new(&file) {
             Ok(anchor) => Lock::Alone { _anchor: anchor },
             Err(_) => Lock::Open(file),
@@ -82,8 +83,8 @@ impl Lock {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let (true, Lock::Open(file)) = (self.is_ours(), &self.lock) {
-            // A close alone is not enough: a child of a fork would delay it. If this fails, the close nearly always
-            // does the same.
+            // A close alone is not enough: a child of a fork would delay the unlock. If the call fails, the close still
+            // unlocks the file, except in that rare case.
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
@@ -92,16 +93,16 @@ impl Drop for Kept {
 /// The requirements on a kept region.
 #[derive(Clone, Debug)]
 pub struct Keeping {
-    /// The layout of its content: a region with another number is refused.
+    /// The layout of the region's content: a region with another layout number is refused.
     pub layout: u64,
-    /// The address space that it may grow into, in bytes.
+    /// The address space that the region may grow into, in bytes.
     pub reserve: u64,
-    /// What its memory survives according to the operator, if that is more than can be detected.
+    /// What the region's memory survives according to the operator, if that is more than can be detected.
     pub declared: Option<Survives>,
-    /// Whether cache lines are written back; `None`: detect it.
+    /// Whether cache lines are written back; `None` if the library shall detect that.
     pub write_back: Option<bool>,
-    /// Whether several handles may have it at once. All of them must set this, and they coordinate their stores
-    /// themselves.
+    /// Whether several handles may have the region at once. If so, all of them must set this, and they must coordinate
+    /// their stores themselves.
     pub is_shared: bool,
 }
 
@@ -110,8 +111,9 @@ impl Keeping {
     /// may be stored in the region before [`Kept::begin`].
     ///
     /// # Errors
-    /// `InUse` if another handle has the region; `Torn` if it was in use when the machine went down and its memory
-    /// does not survive that; as [`Region::create`] and [`Region::attach`]; the errors of `build`.
+    /// `InUse` if another handle has the region. `Torn` if the region was in use when the machine went down and its
+    /// memory does not survive that. Further the errors of [`Region::create`] and [`Region::attach`], and the errors of
+    /// `build`.
     pub fn open<E: From<Error>>(
         &self,
         path: &Path,
@@ -129,8 +131,8 @@ impl Keeping {
         Ok(kept)
     }
 
-    /// Takes the file for this handle, by the lock that marks any region as used. `None` if there is no such file.
-    /// Nothing in it is checked.
+    /// Takes the file for this handle, by the lock that marks any region as used. Returns `None` if there is no such
+    /// file. Checks nothing in the file.
     pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
         let access = access_beside(path)?;
         let locked = if self.is_shared { shared::lock(path, &access)? } else { lock_alone(path, &access)? };
@@ -149,10 +151,10 @@ impl Keeping {
         Ok(Some(kept))
     }
 
-    /// Maps an existing region, with the address space that its header states.
+    /// Maps an existing region, with as much address space as its header states.
     pub(crate) fn map(&self, file: File, path: &Path) -> Result<Region> {
         let mut said = [0; 8];
-        // The mapping refuses a file that is too short, and `check_sizes` an implausible number.
+        // The mapping refuses a file that is too short, and `check_sizes` refuses an implausible number.
         let is_said = file.read_exact_at(&mut said, offset_of!(RegionHeader, reserve) as u64).is_ok();
         let said = Some(u64::from_ne_bytes(said)).filter(|said| is_said && (HEADER_BYTES..=BYTES_MAX).contains(said));
         Region::map(file, path, said.unwrap_or(self.reserve))
@@ -174,7 +176,7 @@ impl Keeping {
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let passing = passing_name(path);
-        // A thread with this number died here.
+        // A thread with this thread's number has died here.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
         let access = access_beside(path)?;
@@ -191,7 +193,7 @@ impl Keeping {
                 region.sync()?;
             }
             match std::fs::hard_link(&passing, path) {
-                // Another process has made the region: use that one.
+                // Another process has made the region. The caller uses that region.
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     Err(system(path, "naming", error).into())
                 }
@@ -208,7 +210,7 @@ impl Keeping {
 }
 
 impl Kept {
-    /// Makes the handle of a region that this process alone has, without a seal.
+    /// Makes the handle of a region without a seal. This process alone has the region.
     fn new(region: Region, lock: Lock, survives: Survives) -> Kept {
         Kept {
             region,
@@ -227,7 +229,7 @@ impl Kept {
         &self.region
     }
 
-    /// Returns the open file that holds the lock, and nothing else, if a child of a fork would keep the lock.
+    /// Returns the open file that serves only to hold the lock; `None` if a child of a fork does not inherit the lock.
     pub fn lock(&self) -> Option<&File> {
         match &self.lock {
             Lock::Alone { .. } => None,
@@ -244,7 +246,7 @@ impl Kept {
         self.survives
     }
 
-    /// Returns whether this process has the region: a child of a fork has a copy of this value, and not the region.
+    /// Returns whether this process has the region. A child of a fork has a copy of this value, but not the region.
     pub fn is_ours(&self) -> bool {
         self.mark.is_current()
     }
@@ -261,15 +263,15 @@ impl Kept {
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
-        // Before the sizes: a torn region may be longer or shorter than its header states, and also goes back to its
-        // checkpoint.
+        // Checked before the sizes: a torn region may be longer or shorter than its header states, and is to be
+        // restored from its checkpoint all the same.
         if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
             return Err(Error::Torn { path: self.region.path().to_path_buf() });
         }
         self.region.check_sizes()
     }
 
-    /// Compares the parts with the seal of the last close, if that close was orderly.
+    /// Compares the parts with the seal of the last close. Does nothing if that close was not orderly.
     ///
     /// # Errors
     /// `Unusable` if the sums differ.
@@ -282,13 +284,13 @@ impl Kept {
         self.seal != 0
     }
 
-    /// Makes the close leave no seal, because the region has a fault.
+    /// Makes the close leave no seal. Called if the region has a fault.
     pub fn leave_unsealed(&self) {
-        // Relaxed: the handle's own thread reads the flag, or a thread that the handle was passed to.
+        // Relaxed: only the handle's own thread reads the flag, or a thread to which the handle was passed.
         self.could_not_leave.store(true, Ordering::Relaxed);
     }
 
-    /// Marks the region as in use: after all checks of it, and before the first store.
+    /// Marks the region as in use. Called after all checks of the region, and before the first store.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -309,23 +311,23 @@ impl Kept {
     fn sync_begun(&self) -> Result<()> {
         let had_failed_sync = self.region.header().had_failed_sync();
         if had_failed_sync {
-            // The system reported the failure once and takes the unwritten pages for written. Store to all of them
-            // again, so that they are written.
+            // The system reports a failure once and then takes the unwritten pages for written. So all pages are stored
+            // to again, which makes the next sync write them.
             self.region.touch_all()?;
         }
         if self.survives < Survives::System || had_failed_sync {
             return self.region.sync();
         }
-        // In memory that survives, the header is safe once it has left the cache; in a file of ordinary storage, once
-        // it is written.
+        // If the memory survives a crash of the system, the header is safe once it has left the cache. If the region is
+        // a file of ordinary storage, the header is safe once it is written.
         self.region.sync_header()
     }
 
-    /// Makes all stores safe on the disk behind the file, if there is one, and marks the region as left in good
-    /// order, with a seal over these parts. A region whose [`Kept::begin`] did not succeed stays as it was.
+    /// Makes all stores safe on the disk behind the file, if there is one. Then marks the region as left in good order,
+    /// with a seal over the parts `sealed`. A region whose [`Kept::begin`] did not succeed stays as it was.
     ///
     /// # Errors
-    /// `System` if the disk refuses: the stores are there until the machine goes down.
+    /// `System` if the disk refuses: the stores then stay until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         let has_failed = self.could_not_leave.load(Ordering::Relaxed);
         if !self.is_ours() || !self.has_begun || has_failed || (self.is_shared && !shared::is_last(self.shared_lock()))
@@ -335,11 +337,11 @@ impl Kept {
         let left = self.seal_and_sync(sealed);
         if left.is_err() {
             // The system reports a failed write once and then takes the unwritten pages for written. So the region
-            // stays as after a crash, for this handle and for later ones, until `begin` has written all of it again
-            // or the machine goes down.
+            // stays marked as after a crash, for this handle and for later ones, until `begin` has written all of it
+            // again or the machine goes down.
             self.could_not_leave.store(true, Ordering::Relaxed);
-            // In this order: the next opener of a doubtful region writes all of it again, whatever else the header
-            // states. A region that was merely not left in good order is not written again.
+            // The order matters: the next opener of a doubtful region writes all of it again, whatever else the header
+            // states. The next opener of a region that was merely not left in good order does not.
             self.region.header().set_doubtful(true);
             self.region.header().clean.publish(0);
         }
@@ -348,7 +350,7 @@ impl Kept {
 
     fn seal_and_sync(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         failpoint("rio: kept region unused, not sealed");
-        // Another program may have truncated the file: the bytes to read must be there.
+        // The seal reads the region's bytes, and another program may have truncated the file.
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
@@ -365,8 +367,8 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Locks the file for this handle alone. Waits a moment for a child that holds the lock and is about to become
-/// another program.
+/// Locks the file for this handle alone. If a child that is about to become another program holds the lock, waits for
+/// it a moment.
 fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
     patiently(SOON, MOMENT, |refused| matches!(refused, Error::InUse { .. }), || lock(path, access, Exclusive))
 }
@@ -385,7 +387,7 @@ fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File
             Err(errno) => return Err(system(path, "locking", errno.into())),
         }
         let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
-        // The checkpoint may have replaced the file before the lock was taken.
+        // A restored checkpoint may have replaced the file before the lock was taken.
         if std::fs::symlink_metadata(path).is_ok_and(|named| is_same(&named, &locked)) {
             return Ok(Some(file));
         }
@@ -426,7 +428,7 @@ mod tests {
         let length = file.metadata().unwrap().len();
         file.set_len(length / 4096 * 4096 - 4096).unwrap();
         kept.leave(Vec::new).unwrap_err();
-        // The writes succeed now, but that does not prove that the lost ones are on the disk.
+        // The writes succeed now, but that does not prove that the earlier, lost writes are on the disk.
         file.set_len(length).unwrap();
         kept.leave(Vec::new).unwrap();
         assert_eq!(kept.region().header().clean.get(), 0);
@@ -434,7 +436,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// Returns the bytes of clean pages that this process has made dirty.
+    /// Returns the number of bytes in pages that this process has changed from clean to dirty.
     fn dirtied() -> u64 {
         let said = std::fs::read_to_string("/proc/self/io").unwrap();
         said.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()
@@ -465,14 +467,14 @@ mod tests {
         file.set_len(length).unwrap();
         drop(kept);
 
-        // The header alone records, for this start of the machine, that the disk refused.
+        // Only the header records, for this start of the machine, that the disk refused a write.
         let mut kept = keeping.open(&path, build).unwrap();
         assert!(kept.region().header().had_failed_sync(), "the next opening reports the failure");
         let before = dirtied();
         kept.begin().unwrap();
         let all = dirtied() - before;
         assert!(!kept.region().header().had_failed_sync());
-        // A filesystem in memory counts no bytes.
+        // A filesystem in memory counts no written bytes.
         assert!(few == 0 || all >= BYTES, "{all} bytes were written again, {few} before");
         println!("figures: {few} bytes stored to when it is begun, {all} when it could not be left before");
         kept.leave(Vec::new).unwrap();

@@ -1,11 +1,11 @@
 //! Protection keys: a thread's right to store into a range of pages, changed by one instruction.
 //!
 //! Paper: Rio Vista, section 3, kept wild stores from the file cache by the page table. With protection keys, a range
-//! of pages has a key, and a register of each thread holds its rights to the pages of a key. So the begin and the end
-//! of a transaction need no system call.
+//! of pages has a key, and a register of each thread holds the thread's rights to the pages of each key. So the begin
+//! and the end of a transaction need no system call.
 //!
-//! Each thread has its own rights. A thread older than the key has none until it asks for them; a new thread inherits
-//! the rights of the thread that made it.
+//! Each thread has its own rights. A thread that is older than the key has no rights to its pages until the thread asks
+//! for them; a new thread inherits the rights of the thread that made it.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
@@ -33,10 +33,10 @@ impl Key {
         is_possible()
     }
 
-    /// Takes a key. This thread may load from pages that get it.
+    /// Takes a key. The calling thread may load from pages that get this key.
     ///
     /// # Errors
-    /// `Unsupported` if there are no protection keys; the kernel's error if all are taken.
+    /// `Unsupported` if there are no protection keys; the kernel's error if all keys are taken.
     pub fn take() -> std::io::Result<Key> {
         if !Key::is_possible() {
             return Err(std::io::ErrorKind::Unsupported.into());
@@ -51,7 +51,7 @@ impl Key {
         self.number
     }
 
-    /// Sets this thread's right from now on.
+    /// Sets the calling thread's right from now on.
     pub fn allow(&self, right: Right) {
         let shift = self.number * 2;
         let denied = if right == Right::Read { 0b10 } else { 0 };
@@ -62,7 +62,7 @@ impl Key {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Makes sure that this thread may load.
+    /// Makes sure that the calling thread may load.
     pub fn allow_reading(&self) {
         if rights() >> (self.number * 2) & 1 != 0 {
             self.allow(Right::Read);
@@ -72,7 +72,8 @@ impl Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        // SAFETY: the key is this value's, and no page has it any more: such pages are unmapped, or have key 0 again.
+        // SAFETY: the key belongs to this value, and no page has it any more: such pages are unmapped, or have key 0
+        // again.
         unsafe { libc::syscall(libc::SYS_pkey_free, self.number) };
     }
 }
@@ -100,8 +101,8 @@ fn rights() -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fn set_rights(rights: u32) {
-    // SAFETY: changes this thread's rights to pages with a key, and only a [`Key`] gives pages one: a forbidden load
-    // or store faults.
+    // SAFETY: changes this thread's rights to pages with a key, and only a [`Key`] gives a key to pages. A load or
+    // store that becomes forbidden faults.
     unsafe { std::arch::asm!("wrpkru", in("eax") rights, in("ecx") 0, in("edx") 0, options(nostack)) };
 }
 

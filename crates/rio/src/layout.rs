@@ -1,11 +1,11 @@
-//! The hash behind the number for the layout of a build's shared types ([`layout!`](crate::layout)).
+//! The hash that combines the layouts of a build's shared types into one number ([`layout!`](crate::layout)).
 
 /// A hash (FNV-1a) that is made at compile time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutHash(u64);
 
 impl LayoutHash {
-    /// Makes the hash of nothing.
+    /// Makes the hash of no input.
     #[must_use]
     pub const fn new() -> LayoutHash {
         LayoutHash(0xcbf2_9ce4_8422_2325)

@@ -1,9 +1,9 @@
 //! rio: memory that outlives a program's death, and its undo log.
 //!
-//! A [`Region`] is a file mapped by every process that opens it. It contains no pointers: an [`Offset`] names a
-//! value, control words are [`Word`]s, and every change of more than one word is a [`Section`], whose before-images
-//! lie in an [`Undo`] log in the same memory. So a survivor can roll back the change of a process killed between two
-//! instructions: Vista's idea (Rio Vista, section 4) put under LIBTP's shared structures.
+//! A [`Region`] is a file mapped by every process that opens it. A region contains no pointers: an [`Offset`] names a
+//! value, control words are [`Word`]s, and every change of more than one word is a [`Section`], whose before-images lie
+//! in an [`Undo`] log in the same memory. So a survivor can roll back the change of a process that was killed between
+//! two instructions. This is Vista's idea (Rio Vista, section 4), applied to LIBTP's shared structures.
 //!
 //! rio does not know the contents of a region, nor the code that stores them.
 //!

@@ -1,4 +1,4 @@
-//! The memory that this process may count on: the machine's, or less under a limit.
+//! The memory that this process may count on: the machine's memory, or less under a limit.
 //!
 //! Not in the papers. The limits are the limits of the process's control group and of all groups above it (versions 1
 //! and 2, found by `/proc/self/cgroup` and the mount points), and the limit of its address space (`RLIMIT_AS`). A file
@@ -36,7 +36,7 @@ fn total_of(meminfo: &str) -> Option<u64> {
 struct Group {
     /// The mount point of its tree of groups.
     mount: PathBuf,
-    /// Its directory: the mount point, or below it.
+    /// The group's directory: the mount point, or a directory below it.
     directory: PathBuf,
     /// The files that contain a limit.
     files: &'static [&'static str],
@@ -48,7 +48,7 @@ impl Group {
         let above = self.directory.ancestors().take_while(|directory| directory.starts_with(&self.mount));
         let texts = above.flat_map(|directory| self.files.iter().map(|file| directory.join(file)));
         let texts = texts.filter_map(|path| std::fs::read_to_string(root.join(path.strip_prefix("/").ok()?)).ok());
-        // Without a limit version 2 has `max` in the file, and version 1 a number larger than any machine's memory.
+        // If there is no limit, the file has `max` in version 2, and a number above any machine's memory in version 1.
         texts.filter_map(|text| text.trim().parse().ok()).min()
     }
 }
@@ -96,8 +96,7 @@ impl<'l> Mount<'l> {
         }
     }
 
-    /// Returns the directory of a group. For a group that is not visible here, in a container, that is the mount
-    /// point.
+    /// Returns the directory of a group. In a container the group may not be visible; then returns the mount point.
     fn directory_of(&self, group: &str) -> PathBuf {
         let below = Path::new(group).strip_prefix(self.root).unwrap_or(Path::new(""));
         let is_seen = !group.split('/').any(|part| part == "..");
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn in_a_container_the_mount_point_is_the_own_group() {
         let limit = ("sys/fs/cgroup/memory.max", "67108864\n");
-        // The host's names are not visible: with a namespace of its own, and without.
+        // The host's group names are not visible here, both with a namespace of its own and without.
         for (cgroup, mountinfo) in [
             ("0::/\n", V2.to_string()),
             ("0::/../../docker/abc\n", V2.to_string()),

@@ -1,6 +1,6 @@
-//! A file mapped into memory: the only module that takes and gives back address space.
+//! A file mapped into memory. Only this module takes and gives back address space.
 //!
-//! The mapping is made once, at the greatest length that the region may reach; the file grows under it by
+//! The mapping is made once, at the greatest length that the region may reach. The file grows under the mapping by
 //! `fallocate`, so a full filesystem is an error of a call and never a SIGBUS.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{mmap, mmap_anonymous, mprotect, msync, munmap, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 
-/// Bytes of a huge page. A mapping's address is a multiple of this.
+/// Bytes of a huge page. The address of a mapping is a multiple of this number.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
 /// No supported processor has larger pages, except huge ones.
@@ -29,14 +29,14 @@ pub(crate) enum Protection {
 }
 
 /// One shared mapping of a file, `bytes` long. If the file allows `MAP_SYNC`, the blocks under a page are on the disk
-/// before the first store to the page is done. Guard pages, whose addresses fault, lie before and behind it (not
-/// behind a mapping that was cut).
+/// before the first store to the page is done. Before and behind the mapping lie guard pages, whose addresses fault. A
+/// mapping that was cut has no guard page behind it.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
-    /// [`Mapping::cut`] makes it smaller.
+    /// The length of the mapping. [`Mapping::cut`] makes it smaller.
     bytes: AtomicUsize,
-    /// The bytes that may be touched: the known length of the file.
+    /// The bytes that may be accessed: the known length of the file.
     accessible: AtomicUsize,
     /// Held while `bytes` or `accessible` changes.
     resizing: Mutex<()>,
@@ -44,15 +44,16 @@ pub struct Mapping {
     range: (NonNull<u8>, AtomicUsize),
 }
 
-// SAFETY: the mapping is an address range valid in the whole process until `drop`; `Mapping` itself offers no access to
-// the memory, so moving it to another thread moves only the right to unmap.
+// SAFETY: the mapping is an address range valid in the whole process until `drop`. `Mapping` itself offers no access to
+// the memory, so a move to another thread moves only the right to unmap.
 unsafe impl Send for Mapping {}
-// SAFETY: as above: `&Mapping` yields addresses, and every access through them is proved at the place that makes it.
+// SAFETY: as above. `&Mapping` yields only addresses, and the code that accesses memory through them proves each
+// access.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` of `file` shared and writable, at an address the kernel chooses. The file may be shorter:
-    /// the rest may be touched only after the file has grown.
+    /// Maps the first `bytes` of `file` shared and writable, at an address that the kernel chooses. The file may be
+    /// shorter: the bytes behind its end may be accessed only after the file has grown.
     ///
     /// # Errors
     /// The error of `mmap`.
@@ -62,7 +63,7 @@ impl Mapping {
         let (null, lazy) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the range yet.
         let range = unsafe { mmap_anonymous(null, wanted, rights_of_guard_pages(), lazy) }?.cast::<u8>();
-        // Here a huge page of the file is a huge page of the mapping too.
+        // With this alignment, a huge page of the file is a huge page of the mapping too.
         let front = (range.addr() + 1).next_multiple_of(HUGE_BYTES) - range.addr();
         Mapping::inside(file, (range, wanted), front, bytes)
     }
@@ -83,8 +84,8 @@ impl Mapping {
         Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
     }
 
-    /// Checks that the file can be mapped so that stores are as safe as its metadata (DAX). The error is the reason
-    /// why not.
+    /// Checks that the file can be mapped so that stores are as safe as its metadata (DAX). The error states the reason
+    /// why it cannot.
     pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the new one.
@@ -101,10 +102,11 @@ impl Mapping {
         Ok(())
     }
 
-    /// Maps the file into a reserved range, `front` bytes behind its beginning.
+    /// Maps the file into a reserved range. The file's first byte lies `front` bytes behind the range's beginning.
     fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
         let base = range.0.wrapping_add(front);
-        // Tried beforehand: a failed MAP_FIXED may already have torn a hole into the range.
+        // The kind of mapping is tried beforehand, because a failed MAP_FIXED may already have made a hole in the
+        // range.
         let kind = Mapping::shared(file);
         // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which no code uses; the file outlives the
         // call.
@@ -136,9 +138,9 @@ impl Mapping {
         }
     }
 
-    /// Maps a part (whole pages within the file) again in its place. With `is_apart`, later stores are private to
-    /// this process and never reach the file. Without, the part is shared again, and the private stores are gone. The
-    /// part may be stored to.
+    /// Maps a part (whole pages within the file) again in its place. With `is_apart`, later stores to the part are
+    /// private to this process and never reach the file. Without `is_apart`, the part is shared again, and private
+    /// stores to it are lost. Afterwards the part may be stored to.
     ///
     /// # Errors
     /// The error of `mmap`; `InvalidInput` if the part is not inside the mapping.
@@ -152,17 +154,18 @@ impl Mapping {
         Ok(())
     }
 
-    /// Asks the kernel to move a part of the file into huge pages now. One entry of the processor's address cache
-    /// then serves 2 MiB. The part is made of whole multiples of [`HUGE_BYTES`] and has blocks everywhere. Contents
-    /// stay as they are.
+    /// Asks the kernel to move a part of the file into huge pages now. One entry of the processor's address cache then
+    /// serves 2 MiB. The part is made of whole multiples of [`HUGE_BYTES`] and has blocks everywhere. Its contents stay
+    /// as they are.
     ///
     /// # Errors
     /// Errors of the kernel: `EINVAL` before Linux 6.1, or if the filesystem or its administrator does not allow huge
-    /// pages; other errors if no such page is free now. Nothing has changed then.
+    /// pages; other errors if no huge page is free now. Nothing has changed then.
     pub(crate) fn use_huge_pages(&self, from: usize, bytes: usize) -> std::io::Result<()> {
         assert!(from % HUGE_BYTES == 0 && bytes % HUGE_BYTES == 0 && from + bytes <= self.bytes());
         let place = self.base.as_ptr().wrapping_add(from);
-        // SAFETY: a part of this mapping; the advice changes how it is kept and nothing a program can see.
+        // SAFETY: a part of this mapping. The advice changes only where the part is stored, and nothing that a program
+        // can see.
         outcome(unsafe { libc::madvise(place.cast(), bytes, libc::MADV_COLLAPSE) })
     }
 
@@ -188,12 +191,13 @@ impl Mapping {
             Protection::Read => MprotectFlags::READ,
             Protection::Write => MprotectFlags::READ | MprotectFlags::WRITE,
         };
-        // SAFETY: a part of this mapping. Taking rights away makes no access wrong that was right: it faults instead.
+        // SAFETY: a part of this mapping. Taking rights away makes no correct access incorrect: the access faults
+        // instead.
         unsafe { mprotect(place.cast(), part.len(), flags) }?;
         Ok(())
     }
 
-    /// Gives a part of the mapping, whole pages that may be stored to, a protection key.
+    /// Gives a protection key to a part of the mapping: whole pages that may be stored to.
     ///
     /// # Errors
     /// As [`Mapping::protect`].
@@ -221,19 +225,19 @@ impl Mapping {
     /// Returns the length of the mapping in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
-        // Relaxed: only `cut` makes it smaller, and only behind the bytes that may be touched.
+        // Relaxed: only `cut` makes the mapping smaller, and it cuts only behind the bytes that may be accessed.
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that may be touched ([`Mapping::allow`]).
+    /// Returns the number of bytes that may be accessed ([`Mapping::allow`]).
     #[inline]
     pub(crate) fn accessible(&self) -> usize {
         // Relaxed: the number only grows, so an old value is at worst too small.
         self.accessible.load(Ordering::Relaxed)
     }
 
-    /// Allows accesses to the first `bytes` of the mapping. Returns the bytes that may be touched: the old number if
-    /// the kernel refuses.
+    /// Allows accesses to the first `bytes` of the mapping. Returns the number of bytes that may be accessed: the old
+    /// number if the kernel refuses.
     pub(crate) fn allow(&self, bytes: usize) -> usize {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let (bytes, accessible) = (bytes.min(self.bytes()), self.accessible());
@@ -245,8 +249,8 @@ impl Mapping {
         bytes
     }
 
-    /// Takes the rights to all bytes that may not be touched yet. A store behind the file's end then faults. valgrind
-    /// reads all readable memory at a program's end, and leaves these bytes out.
+    /// Takes away the rights to all bytes that may not be accessed yet. A store behind the file's end then faults.
+    /// valgrind, which reads all readable memory at a program's end, then leaves these bytes out.
     ///
     /// # Errors
     /// The error of `mprotect`.
@@ -258,7 +262,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back the address space behind the bytes that may be touched. The caller touches nothing beyond them.
+    /// Gives back the address space behind the bytes that may be accessed. The caller accesses nothing behind them.
     ///
     /// # Errors
     /// The error of `munmap`. Nothing has changed then.
@@ -271,8 +275,9 @@ impl Mapping {
         let (start, whole) = (self.range.0, self.range.1.load(Ordering::Relaxed));
         let kept = self.base.addr().get() - start.addr().get() + bytes;
         let rest = start.as_ptr().wrapping_add(kept).cast();
-        // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `accessible`;
-        // `accessible` does not grow meanwhile, because of `resizing`, nor later, because the mapping ends there.
+        // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `accessible`.
+        // That number does not grow meanwhile, because `resizing` is held, and not later, because the mapping now ends
+        // there.
         unsafe { munmap(rest, whole - kept) }?;
         self.bytes.store(bytes, Ordering::Relaxed);
         self.range.1.store(kept, Ordering::Relaxed);
@@ -288,7 +293,7 @@ fn outcome(code: impl Into<i64>) -> std::io::Result<()> {
     }
 }
 
-/// Returns no rights: an access faults.
+/// Returns no rights: every access faults.
 fn rights_of_guard_pages() -> ProtFlags {
     if crate::planted("rio: a mapping has no guard pages") {
         return ProtFlags::READ | ProtFlags::WRITE;

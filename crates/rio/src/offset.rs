@@ -1,7 +1,7 @@
 //! Typed offsets: the references between values in a region.
 //!
-//! An offset counts bytes from the region's base, so it is the same in every process; zero means none. Following an
-//! offset checks bounds and alignment, because another process may have stored a bad one.
+//! An offset counts bytes from the region's base, so it is the same in every process; zero stands for no offset. Every
+//! use of an offset checks bounds and alignment, because another process may have stored a bad offset.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -33,13 +33,13 @@ impl<T> Offset<T> {
         offset.map_or(0, Offset::raw)
     }
 
-    /// Returns the same place as another type; following it checks again.
+    /// Returns an offset of the same place for another type. Its use checks again.
     #[inline]
     pub fn cast<U>(self) -> Offset<U> {
         Offset(self.0, PhantomData)
     }
 
-    /// Returns the place `bytes` further on.
+    /// Returns the offset of the place `bytes` further on.
     ///
     /// # Panics
     /// If the sum passes 2^64, which no region reaches.

@@ -1,8 +1,8 @@
 //! Planted bugs: places where a test build can break a rule on purpose, to check that the tests notice.
 //!
 //! Compiled in only with the feature `planted`, which only the test suites switch on; without it every call is the
-//! constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one bug on, in a process and
-//! in the processes that it starts. The suites are measured by the list of names: they must notice each bug.
+//! constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one bug on, in a process and in
+//! the processes that it starts. The list of names measures the suites: they must notice each bug.
 
 #[cfg(feature = "planted")]
 mod chosen {
@@ -10,19 +10,20 @@ mod chosen {
     use std::sync::{OnceLock, PoisonError, RwLock};
 
     static CHOSEN: OnceLock<RwLock<Option<String>>> = OnceLock::new();
-    /// True once the environment has been read and no bug is on. A suite passes millions of such places with no bug
-    /// on.
+    /// True once the environment has been read and no bug is on: a quick answer, because a suite passes millions of
+    /// such places with no bug on.
     static ALL_OFF: AtomicBool = AtomicBool::new(false);
 
     fn chosen() -> &'static RwLock<Option<String>> {
         CHOSEN.get_or_init(|| RwLock::new(std::env::var("LIBTP_PLANTED").ok()))
     }
 
-    /// Switches one planted bug on, or all off.
+    /// Switches one planted bug on; `None` switches all off.
     pub fn plant(name: Option<&str>) {
         let mut chosen = chosen().write().unwrap_or_else(PoisonError::into_inner);
         *chosen = name.map(str::to_string);
-        // Relaxed: a thread that must see the bug is started, or woken, after this call. The lock orders two calls.
+        // Relaxed: a thread that must see the bug is started, or woken, after this call. The lock of the choice orders
+        // two calls.
         ALL_OFF.store(chosen.is_none(), Ordering::Relaxed);
     }
 
@@ -36,7 +37,7 @@ mod chosen {
     fn is_chosen(name: &str) -> bool {
         let chosen = chosen().read().unwrap_or_else(PoisonError::into_inner);
         if chosen.is_none() {
-            // Under the lock that `plant` takes, so that a bug planted later stays on.
+            // Stored under the lock that `plant` takes, so that a bug planted later stays on.
             ALL_OFF.store(true, Ordering::Relaxed);
         }
         chosen.as_deref() == Some(name)
@@ -53,12 +54,12 @@ pub const fn planted(_name: &'static str) -> bool {
     false
 }
 
-/// Waits a moment, at a place where a planted bug shows only if another thread comes in between.
+/// Waits a moment, at a place where a planted bug shows only if another thread gets in between.
 pub fn linger() {
     std::thread::sleep(std::time::Duration::from_millis(2));
 }
 
-/// As [`linger`], until another thread has come, but not for long.
+/// As [`linger`], but until `has_come` reports that another thread has come, and not for long.
 pub fn linger_until(mut has_come: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !has_come() && start.elapsed() < std::time::Duration::from_millis(20) {

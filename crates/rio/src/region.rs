@@ -1,10 +1,10 @@
 //! A region: a file that every process maps, with a header that states its owner.
 //!
-//! Each process maps the file once, at the greatest length that it may reach; the file grows by `fallocate`. Its first
-//! 4096 bytes are the [`RegionHeader`]; after it, the region hands out memory and never takes it back: managers recycle
-//! their own.
+//! Each process maps the file once, at the greatest length that the file may reach; the file grows by `fallocate`. Its
+//! first 4096 bytes are the [`RegionHeader`]. The region hands out the memory behind the header and never takes it
+//! back; the managers reuse their own memory.
 //!
-//! If we die here: in `create`, `ready` is still zero and the next process that opens the file discards it; in
+//! If we die here: in `create`, `ready` is still zero, and the next process that opens the file discards it. In
 //! `allocate`, between the growth and the store of `used`, no memory was handed out.
 
 use std::fs::{File, Metadata};
@@ -50,16 +50,16 @@ pub(crate) const BYTES_MAX: u64 = 1 << 40;
 pub struct Region(Arc<Inner>);
 
 struct Inner {
-    /// The mapping also remembers the file's size as last seen here: this saves a look at the shared header on every
-    /// dereference.
+    /// The mapping also remembers the file's size as this process last read it. So not every dereference must read the
+    /// shared header.
     mapping: Mapping,
     file: File,
     path: PathBuf,
     /// Bytes of address space asked for. A limit may have granted fewer.
     asked: u64,
-    /// The work that keeps the file's size and structure through a system crash that the stores survive.
+    /// The work that keeps the file's size and structure whole through a system crash that the stores survive.
     safe: Safe,
-    /// The owner, once stated or checked.
+    /// The owner, once it was given at the creation or checked.
     identity: OnceLock<Identity>,
 }
 
@@ -73,7 +73,8 @@ impl Region {
         use_lock::lock_shared(&file).map_err(|source| system(path, "stat", source))?;
         let made = Region::build(file, path, identity, reserve);
         if made.is_err() {
-            // No process can be attached yet, and the next process that opens a leftover file would discard it.
+            // No process can be attached yet. If the file cannot be removed, the next process that opens it discards
+            // it.
             let _ = std::fs::remove_file(path);
         }
         made
@@ -122,7 +123,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_broken`], for the region of any environment: to look at it before it is given up.
+    /// As [`Region::attach_broken`], for the region of any environment. For a look at a region before it is given up.
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
@@ -138,12 +139,12 @@ impl Region {
             if use_lock::lock_shared(&file).map_err(|source| system(path, "stat", source))? {
                 return Region::map(file, path, reserve);
             }
-            // The file was removed before we attended it; the name may have another file by now.
+            // The file was removed before this process had its lock. The name may lead to another file by now.
         }
     }
 
-    /// Returns whether no other process is attached, judging by the locks on the file. A fork's child of an attached
-    /// process may still hold such a lock.
+    /// Returns whether no other process is attached, judging by the locks on the file. A child that an attached process
+    /// has forked may still hold such a lock.
     pub fn is_alone(&self) -> bool {
         use_lock::is_alone(&self.0.file)
     }
@@ -168,7 +169,7 @@ impl Region {
         Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
     }
 
-    /// The file.
+    /// Returns the region's file.
     pub(crate) fn file(&self) -> &File {
         &self.0.file
     }
@@ -231,7 +232,7 @@ impl Region {
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.forbid_unseen().map_err(|source| system(path, "mapping", source))?;
         mapping.allow(usize::try_from(size).unwrap_or(usize::MAX));
-        // A region can be as large as the machine's memory, and holds the records' contents.
+        // A core dump with a region could be as large as the machine's memory, and would show the records' contents.
         if !planted("rio: shared memory is in core dumps") {
             let _ = mapping.set_dumped(false);
         }
@@ -241,7 +242,7 @@ impl Region {
     }
 
     fn remember(&self, identity: &Identity) {
-        // A region has one identity for life.
+        // A region has one identity for life, so a second one is ignored.
         let _ = self.0.identity.set(*identity);
     }
 
@@ -252,8 +253,8 @@ impl Region {
         Ok(())
     }
 
-    /// Checks that this build made the region, in this file and since the machine was started, and checks the
-    /// header's sizes.
+    /// Checks that this build made the region, in this file and since the machine was started. Also checks the header's
+    /// sizes.
     fn check_maker(&self, layout: u64) -> Result<()> {
         let own = self.metadata()?;
         self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
@@ -266,8 +267,8 @@ impl Region {
         if header.ready.load() == 0 {
             return refuse("it was not made completely".into());
         }
-        // In this order, since other processes may make the region grow meanwhile: each value is at least the value
-        // read before it.
+        // The order matters, since other processes may make the region grow meanwhile: each value is at least as large
+        // as the value read before it.
         let used = header.used.load();
         let size = header.size.load();
         let file = self.metadata()?.len();
@@ -279,7 +280,8 @@ impl Region {
         self.check_reserve(size)
     }
 
-    /// A process that maps less than the other processes would take valid places beyond its mapping for nonsense.
+    /// Checks that this process has mapped as much as the other processes. If it had less, it would take valid places
+    /// beyond its mapping for nonsense.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
@@ -292,19 +294,20 @@ impl Region {
         Ok(())
     }
 
-    /// Marks the region broken, for good: it must be made anew. From now on no process attaches, and every attached
-    /// process leaves at its next look.
+    /// Marks the region broken, for good: it must be made anew. From now on no process can attach, and every attached
+    /// process leaves when it next reads the mark.
     pub fn mark_broken(&self) {
         self.header().panic.publish(1);
     }
 
-    /// Gives back the address space that the region has not grown into. The region is given up, and under a limit its
-    /// successor needs the address space. If the region grows all the same, this mapping does not show the new part.
+    /// Gives back the address space that the region has not grown into. Called for a region that is given up, because
+    /// under a limit its successor needs the address space. If the region grows all the same, this mapping does not
+    /// show the new part.
     pub fn give_up_growth(&self) {
-        // All of the file stays visible, also the parts not yet looked at: the log in it is still wanted.
+        // All of the file stays visible, also the parts not yet read: the log in it is still wanted.
         if let Ok(metadata) = self.0.file.metadata() {
             self.0.mapping.allow(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
-            // If the kernel refuses, the successor has less room and reports that.
+            // If the kernel refuses, the successor has less address space and reports the lack.
             let _ = self.0.mapping.cut();
         }
     }
@@ -346,7 +349,7 @@ impl Region {
         self.0.mapping.bytes() as u64
     }
 
-    /// Returns whether the region's file has memory up to `end`, whatever the header says now.
+    /// Returns whether the region's file has memory up to `end`, whatever size the header states now.
     pub fn reaches(&self, end: u64) -> bool {
         self.place(0, usize::try_from(end).unwrap_or(usize::MAX), 1).is_some()
     }
@@ -373,7 +376,7 @@ impl Region {
     /// Hands out zeroed room for `count` values of `T`, aligned to 64 bytes, and grows the file if needed.
     ///
     /// # Errors
-    /// `Full` if the filesystem is full, `Reserve` if the address range is. Nothing was changed.
+    /// `Full` if the filesystem is full, `Reserve` if the address range is used up. Nothing was changed.
     pub fn allocate<T: Shared>(&self, count: u64) -> Result<Offset<T>> {
         let bytes = count.checked_mul(size_of::<T>() as u64).ok_or_else(|| self.reserve_error())?;
         Ok(self.allocate_bytes(bytes, 64)?.cast())
@@ -394,8 +397,8 @@ impl Region {
                 self.grow(size, end)?;
                 continue;
             }
-            // The last store of the change. Other threads read it without a latch, so it is never rolled back
-            // (PROTOCOLS D2).
+            // This is the last store of the change. Other threads read the word without a latch, so the store is never
+            // rolled back (PROTOCOLS D2).
             if header.used.compare_exchange(used, end).is_ok() {
                 failpoint("rio: memory allocated, not used");
                 // Links to the new memory are stored after this.
@@ -407,11 +410,11 @@ impl Region {
         }
     }
 
-    /// Checks that the address space has room for `bytes` more. Call it before steps that are of use only with those
+    /// Checks that the address space has room for `bytes` more. For callers whose next steps are useless without these
     /// bytes.
     ///
     /// # Errors
-    /// `Reserve` if it has not.
+    /// `Reserve` if there is no such room.
     pub fn check_room(&self, bytes: u64) -> Result<()> {
         let is_there = self.used().checked_add(bytes).is_some_and(|end| end <= self.reserve());
         is_there.then_some(()).ok_or_else(|| self.reserve_error())
@@ -421,7 +424,7 @@ impl Region {
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let _alone = self.0.safe.alone();
         if self.size() > size {
-            // Another thread was first.
+            // Another thread has extended the file first.
             return Ok(());
         }
         let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
@@ -434,7 +437,7 @@ impl Region {
             if !matches!(error, Error::Full { .. }) {
                 return Err(error);
             }
-            // A filesystem too full for a whole step may still have room for `end`.
+            // A filesystem without room for a whole step may still have room up to `end`.
             target = end.next_multiple_of(4096).min(reserve);
             self.make_blocks(size, target)?;
         }
@@ -445,14 +448,14 @@ impl Region {
         Ok(())
     }
 
-    /// Moves the next part of the region into huge pages, in all processes' mappings: at most 8 MiB from `from`,
-    /// which is zero or the result of the call before, and only memory that is handed out. Returns the end of the
-    /// part done, or `None` if huge pages are impossible here.
+    /// Moves the next part of the region into huge pages, in all processes' mappings: at most 8 MiB from `from` on, and
+    /// only memory that is handed out. `from` is zero or the result of the previous call. Returns the end of the part
+    /// done, or `None` if huge pages are impossible here.
     ///
     /// Accesses to the region's pages are random, and without huge pages most of them begin with a walk through the
-    /// processor's page tables. The cost is one copy of the bytes. One call moves several huge pages: before the
-    /// first one the kernel waits for work of its own on every processor, and on busy processors that takes ten times
-    /// as long as all the rest.
+    /// processor's page tables. A move costs one copy of the bytes. One call moves several huge pages, because the
+    /// kernel first waits for work of its own on every processor, and on busy processors that wait takes ten times as
+    /// long as all the rest.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
         const HUGE: u64 = HUGE_BYTES as u64;
         let to = (self.used() / HUGE * HUGE).min(from + 4 * HUGE);
@@ -466,7 +469,7 @@ impl Region {
         match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, bytes) {
             Ok(()) => Some(to),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
-            // No memory for huge pages, or another user of the pages is in the way: this part stays as it is.
+            // No memory for a huge page is free, or another user of the pages is in the way. This part stays as it is.
             Err(_) => Some(to),
         }
     }
@@ -477,7 +480,7 @@ impl Region {
 
     /// Returns the greatest size that the region may have: every process has mapped that much.
     fn reserve(&self) -> u64 {
-        // Never beyond this mapping, whatever a wild store has made of the header.
+        // Never more than this mapping has, even if a wild store has changed the header.
         self.header().reserve.get().min(self.0.mapping.bytes() as u64)
     }
 
@@ -486,7 +489,7 @@ impl Region {
     pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<*mut u8> {
         let inner = &*self.0;
         let end = offset.checked_add(bytes as u64)?;
-        // The size only grows, so an old value is at worst too small, and then the header decides.
+        // The size only grows, so an old value is at worst too small. If it is too small, the header decides.
         if end > inner.mapping.accessible() as u64 && !self.size_reaches(end) {
             return None;
         }
@@ -497,8 +500,8 @@ impl Region {
 
     #[cold]
     fn size_reaches(&self, end: u64) -> bool {
-        // Ask the file too, once each time it has grown: an access behind its end is a signal, and a wild store may
-        // have put anything into the header.
+        // The file's own length is read too, once each time the file has grown. An access behind the file's end is a
+        // signal, and a wild store may have changed the header's size.
         let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
         let size = self.header().size.load().min(file);
         end <= self.0.mapping.allow(usize::try_from(size).unwrap_or(usize::MAX)) as u64
@@ -509,7 +512,7 @@ impl Region {
     /// # Errors
     /// The fault, as half a sentence.
     pub fn check_header(&self) -> std::result::Result<(), String> {
-        // In this order: each value is at least the value read before it.
+        // The order matters: each value is at least as large as the value read before it.
         let used = self.used();
         let size = self.size();
         let Ok(metadata) = self.0.file.metadata() else { return Ok(()) };
@@ -552,7 +555,7 @@ impl std::fmt::Debug for Region {
 
 pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     let bytes = to - from;
-    // A signal interrupts the call: tmpfs then gives back the blocks it took and returns `EINTR`.
+    // If a signal interrupts the call, tmpfs gives back the blocks that it took and returns `EINTR`.
     match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {

@@ -1,8 +1,8 @@
 //! Points at which a test may switch to another thread: every access to shared memory that other threads can meet.
 //!
 //! Compiled in only with the feature `scheduled`, which only a test suite switches on; without it every call does
-//! nothing. The scheduler is a function of the test. It runs only on threads that registered it, so all other threads
-//! run as ever. A thread that would sleep in the kernel goes through a point instead ([`instead_of_sleep`]).
+//! nothing. The scheduler is a function of the test. It runs only on threads that have registered it; all other threads
+//! run as usual. A thread that would sleep in the kernel goes through a point instead ([`instead_of_sleep`]).
 
 #[cfg(feature = "scheduled")]
 mod chosen {
@@ -12,25 +12,25 @@ mod chosen {
         static SCHEDULER: Cell<Option<fn()>> = const { Cell::new(None) };
     }
 
-    /// Calls `scheduler` at each point of this thread; `None` ends that.
+    /// Calls `scheduler` at each point of the calling thread; `None` ends the calls.
     pub fn at_each_point(scheduler: Option<fn()>) {
         SCHEDULER.set(scheduler);
     }
 
-    /// A point.
+    /// Goes through a point: the scheduler may switch to another thread here.
     pub fn point() {
         if let Some(scheduler) = SCHEDULER.get() {
             scheduler();
         }
     }
 
-    /// Returns whether a test's scheduler runs this thread. All threads that it runs are then one thread of the
-    /// kernel.
+    /// Returns whether a test's scheduler runs the calling thread. All threads that the scheduler runs are then one
+    /// thread of the kernel.
     pub fn is_scheduled() -> bool {
         SCHEDULER.get().is_some()
     }
 
-    /// Goes through a point in place of a sleep. Returns false if this thread is not scheduled and must sleep.
+    /// Goes through a point in place of a sleep. Returns false if the calling thread is not scheduled and must sleep.
     pub fn instead_of_sleep() -> bool {
         let scheduler = SCHEDULER.get();
         scheduler.inspect(|scheduler| scheduler()).is_some()

@@ -1,8 +1,8 @@
 //! A seal: a checksum over a library's own tables in a kept region, made when the region is left in good order and
 //! checked at the next opening.
 //!
-//! Paper: a departure. A seal detects changes by a disk or a wild store while no process had the region. Data that
-//! change during use are not sealed, so no transaction pays for the seal.
+//! Paper: a departure. A seal detects changes that a disk or a wild store made while no process had the region. Data
+//! that change during use are not sealed, so no transaction pays for the seal.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -15,7 +15,8 @@ use crate::error::unusable;
 use crate::{Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
-    /// Returns the checksum of some parts, each of whole words, without the region's own header; never zero.
+    /// Returns the checksum of the parts, which are made of whole words. Leaves out the region's own header. Never
+    /// zero.
     pub(crate) fn seal_of(&self, parts: &[(u64, u64)]) -> u64 {
         let mut sum = 1;
         for &(from, to) in parts {
@@ -27,7 +28,7 @@ impl Region {
         sum.max(1)
     }
 
-    /// Compares the parts with a seal. Zero is no seal.
+    /// Compares the parts with a seal. A seal of zero means that there is no seal.
     pub(crate) fn check_seal(&self, seal: u64, parts: &[(u64, u64)]) -> Result<()> {
         if seal == 0 || seal == self.seal_of(parts) {
             return Ok(());
@@ -39,8 +40,8 @@ impl Region {
     }
 }
 
-/// Makes a copy of a kept region openable: sets the file's length to the size in its header, and marks the region as
-/// left in good order, without a seal.
+/// Makes a copy of a kept region ready to be opened: sets the file's length to the size in its header, and marks the
+/// region as left in good order, without a seal.
 ///
 /// # Errors
 /// Errors of the system, also if the filesystem has no room.

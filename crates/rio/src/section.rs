@@ -1,8 +1,8 @@
 //! A section: a change of several words or bytes of shared memory that happens wholly or not at all.
 //!
-//! [`Undo::section`] opens a section; [`Section::close`] ends it. Stores need the section as an argument, so a change
-//! that cannot be undone does not compile. A section ends only by an explicit call: a section dropped in a panic
-//! marks the session dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
+//! [`Undo::section`] opens a section; [`Section::close`] ends it. A store needs the section as an argument, so a change
+//! that cannot be undone does not compile. A section ends only by an explicit call: if a panic drops an open section,
+//! the drop marks the session dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ impl Undo {
         self.section_of(&self.broken)
     }
 
-    /// As [`Undo::section`], for a session with a mark of its own, `doomed`: a section that is dropped without
-    /// being closed sets `doomed` before its drop returns (PROTOCOLS D10).
+    /// As [`Undo::section`], for a session with a mark `doomed` of its own. If the section is dropped without being
+    /// closed, the drop sets `doomed` (PROTOCOLS D10).
     #[inline]
     pub fn section_of<'u>(&'u self, doomed: &'u Cell<bool>) -> Section<'u> {
         self.depth.set(self.depth.get() + 1);
@@ -43,7 +43,7 @@ impl Undo {
     }
 }
 
-/// An open section. See the module's text.
+/// An open section. See the documentation of the module.
 #[must_use = "a section that is dropped without `close` makes the session dead"]
 pub struct Section<'u> {
     undo: &'u Undo,
@@ -54,7 +54,7 @@ pub struct Section<'u> {
 }
 
 impl Section<'_> {
-    /// Ends the section: its changes stand. One store.
+    /// Ends the section: its changes stand. The end is one store.
     #[inline]
     pub fn close(mut self) {
         self.doomed = None;
@@ -80,7 +80,7 @@ impl Section<'_> {
         self.undo.leave(self.depth);
     }
 
-    /// Saves the whole cache line of the word. Afterwards the words of that line may be stored to with
+    /// Saves the whole cache line of the word. Afterwards the section may store to all words of that line with
     /// [`Word::init`], as if no other thread could reach them.
     pub fn save_line(&mut self, word: &Word<u64>) {
         self.undo.save_line(std::ptr::from_ref(word).addr());
@@ -107,8 +107,8 @@ impl<T: Bits> Word<T> {
             self.init(value);
         }
         section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, old);
-        // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
-        // the compiler fence in `save_word` keeps.
+        // Relaxed: the release of the latch that guards the word publishes the store. A kill needs only program order
+        // (PROTOCOLS D15), which the compiler fence in `save_word` keeps.
         T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
     }
 }

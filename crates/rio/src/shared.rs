@@ -1,11 +1,11 @@
-//! Which types may lie in shared memory, and the macro that declares them.
+//! The types that may lie in shared memory, and the macro that declares them.
 //!
-//! A shared type is made of atomic words and nothing else: any bytes are a valid value of it, another process may store
-//! to it at any time, and it means the same at every address.
+//! A shared type is made of atomic words and nothing else. So any bytes are a valid value of the type, another process
+//! may store to it at any time, and its value means the same at every address.
 //!
-//! [`shared!`](crate::shared) gives each type a number, made of its name, its size and alignment, and each field's
-//! name, type and place, with the number of the field's type. Each manager combines the numbers of its types
-//! ([`layout!`](crate::layout)), and the library combines the numbers of the managers. Two builds with different
+//! [`shared!`](crate::shared) gives each type a number. The number is made of the type's name, size and alignment, and
+//! of each field's name, type and place, with the number of the field's type. Each manager combines the numbers of its
+//! types ([`layout!`](crate::layout)), and the library combines the numbers of the managers. Two builds with different
 //! numbers refuse each other's regions (PROTOCOLS F1). The number does not cover the meaning of a word's bits.
 
 use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
@@ -13,8 +13,8 @@ use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
 /// A type that may lie in a region. Declare it with [`shared!`](crate::shared); do not implement it by hand.
 ///
 /// # Safety
-/// Every field is an atomic word, an array of such, or another `Shared` type; there is no padding; every bit pattern,
-/// zero included, is valid; it holds no address, reference or descriptor.
+/// Every field is an atomic word, another `Shared` type, or an array of these; there is no padding; every bit pattern,
+/// zero included, is valid; the type holds no address, reference or descriptor.
 pub unsafe trait Shared: Sync + 'static {
     /// A number that differs between layouts and between names ([`layout!`](crate::layout)).
     const LAYOUT: u64;
@@ -25,7 +25,7 @@ unsafe impl<T: Bits> Shared for Word<T>
 where
     Word<T>: Sync,
 {
-    // `T` is not included here: the number of the struct includes the text of the field's type, which names `T`.
+    // `T` is not included here: the number of a struct already includes the text of each field's type, which names `T`.
     const LAYOUT: u64 = LayoutHash::new().text("Word").number(T::Raw::BYTES as u64).get();
 }
 // SAFETY: one atomic `u64`, transparently; every pattern is a value, because it is checked when it is read.
@@ -33,10 +33,10 @@ unsafe impl<T: Checkable> Shared for Checked<T>
 where
     Checked<T>: Sync,
 {
-    // As above, with the bits of the check.
+    // As for `Word`, with the bits of the check in addition.
     const LAYOUT: u64 = LayoutHash::new().text("Checked").number(T::FREE).get();
 }
-// SAFETY: one atomic `u64`; an offset is checked when it is followed.
+// SAFETY: one atomic `u64`; every use of an offset checks it.
 unsafe impl<T: 'static> Shared for Link<T> {
     // The number of the target type is not included: links may form a circle.
     const LAYOUT: u64 = LayoutHash::new().text("Link").get();
@@ -116,7 +116,7 @@ mod tests {
                     pub struct Pair { $(pub $field: $type),* } size $size
                 }
                 crate::shared! {
-                    /// Its text is the same in every module.
+                    /// The text of this type is the same in every module.
                     pub struct Holder { pub pair: Pair, pub last: Word<u64> } size $holder
                 }
                 // The tests use only the layouts.
@@ -139,7 +139,7 @@ mod tests {
     mod again {
         use crate::Word;
         crate::shared! {
-            /// As the original.
+            /// The same type as the original.
             pub struct Pair { pub left: Word<u64>, pub right: Word<u64> } size 16
         }
         const _: fn(&Pair) = |pair| {

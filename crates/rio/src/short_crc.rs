@@ -1,15 +1,16 @@
-//! The CRC-32C of few whole words, by the processor's instruction for one word.
+//! The CRC-32C of a few whole words, by the processor's instruction for one word.
 //!
-//! For some hundred bytes that costs less than a call of code that is made for kilobytes.
+//! For some hundred bytes this costs less than a call of code made for kilobytes.
 //!
-//! The `unsafe` is a call of a function for which the processor must have an instruction: it is called only where the
-//! processor was asked.
+//! The `unsafe` is a call of a function that needs an instruction of the processor. The call comes only after a check
+//! that the processor has the instruction.
 
-/// More bytes than these are summed faster in several parts at once.
+/// The greatest length for this way. More bytes are summed faster in several parts at once.
 const BYTES_MAX: usize = 1024;
 
-/// Returns the CRC-32C of bytes that have the sum `crc` (zero for no bytes), and of `bytes` after them. `None` if these
-/// are more than a kilobyte or no whole words of eight bytes, or if the processor has no instruction for it.
+/// Continues a CRC-32C: `crc` is the sum of earlier bytes (zero for none), and the result is the sum of these and of
+/// `bytes`. Returns `None` if `bytes` is longer than a kilobyte or not made of whole words of eight bytes, or if the
+/// processor has no instruction for it.
 #[inline]
 pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
@@ -21,7 +22,7 @@ pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Returns the CRC-32C of bytes that have the sum `crc`, and of the whole words of `bytes` after them.
+/// Returns the CRC-32C of earlier bytes with the sum `crc`, followed by the whole words of `bytes`.
 ///
 /// # Safety
 /// The processor has SSE 4.2.
@@ -31,7 +32,7 @@ pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
 unsafe fn of_words(crc: u32, bytes: &[u8]) -> u32 {
     let next = |crc: u64, word: &[u8]| {
         let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        // SAFETY: the caller's: the processor has SSE 4.2.
+        // SAFETY: the caller has made sure that the processor has SSE 4.2.
         unsafe { std::arch::x86_64::_mm_crc32_u64(crc, word) }
     };
     let mut crc = u64::from(!crc);

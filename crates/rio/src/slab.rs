@@ -1,6 +1,6 @@
 //! Slabs: typed slots, numbered from one. A slab grows in chunks, and a slot never moves.
 //!
-//! Chunk `k` holds `base << k` slots, so a slot's place is arithmetic and growing touches no old slot. A slot keeps
+//! Chunk `k` holds `base << k` slots, so arithmetic gives a slot's place, and growing touches no old slot. A slot keeps
 //! its type for the region's life (PROTOCOLS D14). The owning manager keeps track of free slots in its own words and
 //! sections.
 
@@ -16,7 +16,7 @@ crate::shared! {
     pub struct SlabHeader {
         /// log2 of the first chunk's slot count.
         pub base_shift: Word<u32>,
-        /// Number of chunks; stored last when one is added.
+        /// Number of chunks; raised last when a chunk is added.
         pub chunk_count: Word<u32>,
         /// Where each chunk begins.
         pub chunks: [Link<Word<u64>>; 28],
@@ -29,8 +29,8 @@ crate::shared! {
 pub struct Slab<T: Shared> {
     header: Held<SlabHeader>,
     base_shift: u32,
-    /// The chunks, each checked once. Only a counted chunk is remembered: a grower that died left a link that the next
-    /// grower replaces.
+    /// The chunks, each checked once. Only a counted chunk is remembered. If a process died while it added a chunk, the
+    /// chunk's link exists, but the chunk is not counted, and the next process that adds a chunk replaces the link.
     chunks: [OnceLock<HeldSlice<T>>; CHUNKS],
 }
 
@@ -62,7 +62,7 @@ impl<T: Shared> Slab<T> {
         Some(Slab::attach(region, header)).filter(|slab| slab.check().is_ok())
     }
 
-    /// Returns the slot with that number, one-based.
+    /// Returns the slot with the number `index`. Numbers begin at one.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -75,7 +75,7 @@ impl<T: Shared> Slab<T> {
         }
     }
 
-    /// Returns a slot that does not lie in the first chunk, or is not known yet.
+    /// Returns a slot that does not lie in the first chunk, or whose chunk this handle has not checked yet.
     #[inline]
     fn at_further(&self, index: u32) -> &T {
         let (chunk, within) = self.chunk_of(index);
@@ -94,7 +94,7 @@ impl<T: Shared> Slab<T> {
         self.header.region().at(place)
     }
 
-    /// Returns the number of the slot's chunk, and of the slot in it, counted from zero.
+    /// Returns the number of the slot's chunk, and the slot's number in that chunk. The numbers begin at zero.
     #[inline]
     fn chunk_of(&self, index: u32) -> (usize, usize) {
         let position = index.wrapping_sub(1) as usize;
@@ -106,7 +106,7 @@ impl<T: Shared> Slab<T> {
     /// Returns the slots of a chunk, or an empty slice if the slab does not count the chunk.
     fn chunk(&self, chunk: usize) -> &[T] {
         let known = &self.chunks[chunk];
-        // Acquire: pairs with the publish of the count, before which the chunk has its last place.
+        // Acquire: pairs with the publish of the count. A chunk gets its last place before it is counted.
         let is_counted = chunk < self.header.chunk_count.load() as usize
             || planted("rio: a slab remembers a chunk that is not counted");
         if let (None, true, Some(start)) = (known.get(), is_counted, self.header.chunks[chunk].load()) {
@@ -115,8 +115,8 @@ impl<T: Shared> Slab<T> {
         known.get().map_or(&[], |slots| slots)
     }
 
-    /// Returns all slots, in the order of their numbers. Fast: the first chunk, which holds most slots in use, is one
-    /// slice.
+    /// Returns all slots, in the order of their numbers. The first chunk holds most slots in use and is one slice, so
+    /// this is fast.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let first = self.chunk(0);
@@ -124,7 +124,7 @@ impl<T: Shared> Slab<T> {
         first.iter().chain(rest.map(|index| self.at(index)))
     }
 
-    /// Returns where the slot with that number lies, one-based.
+    /// Returns where the slot with the number `index` lies. Numbers begin at one.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -132,12 +132,13 @@ impl<T: Shared> Slab<T> {
     pub fn place(&self, index: u32) -> Offset<T> {
         assert!(index != 0, "slot numbers begin at one");
         let (chunk, within) = self.chunk_of(index);
-        // Acquire: pairs with the publish in `grow`; a number that this handle was given lies in an existing chunk.
+        // Acquire: pairs with the publish in `grow`. A number that this handle has been given lies in an existing
+        // chunk.
         let start = self.header.chunks[chunk].load().expect("the slot's chunk exists");
         start.cast::<T>().plus((within * size_of::<T>()) as u64)
     }
 
-    /// Returns the number of the slot that begins at `place`, if one does.
+    /// Returns the number of the slot that begins at `place`, or `None` if no slot begins there.
     pub fn index_of(&self, place: u64) -> Option<u32> {
         let bytes = size_of::<T>() as u64;
         for chunk in 0..self.header.chunk_count.load() {
@@ -159,7 +160,7 @@ impl<T: Shared> Slab<T> {
         links.filter_map(|(link, nth)| Some((link.load()?.raw(), (size_of::<T>() as u64) << (nth + self.base_shift))))
     }
 
-    /// Checks the slab's header: a wild store there would send every process astray.
+    /// Checks the slab's header. If a wild store had hit the header, every process would use wrong places.
     ///
     /// # Errors
     /// The fault, as half a sentence.
@@ -200,9 +201,9 @@ impl<T: Shared> Slab<T> {
         ((1_u32 << count) - 1) << self.base_shift
     }
 
-    /// Adds one chunk of zeroed slots and returns their numbers. The caller excludes other growers.
+    /// Adds one chunk of zeroed slots and returns their numbers. The caller makes sure that no other thread adds one.
     ///
-    /// If we die here: the chunk is lost (no list has it); the slab is as it was.
+    /// If we die here: the chunk's memory is lost, because no list has it; the slab is as it was.
     ///
     /// # Errors
     /// The region cannot grow; nothing was changed.

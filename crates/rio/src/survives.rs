@@ -1,8 +1,8 @@
-//! What a region's memory survives: detected, never guessed.
+//! Detects what a region's memory survives. Nothing is guessed.
 //!
-//! Paper: Rio Vista, section 3. There it was always the file cache of an operating system that writes it back after a
-//! crash. Here the file decides: only memory that the filesystem hands out itself (DAX) can be mapped so that its
-//! metadata are safe.
+//! Paper: Rio Vista, section 3. There the memory was always the file cache of an operating system that writes the cache
+//! back after a crash. Here the file decides: only memory that the filesystem hands out directly (DAX) can be mapped so
+//! that the file's metadata are safe.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,14 +10,14 @@ use std::path::Path;
 
 use crate::{Mapping, WriteBack};
 
-/// What the stores into a region survive, from the least to the most.
+/// The events that stores into a region survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survives {
-    /// The death of every process: the page cache of any file.
+    /// The death of every process. The page cache of any file survives that.
     Process,
-    /// Also the death of the operating system, if the machine keeps its memory over a warm start.
+    /// The death of the operating system too: the machine keeps its memory over a warm start.
     System,
-    /// Also the loss of power.
+    /// The loss of power too.
     Power,
 }
 
@@ -32,8 +32,8 @@ impl std::fmt::Display for Survives {
 }
 
 impl Survives {
-    /// Returns what the memory of a file survives, and how its cache lines are written back: as detected, unless the
-    /// operator declares that the memory survives more, or wants or does not want the write-back.
+    /// Returns what the memory of a file survives, and how its cache lines are written back. Both are as detected,
+    /// unless the operator declares that the memory survives more, or sets whether lines are written back.
     pub(crate) fn decide(file: &File, declared: Option<Survives>, is_wanted: Option<bool>) -> (Survives, WriteBack) {
         Survives::weigh(detect(file), WriteBack::best(), declared, is_wanted)
     }
@@ -44,10 +44,10 @@ impl Survives {
         declared: Option<Survives>,
         is_wanted: Option<bool>,
     ) -> (Survives, WriteBack) {
-        // Without an instruction for it, any crash of more than a process may lose the lines in the cache.
+        // Without an instruction for the write-back, any crash of more than a process may lose the lines in the cache.
         let found = if is_needed && best.is_none() { Survives::Process } else { found };
         let declared = declared.unwrap_or(found);
-        // Only an operator who declares more than was detected can know that the cache survives too.
+        // If the operator declares no more than was detected, the declaration states nothing about the cache.
         let is_wanted = is_wanted.unwrap_or(is_needed && declared <= found);
         (found.max(declared), best.filter(|_| is_wanted).unwrap_or_default())
     }
@@ -69,8 +69,8 @@ fn detect(file: &File) -> (Survives, bool) {
 }
 
 /// Returns what stores survive, and whether they must be written back. `is_synchronous`: the memory can be mapped so
-/// that its metadata are safe. `domain`: the kernel's persistence domain; in `memory_controller` a line is safe once
-/// it has left the cache, in `cpu_cache` it is safe in the cache.
+/// that the file's metadata are safe. `domain`: the kernel's persistence domain. In the domain `memory_controller` a
+/// line is safe once it has left the cache; in `cpu_cache` it is already safe in the cache.
 fn found(is_synchronous: bool, domain: Option<&str>) -> (Survives, bool) {
     match (is_synchronous, domain) {
         (false, _) => (Survives::Process, false),
@@ -88,7 +88,7 @@ fn domain_of(file: &File) -> Option<String> {
 /// Reads the persistence domain of a device from the directory of devices by number.
 fn persistence_domain(devices: &Path, device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // For a partition the file lies with the whole device.
+    // For a partition, the kernel's file lies in the directory of the whole device.
     let places = ["device/../persistence_domain", "../device/../persistence_domain"];
     let device = devices.join(format!("{major}:{minor}"));
     let text = places.iter().find_map(|place| std::fs::read_to_string(device.join(place)).ok());
@@ -116,8 +116,8 @@ mod tests {
         for (domain, survives, is_written_back) in [
             (Some("cpu_cache"), Power, false),
             (Some("memory_controller"), Power, true),
-            // For memory declared at boot the kernel has no such file; for a region without either domain, an empty
-            // line.
+            // The kernel has no such file for memory declared at boot. For a region with neither domain, the file has
+            // an empty line.
             (None, System, true),
             (Some(""), System, true),
             (Some("something new"), System, true),
@@ -153,7 +153,7 @@ mod tests {
         use Survives::{Power, Process, System};
         let (how, none) = (WriteBack::Clflush, WriteBack::None);
         let weigh = |found, best, declared| Survives::weigh(found, best, declared, None);
-        // `Power` is detected for memory that keeps contents that were written back.
+        // `Power` is detected for memory that keeps only contents that were written back.
         for less in [None, Some(Process), Some(System), Some(Power)] {
             assert_eq!(weigh((Power, true), Some(how), less), (Power, how), "{less:?}");
         }

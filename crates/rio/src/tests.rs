@@ -53,7 +53,7 @@ fn a_closed_section_stands_and_a_rolled_back_one_leaves_nothing() {
     assert_eq!((there.at(pair).left.get(), there.at(pair).right.get()), (1, 2));
 }
 
-/// Simulates a killed process, which leaves its undo log as it is: the section is forgotten instead.
+/// Simulates a killed process: the section is forgotten, so the undo log stays as it is.
 #[test]
 fn a_survivor_rolls_back_through_its_own_mapping_what_the_dead_left_open() {
     let (dead, survivor) = twice();

@@ -1,20 +1,20 @@
 //! The undo log of a session: before-images of the changes of its open sections.
 //!
 //! Paper: Rio Vista, section 4: save the before-image in the same memory, store, discard. Departure: the log is
-//! contiguous and always begins at the start of its area, so it stays in the first-level cache.
+//! contiguous and always begins at the start of its area, so the log stays in the first-level cache.
 //!
-//! Layout, in words of eight bytes: contiguous records `[bytes << 40 | place][before-image, rounded up to words]`,
-//! then a zero word. The store of a record's first word comes last and publishes the record; one store of zero
-//! discards all records from there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end
-//! and cuts back to it.
+//! Layout, in words of eight bytes: contiguous records `[bytes << 40 | place][before-image, rounded up to words]`, then
+//! a zero word. The first word of a record is stored last, which publishes the record. One store of zero discards all
+//! records from there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer section's end, and
+//! cuts the log back to that place.
 //!
 //! If the memory outlives the processor's cache, a record has its highest bit set and ends in a checksum over itself
-//! and the log's sequence number. The record is written back before the stores that it covers. Those stores are
-//! written back before the next sequence number or with it, and that number is then the commit. The log's `form`
-//! states whether its records have checksums. A partial record and a record of an earlier sequence do not count.
+//! and the log's sequence number. A record is written back before the stores that it covers. Those stores are written
+//! back before the log's next sequence number or together with it, and that number is then the commit. The log's `form`
+//! states whether its records have checksums. Recovery ignores partial records and records of an earlier sequence.
 //!
-//! If we die here: the repairing session reads from the start to the zero word and applies the images last to first.
-//! Applying them twice is the same as once.
+//! If we die here: the repairing session reads from the start to the zero word and applies the images, last to first.
+//! Applying them twice has the same effect as once.
 
 use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
@@ -41,36 +41,36 @@ const CHECKED: u64 = 1 << 63;
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
 crate::shared! {
-    /// Where a session's undo log lies.
+    /// The header of a session's undo log.
     pub struct UndoLog {
         /// The area's length in words of eight bytes.
         pub words: Word<u64>,
         /// The area.
         pub area: Link<Word<u64>>,
-        /// Raised to commit where the memory outlives the cache.
+        /// The sequence number. Where the memory outlives the cache, a commit raises it.
         pub sequence: Word<u64>,
         /// The form of its records: one of `Form`'s numbers.
         pub form: Word<u64>,
         /// Where the next log of the chain lies (`chain.rs`).
         pub further: Word<u64>,
-        /// For a commit proved by a sum (`checked.rs`): the next sequence number with a count of records, and the
+        /// For a commit that a sum proves (`checked.rs`): the next sequence number with a count of records, and the
         /// sum. The third word is zero, kept for later.
         pub ended: [Word<u64>; 3],
     } size 64
 }
 
-/// A session's handle to its undo log. One thread uses it at a time.
+/// A session's handle to its undo log. Only one thread at a time uses the handle.
 pub struct Undo {
-    /// The log's words if the quick path is on ([`Undo::set_quick`]), else empty.
+    /// The log's words if the quick path is on ([`Undo::set_quick`]); else empty.
     quick: HeldSlice<Word<u64>>,
-    /// Where `quick` begins, if it is long enough to be used without looking up its length (`quick.rs`).
+    /// Where `quick` begins, if `quick` is long enough to be used without reading its length (`quick.rs`).
     start: quick::Start,
-    /// The log's end, except while a Vista transaction keeps it itself.
+    /// The log's end. Out of date while a Vista transaction keeps the end in a copy of its own.
     pub(crate) top: Cell<usize>,
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
-    /// Words at the log's end that [`Undo::has_room`] does not offer.
+    /// The number of words at the log's end that [`Undo::has_room`] does not offer.
     kept_back: usize,
     pub(crate) depth: Cell<u32>,
     pub(crate) broken: Cell<bool>,
@@ -92,7 +92,7 @@ impl Undo {
         Ok(log)
     }
 
-    /// Opens the log at `log`. The images of a dead session stay in it: see [`Undo::roll_back`].
+    /// Opens the log at `log`. If a session died, its images stay in the log until [`Undo::roll_back`].
     ///
     /// # Panics
     /// If no log was created there.
@@ -122,7 +122,7 @@ impl Undo {
         region.hold_slice(area, count)
     }
 
-    /// Discards every image: all changes since the log was empty stand. One store.
+    /// Discards every image: all changes since the log was last empty stand. One store.
     #[inline]
     pub fn discard(&self) {
         if self.write_back != WriteBack::None {
@@ -131,12 +131,12 @@ impl Undo {
         self.cut(0);
     }
 
-    /// Returns whether there are images: a session died in a section, or is in one.
+    /// Returns whether there are images: a session is in a section, or died in one.
     pub fn has_images(&self) -> bool {
         self.words.first().is_some_and(|word| word.load() != 0)
     }
 
-    /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a
+    /// Applies every before-image, last to first, and empties the log. This is the repair of a session that died in a
     /// section. Returns the number of images.
     ///
     /// # Panics
@@ -166,7 +166,7 @@ impl Undo {
         records.len()
     }
 
-    /// Puts back the image behind word `record`. `header` is, or was, the first word of that record.
+    /// Puts back the image that follows the word `record`. `header` is the present or earlier value of that word.
     fn apply(&self, record: usize, header: u64) {
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
         let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
@@ -199,7 +199,7 @@ impl Undo {
 
     #[inline(always)]
     fn end_at(word: &Word<u64>) {
-        // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
+        // A kill comes between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
         word.publish(0);
         // The compiler must not move the stores of the next section above this store, either.
@@ -233,8 +233,8 @@ impl Undo {
         self.top.set(self.save_behind(self.top.get(), place, old));
     }
 
-    /// As `save_bytes`, for a caller that knows the log's end; returns the new end. This is the hot part of Vista:
-    /// the fewer instructions and stores it takes, the more transactions the processor has under way at once.
+    /// As `save_bytes`, for a caller that knows the log's end; returns the new end. This is the hot part of Vista: the
+    /// fewer instructions and stores it has, the more transactions the processor can overlap.
     #[inline(always)]
     pub(crate) fn save_behind(&self, top: usize, place: u64, old: &[u8]) -> usize {
         if planted("rio: changes of areas save no before-images") {
@@ -254,7 +254,7 @@ impl Undo {
             first.init(header(place, old.len()));
         }
         copy_image(image, old);
-        // The store runs also if the zero is there already: a load costs more than a store.
+        // The store runs even if the zero is there already: a load would cost more.
         if !planted("undo: no zero behind the last record") {
             last.init(0);
         }
@@ -275,12 +275,12 @@ impl Undo {
         records
     }
 
-    /// Publishes a record by storing its first word. Its image and the zero behind it are stored already.
+    /// Publishes a record by storing its first word. The record's image and the zero behind it are already stored.
     #[inline(always)]
     fn publish(first: &Word<u64>, header: u64) {
         compiler_fence(Ordering::SeqCst);
         first.init(header);
-        // The store that this image covers comes after; the compiler must not lift it above the header.
+        // The store that this image covers comes later; the compiler must not move it above the store of the header.
         compiler_fence(Ordering::SeqCst);
     }
 }

@@ -14,17 +14,17 @@ use crate::error::system;
 use crate::map::Protection;
 use crate::{planted, Key, Mapping, Region, Result};
 
-/// The program's mapping of a region. Places in it count as in the region.
+/// The program's mapping of a region. Its places have the same numbers as the places of the region.
 pub struct View {
-    /// The part that is always shown: the quick answer for most looks.
+    /// The part that is always shown. It answers most calls of [`View::look`] quickly.
     flat: Flat,
     mapping: Arc<Mapping>,
     region: Region,
     /// The hidden parts: from, to; in order.
     hidden: Vec<(u64, u64)>,
-    /// The hidden parts that the kernel has not protected yet.
+    /// The hidden parts to which the kernel still allows accesses.
     unprotected: Vec<(u64, u64)>,
-    /// A part that looks refuse although an access does not fault: from, to.
+    /// A part that [`View::look`] refuses, although an access to it does not fault: from, to.
     refused: (u64, u64),
     /// The end of the shown part.
     end: u64,
@@ -32,26 +32,27 @@ pub struct View {
     key: Option<Key>,
 }
 
-/// The part of a view that stays shown: the quick answer for most looks. Positions count from its beginning.
+/// The part of a view that stays shown. It answers most calls of [`View::look`] quickly. Positions count from its
+/// beginning.
 #[derive(Clone)]
 pub struct Flat {
     pub(crate) base: NonNull<u8>,
     /// The place of position zero.
     pub(crate) from: u64,
     pub(crate) bytes: u64,
-    /// Keeps the addresses.
+    /// Keeps the mapping, so that the addresses stay valid.
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: an address in a mapping that the value keeps, as in a `Mapping`; code that touches the bytes has a hold
-// (`bytes.rs`).
+// SAFETY: an address in a mapping that this value keeps alive, as in a `Mapping`; code that accesses the bytes needs a
+// hold (`bytes.rs`).
 unsafe impl Send for Flat {}
 // SAFETY: as above.
 unsafe impl Sync for Flat {}
 
 impl Region {
-    /// Maps the region's file again: at `address`, or at an address of the kernel's choice. Everything before `from`
-    /// is hidden; `from` is a multiple of 64 KiB.
+    /// Maps the region's file again: at `address`, or at an address that the kernel chooses. Hides everything before
+    /// `from`, which is a multiple of 64 KiB.
     ///
     /// # Errors
     /// `System` if the address range is in use, or if the kernel refuses.
@@ -79,7 +80,7 @@ impl Region {
 }
 
 impl View {
-    /// Returns the address of place zero, which is hidden itself.
+    /// Returns the address of place zero. The place itself is hidden.
     #[inline]
     pub fn address(&self) -> usize {
         self.mapping.base().as_ptr().addr()
@@ -92,8 +93,8 @@ impl View {
         (place < self.mapping.bytes()).then_some(place as u64)
     }
 
-    /// Sets the flat part: the first `bytes` behind the first hidden part are shown and stay so. The places behind
-    /// them, up to `next`, are refused.
+    /// Sets the flat part: the first `bytes` behind the first hidden part are shown from now on. [`View::look`] refuses
+    /// the places behind the flat part, up to `next`.
     ///
     /// # Panics
     /// If the flat part is not shown.
@@ -102,7 +103,7 @@ impl View {
         self.refused = (0, 0);
         assert!(self.is_shown(self.flat.from, end), "the bytes lie in the region, and are not hidden");
         self.refused = (end, next);
-        // With a key, each look must also set the thread's rights.
+        // With a key, the flat part answers no call of `look`: each call must also set the thread's rights.
         self.flat.bytes = if self.key.is_none() { bytes } else { 0 };
     }
 
@@ -111,11 +112,11 @@ impl View {
         self.end = end;
     }
 
-    /// Hides `bytes` from `from` on, in whole pages, for good.
+    /// Hides `bytes` from `from` on, in whole pages, for ever.
     ///
     /// # Errors
-    /// `System` if the kernel refuses: looks refuse the part, but an access does not fault yet. The same call again
-    /// retries.
+    /// `System` if the kernel refuses. [`View::look`] then refuses the part, but an access does not fault yet. Call
+    /// again to try again.
     pub fn hide(&mut self, from: u64, bytes: u64) -> Result<()> {
         let part = (from, from + bytes);
         if !self.hidden.contains(&part) {
@@ -132,7 +133,7 @@ impl View {
         Ok(())
     }
 
-    /// Makes all that is shown writable or read-only, so that a store outside of a transaction faults.
+    /// Makes all shown parts writable or read-only. If they are read-only, a store outside of a transaction faults.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -154,9 +155,9 @@ impl View {
         self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
     }
 
-    /// Sets whether stores to the whole pages from `from` to `to` are private to this process and never reach the
-    /// file. Ending the privacy discards those stores. The pages contain no hidden part; afterwards they may be
-    /// stored to.
+    /// Sets whether stores to the whole pages from `from` to `to` are private to this process and never reach the file.
+    /// A call that ends the privacy discards the private stores. The pages must contain no hidden part; after the call
+    /// they may be stored to.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -167,8 +168,8 @@ impl View {
         })
     }
 
-    /// Gives all that is shown a protection key, for good. From now on the key decides the rights of a thread, and
-    /// each look gives the calling thread the right to load.
+    /// Gives a protection key to all shown parts, for ever. From now on the key decides the rights of a thread, and
+    /// each call of [`View::look`] gives the calling thread the right to load.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -179,12 +180,12 @@ impl View {
             from = end;
         }
         self.key = Some(key);
-        // No quick answer any more: each look must set the thread's rights.
+        // From now on the flat part answers no call of `look`: each call must set the thread's rights.
         self.flat.bytes = 0;
         Ok(())
     }
 
-    /// The protection key of the shown part, if it has one.
+    /// Returns the protection key of the shown part, if it has one.
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
@@ -193,7 +194,7 @@ impl View {
         self.change(from, to, "changing the protection", |range| self.mapping.protect(range, protection))
     }
 
-    /// Does `call` with the part of the mapping from one place to another, if the part is not empty.
+    /// Calls `call` with the part of the mapping between two places, unless the part is empty.
     fn change(
         &self,
         from: u64,
@@ -227,7 +228,7 @@ impl View {
         is_shown.then(|| self.flat.shown(at, bytes))
     }
 
-    /// Returns whether all from `at` to `end` is shown.
+    /// Returns whether all places from `at` to `end` are shown.
     #[inline(never)]
     pub fn is_shown(&self, at: u64, end: u64) -> bool {
         if let Some(key) = &self.key {
@@ -251,10 +252,10 @@ impl Flat {
         self.has(at, bytes).then(|| self.shown(at, bytes))
     }
 
-    /// As [`View::look`] of the view that this flat part belongs to.
+    /// As [`View::look`] of the view to which this flat part belongs.
     ///
     /// # Panics
-    /// If it belongs to another view.
+    /// If the flat part belongs to another view.
     pub fn look_in(&self, view: &View, at: u64, bytes: usize) -> Option<Shown<'_>> {
         assert!(self.base == view.flat.base && self.from == view.flat.from, "the bytes are of this view");
         view.look(at, bytes).map(|_| self.shown(at, bytes))

@@ -1,9 +1,9 @@
-//! Control words: the only plain data several processes may touch at once, so every one is atomic.
+//! Control words: the only plain data that several processes may access at once, so every control word is atomic.
 //!
-//! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands the open
-//! [`Section`](crate::Section) that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words
-//! that others read without a latch, which are the *last* store of their change and are never rolled back (PROTOCOLS
-//! D2).
+//! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands an open
+//! [`Section`](crate::Section), which is rolled back if we die. [`Word::publish`] and the read-modify-write calls are
+//! for words that other threads read without a latch. The store to such a word is the *last* of its change, and is
+//! never rolled back (PROTOCOLS D2).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,27 +18,27 @@ mod sealed {
     impl Sealed for u64 {}
 }
 
-/// A machine integer that has an atomic twin: `u32` or `u64`.
+/// A machine integer with an atomic twin: `u32` or `u64`.
 pub trait Atom: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
     /// The atomic twin.
     type Cell: Send + Sync + 'static;
     /// The width in bytes.
     const BYTES: usize;
-    /// Loads.
+    /// Loads the value.
     fn load(cell: &Self::Cell, order: Ordering) -> Self;
-    /// Stores.
+    /// Stores the value.
     fn store(cell: &Self::Cell, value: Self, order: Ordering);
-    /// Compares and swaps; the error is the value found.
+    /// Swaps if the cell holds `old`; the error is the value found.
     fn swap_if(cell: &Self::Cell, old: Self, new: Self) -> Result<Self, Self>;
-    /// Adds, wrapping; returns the value before.
+    /// Adds, with wrapping; returns the earlier value.
     fn add(cell: &Self::Cell, value: Self) -> Self;
-    /// Stores the larger of the two; returns the value before.
+    /// Stores the larger of the two values; returns the earlier value.
     fn max(cell: &Self::Cell, value: Self) -> Self;
-    /// Ors bits in; returns the value before.
+    /// Sets the bits of `value`; returns the earlier value.
     fn or(cell: &Self::Cell, value: Self) -> Self;
-    /// Ands bits; returns the value before.
+    /// Clears all bits that `value` does not have; returns the earlier value.
     fn and(cell: &Self::Cell, value: Self) -> Self;
-    /// Widens to 64 bits.
+    /// Widens the value to 64 bits.
     fn widen(self) -> u64;
 }
 
@@ -101,7 +101,7 @@ atom!(u64, AtomicU64, 8);
 ///
 /// Every bit pattern must be a value: a word may hold anything that another process has stored.
 pub trait Bits: Copy + 'static {
-    /// The integer it is stored as.
+    /// The integer as which the value is stored.
     type Raw: Atom;
     /// Returns the integer.
     fn to_raw(self) -> Self::Raw;
@@ -132,7 +132,7 @@ macro_rules! bits {
 pub struct Word<T: Bits>(pub(crate) <T::Raw as Atom>::Cell, PhantomData<T>);
 
 impl<T: Bits> Word<T> {
-    /// Reads the word. The caller holds the latch that guards it, or needs no order with other accesses.
+    /// Reads the word. The caller holds the latch that guards the word, or needs no order with other accesses.
     #[inline]
     pub fn get(&self) -> T {
         // Relaxed: the latch's acquire orders this load after the stores of the previous holder.
@@ -166,33 +166,33 @@ impl<T: Bits> Word<T> {
         T::Raw::swap_if(&self.0, old.to_raw(), new.to_raw()).map(T::from_raw).map_err(T::from_raw)
     }
 
-    /// Adds, wrapping; returns the value before.
+    /// Adds, with wrapping; returns the earlier value.
     #[inline]
     pub fn fetch_add(&self, value: T::Raw) -> T {
         point();
         T::from_raw(T::Raw::add(&self.0, value))
     }
 
-    /// Keeps the larger; returns the value before.
+    /// Stores the larger of `value` and the word; returns the earlier value.
     #[inline]
     pub fn fetch_max(&self, value: T) -> T {
         point();
         T::from_raw(T::Raw::max(&self.0, value.to_raw()))
     }
 
-    /// Ors bits in; returns the value before.
+    /// Sets the bits of `value`; returns the earlier value.
     #[inline]
     pub fn fetch_or(&self, value: T::Raw) -> T {
         T::from_raw(T::Raw::or(&self.0, value))
     }
 
-    /// Ands bits; returns the value before.
+    /// Clears all bits that `value` does not have; returns the earlier value.
     #[inline]
     pub fn fetch_and(&self, value: T::Raw) -> T {
         T::from_raw(T::Raw::and(&self.0, value))
     }
 
-    /// Returns the atomic itself, for a futex or a state machine with its own bits.
+    /// Returns the atomic itself, for a futex or for a state machine with bits of its own.
     #[inline]
     pub fn cell(&self) -> &<T::Raw as Atom>::Cell {
         &self.0

@@ -1,8 +1,8 @@
 //! Measures the cost of a commit beside a bare write and sync of the same number of bytes: `commit_cost DIRECTORY`,
 //! by default the current directory.
 //!
-//! Microseconds per transaction of 8 bytes at a random place of 50 MB, medians of rounds in turns; groups of 1, 8 and
-//! 64.
+//! Prints microseconds per transaction of 8 bytes at a random place of 50 MB, for groups of 1, 8 and 64. Each number is
+//! the median of the rounds, in which the measurements take turns.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use std::time::Instant;
 use rvm::Options;
 
 const DATABASE: u64 = 50 << 20;
-/// A record of one word: its header, a place, a length, the word.
+/// The length of a record of one word: its header, a place, a length, and the word.
 const RECORD: usize = 40 + 24;
 const ROUNDS: usize = 25;
 const COUNT: u64 = 64;
@@ -30,7 +30,7 @@ fn main() {
         let place = directory.join(format!("group-{group}"));
         std::fs::create_dir(&place).unwrap();
         let mut memory = Options::new(DATABASE).group(group).open(&place).unwrap();
-        // Touches all pages.
+        // A store to each page loads all pages before the measurement.
         for at in (0..DATABASE).step_by(4 << 20) {
             let mut txn = memory.begin().unwrap();
             txn.set_range(at, (4 << 20).min(usize::try_from(DATABASE - at).unwrap())).unwrap().fill(1);

@@ -16,7 +16,7 @@ pub enum Error {
         /// The log.
         log: String,
     },
-    /// The log or the database is not as this library leaves it.
+    /// The log or the database has contents that this library does not write.
     #[error("{file} is damaged: {what}. Nothing was changed; restore the directory from a backup")]
     Damaged {
         /// The file.

@@ -1,7 +1,7 @@
-//! A directory whose files are safe as soon as they are written. The file cache outlives the system, as Rio's does,
-//! so a sync has nothing to do.
+//! A directory whose files are safe as soon as they are written. Its file cache outlives the system, as Rio's does, so
+//! a sync has nothing to do.
 //!
-//! Paper: Rio Vista, sections 3 and 5.2: RVM unmodified on Rio, whose synchronous writes Rio cuts short.
+//! Paper: Rio Vista, sections 3 and 5.2: unmodified RVM on Rio, where a synchronous write reaches no disk.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Keeps the changes of each transaction: in the redo log, and in the database behind it.
+//! Keeps the changes of each transaction: first in the redo log, and after a truncation in the database.
 //!
-//! If we die here: while the database is written, the log still has every change that is written there, and repeating
+//! If we die here: while the database is being written, the log still has every change that is written there. Repeating
 //! the log over any mixture of old and new bytes gives the same database.
 
 use std::sync::Arc;
@@ -24,17 +24,18 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct Journal {
     log: RedoLog,
     database: Arc<dyn File>,
-    /// The lines that the log covers and the database lacks.
+    /// The lines whose changes are in the log and not yet in the database.
     covered: Lines,
     /// The file's growth when it was last logged.
     growth: [u64; 5],
-    /// The number of transactions that are written and synced together, and of those that wait for that.
+    /// The number of transactions that are written and synced together, and below it the number of ended transactions
+    /// that wait for that.
     group: u32,
     waiting: u32,
 }
 
 impl Journal {
-    /// Makes the database and the log of a new segment; `None` if another process has made them meanwhile.
+    /// Makes the database and the log of a new segment. Returns `None` if another process has made them meanwhile.
     pub(crate) fn create(
         directory: &dyn Directory,
         segment: &Segment,
@@ -55,15 +56,15 @@ impl Journal {
             }
         }
         database.sync()?;
-        // The log's name first: a directory with a database then always has a log.
+        // The log's name is synced first, so that a directory with a database always has a log.
         directory.sync()?;
         directory.rename(PASSING, NAME)?;
         directory.sync()?;
         Ok(Some(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 }))
     }
 
-    /// Opens the database and the log, and calls `store` with all bytes of the segment's file: the database's, then
-    /// the log's in order.
+    /// Opens the database and the log. Calls `store` with all bytes of the segment's file: first with the database's
+    /// bytes, then with the log's in order.
     pub(crate) fn open(
         directory: &dyn Directory,
         group: u32,
@@ -96,7 +97,8 @@ impl Journal {
         Ok(Journal { log, database, covered, growth: [0; 5], group, waiting: 0 })
     }
 
-    /// As [`Journal::truncate`], for a segment just filled from the database and the log: its file has not grown since.
+    /// As [`Journal::truncate`], for a segment that was just filled from the database and the log. Its file has not
+    /// grown since.
     pub(crate) fn truncate_opened(&mut self, segment: &mut Segment) -> Result<()> {
         self.growth = segment.growth();
         self.truncate(segment)
@@ -109,7 +111,7 @@ impl Journal {
         let is_late = planted("rvm: the log is truncated before the database is synced");
         let (database, covered) = (&self.database, &self.covered);
         self.log.guarded(|_| {
-            // The gaps between lines of the flat part are unchanged: the database has the same bytes there.
+            // In the flat part, the gaps between lines are unchanged, so the database has the same bytes there.
             for piece in covered.pieces(segment.flat_places()) {
                 database.write_at(segment.file_part(piece.start, piece.end - piece.start), piece.start)?;
             }
@@ -127,8 +129,9 @@ impl Journal {
     }
 
     /// Logs the file's growth if no commit has logged it, as after an aborted transaction. The lines about to be
-    /// written to the database may have a part of the growth, and the database must have all of it or nothing. The
-    /// log has room: growth since the last commit happened in a transaction that began with half of the log free.
+    /// written to the database may have a part of the growth, but the database must have all of it or nothing. The log
+    /// has room for that: the growth since the last commit happened in a transaction that began with half of the log
+    /// free.
     fn log_growth(&mut self, segment: &mut Segment) -> Result<()> {
         let growth = segment.growth();
         if growth == self.growth || planted("rvm: growth outside of transactions is not logged") {
@@ -186,8 +189,8 @@ impl Redo for Journal {
         self.waiting += 1;
         if self.waiting >= self.group {
             if let Err(error) = self.flush() {
-                // This transaction is aborted. The others of its group stay in memory, and the log takes no more
-                // records.
+                // This transaction is aborted. The other transactions of its group stay in memory, and the log takes no
+                // more records.
                 self.log.retract(before);
                 return Err(error);
             }

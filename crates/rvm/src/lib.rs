@@ -1,18 +1,19 @@
-//! rvm: recoverable memory on machines whose memory does not survive. The new bytes of each transaction go to a log
-//! on a disk.
+//! rvm: recoverable memory for machines whose memory does not survive. The new bytes of each transaction go to a log on
+//! a disk.
 //!
-//! Paper: Rio Vista, section 2, after Satyanarayanan's RVM: the baseline that Vista is measured against, and the mode
-//! for plain disks: `Durability::Sync` of a segment. A transaction is vista's, with its undo log in memory; when it
-//! ends, the after-images of its ranges are written to a redo log and synced. When the log is full it is *truncated*:
-//! the bytes that it covers are written to the database, and the log begins anew.
+//! Paper: Rio Vista, section 2, after Satyanarayanan's RVM. The paper measures Vista against it. Here it is also the
+//! mode for plain disks: `Durability::Sync` of a segment. A transaction is vista's, with its undo log in memory. When
+//! the transaction ends, the after-images of its ranges are written to a redo log and synced. When the log is full it
+//! is *truncated*: the bytes that it covers are written to the database, and the log begins anew.
 //!
-//! A directory has two files ([`docs/formats/rvm.md`](../../../docs/formats/rvm.md)): `database`, the bytes of a
-//! segment's file as of the last truncation, and `log`. The segment itself lies in memory that dies with the process,
-//! an unnamed file in `/dev/shm`; opening reads the database and repeats the log. On a directory in memory that
+//! A directory has two files ([`docs/formats/rvm.md`](../../../docs/formats/rvm.md)): `database`, with the bytes of a
+//! segment's file at the last truncation, and `log`. The segment itself lies in memory that dies with the process, an
+//! unnamed file in `/dev/shm`. The opening reads the database and repeats the log. On a directory in memory that
 //! survives, this is the paper's RVM on Rio: the same system calls, which then reach no disk.
 //!
-//! This log is not the library's log. The library's records belong to an environment's transactions, and all its
-//! processes read them. The records here are places and bytes of one process, and end with the next truncation.
+//! This log is not the library's log. The records of the library's log belong to transactions of an environment, and
+//! all processes of that environment read them. The records here are places and bytes of one process, and end with the
+//! next truncation.
 //!
 //! # Example
 //! ```

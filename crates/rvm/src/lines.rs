@@ -1,6 +1,6 @@
-//! The set of 64-byte lines that the log covers: a truncation writes them to the database.
+//! The set of 64-byte lines that the log covers. A truncation writes these lines to the database.
 //!
-//! Lines and not pages, since a page may also have data of vista's own, such as its undo log.
+//! Lines are counted and not pages, because a page may also have data of vista's own, such as its undo log.
 
 use std::ops::Range;
 
@@ -40,9 +40,9 @@ impl Lines {
         self.words.fill(0);
     }
 
-    /// Returns the ranges of adjacent lines, in order. No range crosses a word of the set (4 KiB). In a word that
-    /// lies wholly inside of `plain`, the range also covers the gaps between lines: one call for a page takes less
-    /// time than one for each of its lines.
+    /// Returns the ranges of adjacent lines, in order. A range stays within one word of the set (4 KiB). If a word lies
+    /// wholly inside of `plain`, its range also covers the gaps between its lines: one call for a page takes less time
+    /// than a call for each of its lines.
     pub(crate) fn pieces(&self, plain: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         (0_u64..).zip(&self.words).flat_map(move |(nth, &word)| {
             let page = nth * 64 * LINE..(nth + 1) * 64 * LINE;
@@ -51,7 +51,7 @@ impl Lines {
             std::iter::from_fn(move || {
                 let from = u64::from(left.trailing_zeros());
                 let count = u64::from((left.checked_shr(u32::try_from(from).ok()?)?).trailing_ones());
-                // A range that ends with the word's highest bit shifts by 64.
+                // If a range ends with the word's highest bit, the shift would be by 64, which leaves no bits.
                 left &= u64::MAX.checked_shl(u32::try_from(from + count).ok()?).unwrap_or(0);
                 Some((nth * 64 + from) * LINE..(nth * 64 + from + count) * LINE)
             })
@@ -59,7 +59,7 @@ impl Lines {
     }
 }
 
-/// Returns all bits from the lowest that is set to the highest that is set.
+/// Returns all bits from the lowest set bit to the highest set bit.
 fn filled(word: u64) -> u64 {
     u64::MAX << word.trailing_zeros() & u64::MAX >> word.leading_zeros()
 }
@@ -98,7 +98,7 @@ mod tests {
             lines.add(page * 4096 + 64, 64);
             lines.add(page * 4096 + 640, 64);
         }
-        // The first page is not plain, nor is all of the last.
+        // The first page is not plain, and neither is a part of the last page.
         let pieces: Vec<_> = lines.pieces(4096..3 * 4096 - 64).collect();
         let [first, second] = [64..128, 640..704];
         let last = [8192 + 64..8192 + 128, 8192 + 640..8192 + 704];

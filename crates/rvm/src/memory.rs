@@ -13,17 +13,18 @@ use crate::file_cache::FileCache;
 use crate::journal::{self, Journal};
 use crate::{Options, Result};
 
-/// Recoverable memory on a disk. Transactions change its [`segment`](Rvm::segment), and are safe when they have ended.
+/// Recoverable memory on a disk. Transactions change its [`segment`](Rvm::segment). A transaction is safe when it has
+/// ended.
 #[derive(Debug)]
 pub struct Rvm {
     segment: Segment,
     journal: Journal,
 }
 
-/// A transaction, which passes its calls on to vista's. Dropped without [`Txn::end`], it is aborted.
+/// A transaction. Its calls are those of vista's transaction. Dropped without [`Txn::end`], it is aborted.
 ///
-/// It gives no mutable access to vista's transaction: a caller could exchange it for the transaction of another memory,
-/// and each would end in the other's log.
+/// The transaction gives no mutable access to vista's transaction. With such access a caller could exchange it for the
+/// transaction of another memory, and each of the two would end in the other's log.
 /// ```compile_fail,E0596
 /// # fn exchange(one: &mut rvm::Rvm, other: &mut rvm::Rvm) -> rvm::Result<()> {
 /// let (mut one, mut other) = (one.begin()?, other.begin()?);
@@ -38,7 +39,7 @@ pub struct Txn<'m> {
 }
 
 impl Options {
-    /// Opens the memory in the directory at `path`, and makes it if there is none.
+    /// Opens the memory in the directory at `path`, and makes the memory if there is none.
     ///
     /// # Errors
     /// `InUse`, `Damaged`, `Disk`, `Segment`.
@@ -73,7 +74,7 @@ impl Rvm {
             Ok(())
         })?;
         let mut journal = opened.expect("the segment was filled from it");
-        // The bytes behind a record that is not whole may look like a record, so the log begins anew.
+        // The bytes behind an incomplete record may look like a record, so the log begins anew.
         journal.truncate_opened(&mut segment)?;
         Ok(Rvm { segment, journal })
     }
@@ -83,8 +84,8 @@ impl Rvm {
         &self.segment
     }
 
-    /// Returns whether half of the log is used, so that the next transaction truncates the log first. A caller that
-    /// wants to choose the moment calls [`Rvm::truncate`] before.
+    /// Returns whether half of the log is used, so that the next transaction first truncates the log. A caller that
+    /// wants to choose the moment calls [`Rvm::truncate`] earlier.
     pub fn wants_truncation(&self) -> bool {
         self.journal.is_nearly_full()
     }
@@ -94,10 +95,10 @@ impl Rvm {
         self.journal.logged()
     }
 
-    /// Begins a transaction. If the log is nearly full it is truncated first.
+    /// Begins a transaction. If the log is nearly full, truncates it first.
     ///
     /// # Errors
-    /// `Disk`, `Poisoned`; `Segment` in a forked child, whose log and database are its parent's.
+    /// `Disk`, `Poisoned`; `Segment` in a forked child, because the log and the database belong to the child's parent.
     pub fn begin(&mut self) -> Result<Txn<'_>> {
         self.check_process()?;
         if self.wants_truncation() {
@@ -106,10 +107,11 @@ impl Rvm {
         Ok(Txn { inner: self.segment.begin(), journal: &mut self.journal })
     }
 
-    /// Makes every ended transaction safe, where transactions are written in groups.
+    /// Makes every ended transaction safe. Needed only where transactions are written in groups.
     ///
     /// # Errors
-    /// `Disk`, `Poisoned`: opening the memory anew shows which of them are on the disk. `Segment` in a forked child.
+    /// `Disk`, `Poisoned`: opening the memory again shows which of the transactions are on the disk. `Segment` in a
+    /// forked child.
     pub fn flush(&mut self) -> Result<()> {
         self.check_process()?;
         self.journal.flush()
@@ -121,12 +123,12 @@ impl Rvm {
     /// As [`Rvm::flush`].
     pub fn truncate(&mut self) -> Result<()> {
         self.check_process()?;
-        // The stores of a forgotten transaction must not reach the database.
+        // The stores of a transaction that a caller has forgotten must not reach the database.
         self.segment.begin().abort();
         self.journal.truncate(&mut self.segment)
     }
 
-    /// Closes the memory: the database then has all changes, and the next opening repeats none.
+    /// Closes the memory. The database then has all changes, and the next opening repeats none of them.
     ///
     /// # Errors
     /// As [`Rvm::flush`].
@@ -138,8 +140,8 @@ impl Rvm {
         self.truncate()
     }
 
-    /// Refuses a forked child, which has its parent's descriptors of the log and the database, and the log's tail as
-    /// of the fork: its writes would mix with those that the parent has acknowledged since.
+    /// Refuses a forked child. The child has its parent's descriptors of the log and the database, and the log's tail
+    /// of the moment of the fork: its writes would mix with writes that the parent has acknowledged since.
     fn check_process(&self) -> Result<()> {
         if planted("rvm: a forked child writes to its parent's log") {
             return Ok(());
@@ -150,7 +152,7 @@ impl Rvm {
 
 impl Drop for Rvm {
     fn drop(&mut self) {
-        // A caller that wants to see errors calls `close`. A child writes nothing.
+        // Ignored: a caller that wants to see errors calls `close`. A child writes nothing.
         let _ = self.flush();
     }
 }
@@ -213,16 +215,16 @@ impl Txn<'_> {
         self.inner.delete(place)
     }
 
-    /// Ends the transaction: its stores stand, and are safe when its group is.
+    /// Ends the transaction: its stores stand, and are safe when its group is safe.
     ///
     /// # Errors
-    /// `TooLarge`, `Poisoned`, `Segment`: it was aborted. `Disk`: it was aborted in memory; opening the memory anew
-    /// shows whether it is on the disk.
+    /// `TooLarge`, `Poisoned`, `Segment`: the transaction was aborted. `Disk`: it was aborted in memory, and opening
+    /// the memory again shows whether it is on the disk.
     pub fn end(self) -> Result<()> {
         self.inner.end_with(self.journal)
     }
 
-    /// Takes all its stores back.
+    /// Takes all stores of the transaction back.
     pub fn abort(self) {}
 }
 

@@ -13,7 +13,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Makes options for a segment whose flat part has `bytes` bytes; zero takes an existing segment as it is.
+    /// Makes options for a segment whose flat part has `bytes` bytes. With zero, an existing segment is opened with the
+    /// length that it has.
     pub fn new(bytes: u64) -> Options {
         Options::of(vista::Options::new(bytes))
     }
@@ -24,15 +25,15 @@ impl Options {
         Options { segment, log_bytes: 16 << 20, group: 1, memory, is_file_cache_safe: false }
     }
 
-    /// Sets the length of a new log; a transaction may fill half of it. 16 MiB by default.
+    /// Sets the length of a new log, 16 MiB by default. A transaction may fill half of the log.
     #[must_use]
     pub fn log_bytes(self, bytes: u64) -> Options {
         Options { log_bytes: bytes, ..self }
     }
 
-    /// Sets the size of groups, as the paper tried it: `transactions` transactions are written and synced at once. An
-    /// ended transaction is not safe before the last of its group has ended, or [`Rvm::flush`](crate::Rvm::flush) was called. 1 by
-    /// default.
+    /// Sets the size of groups, as the paper tried it: `transactions` transactions are written and synced together. An
+    /// ended transaction is not safe before the last transaction of its group has ended or
+    /// [`Rvm::flush`](crate::Rvm::flush) was called. 1 by default.
     #[must_use]
     pub fn group(self, transactions: u32) -> Options {
         Options { group: transactions.max(1), ..self }
@@ -44,9 +45,9 @@ impl Options {
         Options { memory: directory.into(), ..self }
     }
 
-    /// Sets whether the system's file cache outlives the system, as Rio's does: then written bytes are safe, and
-    /// nothing is synced. If this is set where it is not true, a power cut loses the bytes that the system had not
-    /// written by itself: perhaps all of them, and the directory may be damaged. False by default.
+    /// Sets whether the system's file cache outlives the system, as Rio's does. If it does, written bytes are safe, and
+    /// nothing is synced. If this is set where it is not true, a power cut loses all bytes that the system had not yet
+    /// written by itself, and the directory may be damaged. False by default.
     #[must_use]
     pub fn file_cache_is_safe(self, is_safe: bool) -> Options {
         Options { is_file_cache_safe: is_safe, ..self }

@@ -1,6 +1,6 @@
 //! A record of the redo log: the after-images of one transaction. Format: docs/formats/rvm.md.
 
-/// Bytes before the images.
+/// Bytes of a record before its images.
 pub(crate) const HEADER: usize = 40;
 
 /// A record's header.
@@ -8,11 +8,11 @@ pub(crate) const HEADER: usize = 40;
 pub(crate) struct Header {
     /// The record's length with its header, a multiple of eight.
     pub(crate) bytes: u64,
-    /// The log's generation when the record was written: an older record at the same place does not count.
+    /// The log's generation when the record was written. A record of an older generation at the same place is ignored.
     pub(crate) generation: u64,
-    /// One more than the number of the record before it.
+    /// The number of the record: one more than the number of the record before it.
     pub(crate) sequence: u64,
-    /// All records before this number were synced when this one was written.
+    /// When this record was written, all records before this number were synced.
     pub(crate) synced: u64,
 }
 
@@ -20,7 +20,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Appends a record whose images `fill` appends by [`put`]; adds its length and checksum.
+/// Appends a record. `fill` appends the images by [`put`]; then this call stores the record's length and checksum.
 pub(crate) fn append(log: &mut Vec<u8>, header: Header, fill: impl FnOnce(&mut Vec<u8>)) -> u64 {
     let start = log.len();
     log.resize(start + HEADER, 0);
@@ -34,7 +34,7 @@ pub(crate) fn append(log: &mut Vec<u8>, header: Header, fill: impl FnOnce(&mut V
     bytes
 }
 
-/// Appends an image; `image` is whole words.
+/// Appends an image. `image` is made of whole words.
 pub(crate) fn put(record: &mut Vec<u8>, place: u64, image: &[u8]) {
     record.extend_from_slice(&place.to_le_bytes());
     record.extend_from_slice(&(image.len() as u64).to_le_bytes());
@@ -45,12 +45,12 @@ fn checksum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..32]), &record[36..])
 }
 
-/// Returns the generation that a record at `at` would have.
+/// Returns the generation that the bytes at `at` state, as if a record began there.
 pub(crate) fn generation(log: &[u8], at: usize) -> Option<u64> {
     word(log, at + 8)
 }
 
-/// Returns the header at `at` if it may be one of this generation; the record is not checked.
+/// Returns the header at `at` if it may be a header of this generation. Does not check the record.
 pub(crate) fn peek(log: &[u8], at: usize, generation: u64) -> Option<Header> {
     let header = Header {
         bytes: word(log, at)?,
@@ -62,7 +62,7 @@ pub(crate) fn peek(log: &[u8], at: usize, generation: u64) -> Option<Header> {
     is_possible.then_some(header)
 }
 
-/// Returns the record at `at`, if it is whole and of this generation.
+/// Returns the record at `at`, if it is complete and of this generation.
 pub(crate) fn read(log: &[u8], at: usize, generation: u64) -> Option<(Header, &[u8])> {
     let header = peek(log, at, generation)?;
     let record = log.get(at..at.checked_add(usize::try_from(header.bytes).ok()?)?)?;

@@ -1,12 +1,13 @@
-//! The redo log: a file of fixed length, filled with zeros when it is made, so that a later write changes only bytes.
+//! The redo log: a file of fixed length. The file is filled with zeros when it is made, so that a later write changes
+//! only bytes and no length.
 //!
-//! It begins with two headers, written alternately. The records follow, one behind the other, from the same place
-//! again after each truncation. A record of an earlier generation does not count.
+//! The file begins with two headers, which are written alternately. The records follow, one behind the other. After
+//! each truncation they begin at the same place again. A record of an earlier generation is ignored.
 //!
-//! If we die here: while records are written, the first that is not whole ends the log, unless a later one states that
-//! it had been synced. While a header is written, the other one stands, and the database has its records. Records of a
-//! generation are written only when its header is safe: if the first record has a higher generation than both headers,
-//! a header was damaged since.
+//! If we die here: while records are written, the first incomplete record ends the log, unless a later record states
+//! that it had been synced. While a header is written, the other header is valid, and the database has its records.
+//! Records of a generation are written only when the generation's header is safe. So if the first record has a higher
+//! generation than both headers, a header was damaged since.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"libtprvm");
 const VERSION: u64 = 1;
 /// Where the records begin.
 const FRONT: u64 = 4096;
-/// A header's place is its number times this: the two never share a sector.
+/// The distance between the two headers: they never share a sector.
 const SLOT: u64 = 2048;
 const SLOT_BYTES: usize = 44;
 const PIECE: usize = 1 << 20;
@@ -34,7 +35,7 @@ pub(crate) struct RedoLog {
     name: String,
     capacity: u64,
     generation: u64,
-    /// Where the pending records go in the file.
+    /// The place in the file where the pending records go.
     tail: u64,
     next: u64,
     synced: u64,
@@ -46,12 +47,14 @@ pub(crate) struct RedoLog {
 }
 
 impl RedoLog {
-    /// Makes a log in place of any file there; `None` if a `database` exists by now, to which the file belongs.
+    /// Makes a log in place of any file with its name. Returns `None` if a `database` exists by now: a file with the
+    /// log's name then belongs to that database.
     pub(crate) fn create(directory: &dyn Directory, capacity: u64, database: &str) -> Result<Option<RedoLog>> {
         let file = directory.open(NAME, OpenMode::Create)?;
         let capacity = capacity.max(64 << 10).next_multiple_of(4096);
         let mut log = RedoLog::lock(directory, file, capacity)?;
-        // Another process may have made the database, and ended transactions, after our look and before our lock.
+        // Another process may have made the database, and ended transactions, after this process looked for it and
+        // before this process had the lock.
         if directory.exists(database)? && !planted("rvm: a late opener creates the log again") {
             return Ok(None);
         }
@@ -67,8 +70,8 @@ impl RedoLog {
         Ok(Some(log))
     }
 
-    /// Opens the log and calls `each` with the images of all its records, in order. It has to be restarted before
-    /// anything is appended.
+    /// Opens the log and calls `each` with the images of all its records, in order. The caller must restart the log
+    /// before it appends a record.
     pub(crate) fn open(directory: &dyn Directory, each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<RedoLog> {
         let file = directory.open(NAME, OpenMode::Existing)?;
         let mut log = RedoLog::lock(directory, file, 0)?;
@@ -122,7 +125,7 @@ impl RedoLog {
             at += record.len();
             self.tail += header.bytes;
         }
-        // The first record that is not whole was being written, unless a later one states that it was synced.
+        // The first incomplete record was being written, unless a later record states that it was synced.
         let later = (at + 8..bytes.len()).step_by(8).find(|at| {
             record::peek(&bytes, *at, self.generation).is_some_and(|header| header.synced > self.next)
                 && record::read(&bytes, *at, self.generation).is_some()
@@ -136,7 +139,7 @@ impl RedoLog {
         }
     }
 
-    /// Begins a new generation: the database has all records of the old one.
+    /// Begins a new generation. The database already has all records of the old generation.
     pub(crate) fn restart(&mut self) -> Result<()> {
         debug_assert!(self.pending.is_empty(), "unwritten bytes are not in the database");
         let generation = self.generation + 1;
@@ -163,7 +166,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Removes the last appended record, before which `bytes` bytes were pending.
+    /// Removes the last appended record. `bytes` is the number of bytes that were pending before it.
     pub(crate) fn retract(&mut self, bytes: usize) {
         self.pending.truncate(bytes);
         self.next -= 1;
@@ -199,7 +202,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Returns whether the longest record may no longer fit.
+    /// Returns whether the log may lack room for the longest record.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.tail + self.pending.len() as u64 > FRONT + (self.capacity - FRONT) / 2
     }
@@ -211,7 +214,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Does work whose failure leaves the contents of the disk unknown: a failure poisons the log.
+    /// Does work whose failure leaves the contents of the disk unknown. A failure poisons the log.
     pub(crate) fn guarded<T>(&mut self, work: impl FnOnce(&RedoLog) -> Result<T>) -> Result<T> {
         self.check()?;
         let done = work(self);

@@ -1,4 +1,4 @@
-//! Recoverable memory on a real directory: ended transactions are there, other transactions are not, and errors are
+//! Recoverable memory on a real directory: ended transactions survive, other transactions do not, and errors are
 //! reported.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
@@ -96,14 +96,14 @@ fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
     let mut memory = options.open(directory.path()).unwrap();
     (0..4).for_each(|nth| set(&mut memory, nth * 8, 1));
     drop(memory);
-    // The machine crashed while the four were written: the first is not whole, those behind it are.
+    // The machine crashed while four records were written: the first is incomplete, the other three are complete.
     let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
     let mut byte = [0];
     log.read_exact_at(&mut byte, 4096 + 50).unwrap();
     log.write_all_at(&[byte[0] ^ 1], 4096 + 50).unwrap();
     let mut memory = options.open(directory.path()).unwrap();
     assert!(memory.segment().bytes().iter().all(|byte| *byte == 0));
-    // A transaction whose record is as long as the damaged record.
+    // This transaction's record is as long as the damaged record.
     set(&mut memory, 4000, 2);
     drop(memory);
     let memory = options.open(directory.path()).unwrap();

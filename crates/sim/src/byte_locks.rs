@@ -1,4 +1,4 @@
-//! Byte locks of simulated files. A lock ends with its open handle or its process.
+//! Byte locks of simulated files. A lock ends with the handle or the process that has it.
 
 use libtp_io::LockMode;
 

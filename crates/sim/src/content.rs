@@ -1,7 +1,7 @@
 //! The bytes of one simulated file, in blocks that forks share.
 //!
-//! A fork copies one reference count; the first change of a fork copies the list of blocks, and each
-//! changed block.  So a crash image of megabytes costs microseconds.
+//! A fork of a file copies one reference count. The first change after a fork copies the list of blocks, and each
+//! change copies the blocks that it changes. So a crash image of megabytes costs microseconds.
 //!
 //! Invariants
 //! 1. Bytes of a block beyond the file's length are zero.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// The unit in which the disk writes.
 pub(crate) const SECTOR_BYTES: usize = 512;
-/// No file may end beyond this byte (4 GiB): a wild offset is an error and does not use up all memory.
+/// No file may end behind this byte (4 GiB): a wild offset then causes an error and does not use up all memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 32;
 
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
@@ -22,11 +22,11 @@ const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// One block.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// Reads as zeros and takes no room on the disk.
+    /// A block that reads as zeros and takes no room on the disk.
     Hole,
-    /// Reads as zeros and takes room.
+    /// A block that reads as zeros and takes room.
     Zero,
-    /// Has been written.
+    /// A block that has been written.
     Data(Arc<[u8; BLOCK_BYTES]>),
 }
 
@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// Turns a file offset into an index; callers have checked the offset against [`FILE_BYTES_MAX`].
+/// Turns a file offset into an index. Callers have checked the offset against [`FILE_BYTES_MAX`].
 pub(crate) fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("file offsets in the simulation fit in memory")
 }
@@ -149,7 +149,8 @@ impl Content {
         self.blocks.get(number).unwrap_or(&Block::Hole)
     }
 
-    /// Copies `range` of the block `source`; the length stays, so the caller extends it.
+    /// Copies `range` of the block `source` into the block `number`. The length stays; the caller extends it if need
+    /// be.
     pub(crate) fn put(&mut self, number: usize, range: Range<usize>, source: &Block) {
         if range.len() == BLOCK_BYTES {
             *self.block_mut(number) = source.clone();

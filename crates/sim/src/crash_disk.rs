@@ -1,17 +1,17 @@
-//! A disk in memory that records its changes, fails on demand, and can be crashed anywhere.
+//! A disk in memory that records its changes, fails when a test asks for it, and can be crashed at any call.
 //!
-//! Every process sees every change at once, as through one page cache. [`CrashImages`] works out of the trace what a
-//! crash would leave, as often and at as many places as wanted, without running the workload again. Several simulated
+//! Every process sees every change at once, as through one page cache. [`CrashImages`] computes from the trace what a
+//! crash would leave, any number of times and at any place, without running the workload again. Several simulated
 //! processes share a disk, each through its own [`SimProcess`]. Byte locks belong to a process and end with it.
 //!
-//! Numbers: the *I/O index* counts changes and syncs, from 0; it is the place in the trace.  Planted
-//! faults count *calls*, reads and openings too.
+//! Numbers: the *I/O index* counts changes and syncs, from 0; it is the place in the trace. Planted faults count
+//! *calls*; reads and openings are calls too.
 //!
 //! Invariants
-//! 1. One latch guards the whole disk, so changes have one order, and the trace has the same.
-//! 2. A call that returns `Ok` has its change in the trace exactly once. Of a failed call the trace has the part that
-//!    took effect, perhaps nothing.
-//! 3. After the crash, or in a dead process, no call has an effect and each fails (see [`is_crash`]).
+//! 1. One latch guards the whole disk, so changes have one order, which is also their order in the trace.
+//! 2. A call that returns `Ok` has its change in the trace exactly once. For a failed call, the trace has the part of
+//!    its change that took effect, which may be nothing.
+//! 3. After the crash, and in a dead process, no call has an effect, and every call fails (see [`is_crash`]).
 //!
 //! [`is_crash`]: crate::is_crash
 
@@ -42,12 +42,12 @@ pub(crate) struct Fixture {
     pub(crate) counters: Arc<Counters>,
     capacity_blocks: Option<usize>,
     notes_first_writes: bool,
-    /// The device number: the same medium before and after a crash.
+    /// The device number. It stays the same over a crash, because the medium does.
     device: u64,
 }
 
-/// A simulated disk. Clones are handles of the same disk. It is also a [`Directory`]: its root, as seen by process 0,
-/// which is never killed.
+/// A simulated disk. Clones are handles of the same disk. A disk is also a [`Directory`]: its root, as process 0 sees
+/// it. Process 0 is never killed.
 #[derive(Clone)]
 pub struct SimDisk {
     shared: Arc<Shared>,
@@ -109,7 +109,7 @@ impl SimDisk {
         self.shared.state().trace.clone()
     }
 
-    /// Returns the number of calls so far, failed ones included; [`Calls::On`] counts as [`Calls::Of`].
+    /// Returns the number of calls so far, including failed ones. [`Calls::On`] counts as [`Calls::Of`].
     pub fn calls(&self, calls: &Calls) -> u64 {
         let state = self.shared.state();
         match calls {
@@ -118,7 +118,7 @@ impl SimDisk {
         }
     }
 
-    /// Plants a fault: lets `after` more matching calls pass, then fails the next; with 0, the very next.
+    /// Plants a fault: lets the next `after` matching calls pass, and fails the matching call behind them.
     pub fn fail_call(&self, calls: Calls, after: u64, fault: Fault, repeat: Repeat) {
         self.shared.state().faults.plant(calls, after, fault, repeat);
     }
@@ -133,8 +133,8 @@ impl SimDisk {
         self.shared.state().faults.clear();
     }
 
-    /// Crashes the machine when a call is about to make the change with this I/O index: that call and every later
-    /// one, of any process, has no effect and fails.
+    /// Crashes the machine when a call is about to make the change with this I/O index. That call and every later call
+    /// of any process have no effect and fail.
     pub fn crash_at(&self, io_index: usize) {
         self.shared.state().crash_at = Some(io_index);
     }
@@ -146,7 +146,7 @@ impl SimDisk {
     }
 
     /// Crashes the machine for good, and frees its files and changes. A test that simulates the death of a process
-    /// forgets handles, and each of them would otherwise keep the whole disk in memory until the test ends.
+    /// forgets handles, and each forgotten handle would otherwise keep the whole disk in memory until the test ends.
     pub fn discard(&self) {
         self.halt();
         let mut state = self.shared.state();
@@ -160,8 +160,8 @@ impl SimDisk {
         self.shared.state().is_halted
     }
 
-    /// Gives the disk room for `bytes` bytes, in blocks of 4096; a call that needs more gets [`Error::Full`]. Crash
-    /// images inherit the limit. A file without a name takes no room.
+    /// Gives the disk room for `bytes` bytes, in blocks of 4096. A call that needs more room gets [`Error::Full`].
+    /// Crash images have the same limit. A file without a name takes no room.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         let blocks = bytes.map(|bytes| index(bytes) / BLOCK_BYTES);
         self.shared.state().fixture.capacity_blocks = blocks;
@@ -177,8 +177,8 @@ impl SimDisk {
         offset(self.shared.state().tree.blocks_used() * BLOCK_BYTES)
     }
 
-    /// Mounts the disk read-only, or again for writing. A read-only disk refuses opening for writing and every change
-    /// of names; open handles keep working.
+    /// Mounts the disk read-only, or for writing again. A read-only disk refuses to open a file for writing and to
+    /// change a name; open handles keep working.
     pub fn set_read_only(&self, is_read_only: bool) {
         self.shared.state().is_read_only = is_read_only;
     }
@@ -188,7 +188,7 @@ impl SimDisk {
         self.shared.state().is_network = is_network;
     }
 
-    /// Overwrites bytes of a file on the medium itself, durable at once, as a failing disk would.
+    /// Overwrites bytes of a file on the medium itself, as a failing disk would. The change is durable at once.
     ///
     /// # Panics
     /// When there is no file at `path` (`/` between directory and name).
@@ -226,7 +226,7 @@ impl SimDisk {
         Some(bytes)
     }
 
-    /// Copies every file into `target`, to examine a failure with ordinary tools.
+    /// Copies every file into `target`, so that a failure can be examined with ordinary tools.
     ///
     /// # Errors
     /// The errors of `target`.
@@ -294,12 +294,12 @@ impl Directory for SimDisk {
 
 struct Shared {
     state: Mutex<State>,
-    /// Notified when a lock may have become free, or when the process of a sleeper has died.
+    /// Notified when a lock may have become free, or when the process of a waiter has died.
     changed: Condvar,
 }
 
 impl Shared {
-    /// Locks the state. A test thread that panics leaves only whole states, so the mutex's poison is ignored.
+    /// Locks the state. If a test thread panics, it leaves the state whole, so the mutex's poison is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,7 +323,7 @@ struct State {
     fixture: Fixture,
 }
 
-/// The operation and the caller of a call, for errors and the trace.
+/// The operation and the caller of a call, for error texts and for the trace.
 struct Call<'a> {
     operation: Operation,
     process: u32,
@@ -352,7 +352,7 @@ impl State {
         Ok(())
     }
 
-    /// Admits a call that can fail: counts it, and returns the fault that strikes it.
+    /// Admits a call that can fail: counts the call, and returns the fault that strikes it, if one does.
     fn admit(&mut self, call: &Call<'_>) -> Result<Option<Fault>> {
         self.check_alive(call)?;
         let fault = self.faults.strike(call.operation, call.path);
@@ -371,7 +371,7 @@ impl State {
         }
     }
 
-    /// Crashes if the next change is the chosen one; otherwise the caller may make a change.
+    /// Crashes if the next change is the chosen one; otherwise lets the caller make the change.
     fn reach_next_change(&mut self, call: &Call<'_>) -> Result<()> {
         if self.crash_at.is_some_and(|chosen| self.trace.len() >= chosen) {
             self.halt();
@@ -420,7 +420,7 @@ impl State {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Returns how many of `bytes` bytes from `from` on the disk has room for.
+    /// Returns for how many of `bytes` bytes from `from` on the disk has room.
     fn fitting(&self, file: NodeId, from: usize, bytes: usize) -> usize {
         let Some(mut free) = self.free_blocks() else {
             return bytes;
@@ -472,7 +472,7 @@ impl State {
         Ok(())
     }
 
-    /// Syncs a file or a directory. A planted fault makes each unsynced change durable or lost for ever.
+    /// Syncs a file or a directory. With a planted fault, each unsynced change becomes either durable or lost for ever.
     fn sync(&mut self, call: &Call<'_>, node: NodeId, change: Change) -> Result<()> {
         let Some(fault) = self.admit(call)? else {
             return self.change(call, change);

@@ -1,15 +1,15 @@
-//! Crash images: a walk along the trace of a disk, which makes the disk that a power cut at any point would leave.
+//! Crash images. A walk along the trace of a disk can make, at any point, the disk that a power cut there would leave.
 //!
 //! The walker keeps two states of the whole disk: `durable` has the changes that syncs have made safe, `current` has
 //! all changes. A list holds the unsynced changes between them. An image is a fork of `durable` with the changes that
 //! happened to reach the disk.
 //!
-//! A disk behind a page cache never writes the bytes of one call alone: it writes whole sectors as the
-//! cache has them at that moment.  So an unsynced write remembers the blocks it touched *as they were
-//! after it*, and a kept sector carries the bytes of earlier writes beside it.
+//! A disk behind a page cache never writes only the bytes of one call: it writes whole sectors with their contents in
+//! the cache at that moment. So an unsynced write remembers the blocks that it changed *with their contents after it*,
+//! and a kept sector also carries bytes of earlier writes.
 //!
-//! Each change of a name is lost by itself, which is harsher than a journaling filesystem. But a lost change takes
-//! along all later changes of the same name, because a directory's entry is written whole, too.
+//! Each change of a name can be lost by itself, which is harsher than a journaling filesystem. But if a change is lost,
+//! all later changes of the same name are lost too, because a directory's entry is written whole.
 //!
 //! Invariants
 //! 1. Every synced change is in every image, whatever the mode and the seed.
@@ -32,7 +32,8 @@ use crate::tree::Tree;
 #[derive(Debug, Clone)]
 struct Unsynced {
     change: Change,
-    /// Of a write: the blocks it touched, as they were after it. `bytes_after` is the file's length then.
+    /// For a write, the blocks that it changed, with their contents just after the write. `bytes_after` is the file's
+    /// length at that moment.
     after: Vec<Block>,
     bytes_after: u64,
 }
@@ -49,8 +50,8 @@ impl Unsynced {
         }
     }
 
-    /// Returns the numbers of the pieces into which the change can be torn, `unit` bytes each, counted from the
-    /// file's beginning.
+    /// Returns the numbers of the pieces into which the change can be torn. A piece has `unit` bytes; pieces are
+    /// counted from the file's beginning.
     fn pieces(&self, unit: usize) -> Range<usize> {
         match self.extent() {
             Some((_, range)) => range.start / unit..range.end.div_ceil(unit),
@@ -73,7 +74,7 @@ impl Unsynced {
         content.extend(offset(range.end));
     }
 
-    /// Applies one piece of the change to `image`, with the bytes that the cache had.
+    /// Applies one piece of the change to `image`, with the bytes that the cache had just after the change.
     fn keep_piece(&self, image: &mut Tree, unit: usize, piece: usize) {
         let Some((file, _)) = self.extent() else {
             image.apply(&self.change);
@@ -100,12 +101,13 @@ impl Unsynced {
     }
 }
 
-/// The names whose later changes are lost because an earlier change was lost.
+/// The names of which an earlier change was lost, so that all later changes are lost too.
 #[derive(Debug, Default)]
 struct LostNames(BTreeSet<(NodeId, Arc<str>)>);
 
 impl LostNames {
-    /// Returns whether the change is kept: if `is_kept` is true and no earlier change of its names was lost.
+    /// Returns whether the change is kept. The change is kept if `is_kept` is true and no earlier change of its names
+    /// was lost.
     fn may_keep(&mut self, change: &Change, is_kept: bool) -> bool {
         let directory = change.node();
         let is_kept = is_kept && change.names().all(|name| !self.0.contains(&(directory, name.clone())));
@@ -116,7 +118,7 @@ impl LostNames {
     }
 }
 
-/// Counts of what one image kept and lost, to tell whether its mode was active.
+/// Counts of kept and lost changes of one image. The counts show whether the image's mode was active.
 #[derive(Debug, Default)]
 struct Tally {
     kept: usize,
@@ -152,7 +154,7 @@ impl Tally {
     }
 }
 
-/// A walk along a disk's trace; at each step it can make the disk that a crash there would leave.
+/// A walk along a disk's trace. At each step the walk can make the disk that a crash there would leave.
 #[derive(Debug, Clone)]
 pub struct CrashImages {
     trace: Arc<[TraceEntry]>,
@@ -170,8 +172,8 @@ impl SimDisk {
         CrashImages::new(base, trace, fixture)
     }
 
-    /// Makes the disk that a crash would leave after the first `io_index` changes. Each call walks there from the
-    /// beginning: for many images, walk once with [`SimDisk::crash_images`].
+    /// Makes the disk that a crash would leave after the first `io_index` changes. Each call walks to that place from
+    /// the beginning. To make many images, walk once with [`SimDisk::crash_images`].
     pub fn image_at(&self, io_index: usize, mode: LossMode, seed: u64) -> SimDisk {
         let mut images = self.crash_images();
         images.advance_to(io_index);
@@ -189,8 +191,8 @@ impl CrashImages {
         CrashImages { trace, position: 0, durable: base.clone(), current: base, unsynced: Vec::new(), fixture }
     }
 
-    /// Returns the number of changes before the crash of the next image: the crash comes after the change with I/O
-    /// index `position - 1` took effect, and before the next.
+    /// Returns the number of changes before the crash of the next image. The crash comes after the change with I/O
+    /// index `position - 1` has taken effect, and before the next change.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -200,7 +202,8 @@ impl CrashImages {
         self.trace.len()
     }
 
-    /// Returns the number of changes that no sync has covered here; if it is 0, all modes give the same image.
+    /// Returns the number of changes that no sync has covered at this position. If it is 0, all modes give the same
+    /// image.
     pub fn unsynced(&self) -> usize {
         self.unsynced.len()
     }
@@ -216,14 +219,14 @@ impl CrashImages {
     /// Advances to `position`, or to the end if that comes first.
     ///
     /// # Panics
-    /// When `position` lies before the walk's position: a walk does not turn back.
+    /// When `position` lies before the walk's position: a walk cannot go backward.
     pub fn advance_to(&mut self, position: usize) {
         assert!(position >= self.position, "the walk is at {} already, beyond {position}", self.position);
         while self.position < position && self.advance().is_some() {}
     }
 
-    /// Makes the disk that a crash here leaves. That disk is usable, all on it is durable, its trace is empty, and
-    /// `seed` also decides its random choices.
+    /// Makes the disk that a crash at this position leaves. That disk can be used, everything on it is durable, and its
+    /// trace is empty. `seed` also decides the new disk's random choices.
     pub fn image(&self, mode: LossMode, seed: u64) -> SimDisk {
         let mut random = Random::new(seed);
         let mut tally = Tally::default();
@@ -290,8 +293,8 @@ impl CrashImages {
         });
     }
 
-    /// Applies a failed sync: the kernel then treats every byte as clean. A change that did not reach the disk is
-    /// lost, though reads return it from the cache until the crash.
+    /// Applies a failed sync. The kernel then treats every byte as clean, so a change that has not reached the disk is
+    /// lost. Reads still return the lost bytes from the cache until the crash.
     fn fail_sync(&mut self, node: NodeId, random: &mut Random) {
         let durable = &mut self.durable;
         let mut is_lost = false;
@@ -317,7 +320,8 @@ impl CrashImages {
 
     fn torn(&self, unit: usize, random: &mut Random, tally: &mut Tally) -> Tree {
         let mut image = self.durable.clone();
-        // The share of whole changes is drawn, from none to seven of eight, so that single losses occur, too.
+        // The share of whole changes is random, from none to seven of eight, so that losses of single changes occur
+        // too.
         let whole_of_eight = random.below(8);
         let mut lost_names = LostNames::default();
         for change in &self.unsynced {
@@ -368,7 +372,7 @@ impl CrashImages {
             pieces.extend(kept.map(|piece| (at, piece)));
             tally.count(change, pieces.len() - before, count);
         }
-        // Names keep their order among themselves: no filesystem reorders two renamings.
+        // Changes of names keep their order among themselves: no filesystem reorders two renamings.
         let (names, mut pieces): (Vec<_>, Vec<_>) =
             pieces.into_iter().partition(|(at, _)| self.unsynced[*at].is_name());
         random.shuffle(&mut pieces);

@@ -1,10 +1,10 @@
-//! Planted faults: calls that fail on purpose, and the counts that prove it.
+//! Planted faults: calls that fail on purpose, and the counts of faults that really struck.
 //!
-//! A fault is planted for the n-th matching call from now on. Calls that only look at a file (`len`, `exists`,
-//! `identity`) and byte locks never fail; all other calls are counted and can fail.
+//! A fault is planted for the n-th matching call from now on. Calls that only inspect a file (`len`, `exists`,
+//! `identity`) and calls for byte locks never fail. All other calls are counted and can fail.
 //!
-//! A test that shows "nothing lost" proves nothing if its faults never struck: every class of fault
-//! counts how often it was really *active*, over a disk and all disks that are crash images of it.
+//! A test that shows "nothing lost" proves nothing if its faults never struck. So every class of fault counts how often
+//! it was really *active*, over a disk and all disks that are crash images of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use libtp_io::{Error, Operation};
 
 use crate::loss::LossMode;
 
-/// The error number of every call after the simulated crash (Linux's ESHUTDOWN, which no file gives).
+/// The error number of every call after the simulated crash: Linux's ESHUTDOWN, which no file returns.
 pub const CRASHED_ERRNO: i32 = 108;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -31,7 +31,7 @@ pub enum Fault {
     Eio,
     /// The disk is full.  A failing write may have written any part of its bytes.
     Enospc,
-    /// A write puts some of its bytes there, not all, then the disk is full.  Other calls do not fail.
+    /// A write stores some of its bytes, not all, and then the disk is full. Other calls do not fail.
     ShortWrite,
     /// The call meets a limit of its process: it fails with this error number. A failing write may have written any
     /// part of its bytes.
@@ -48,7 +48,7 @@ impl Fault {
     }
 }
 
-/// How often a fault strikes.
+/// The number of calls that a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
     /// At the chosen call only.
@@ -130,7 +130,7 @@ impl Faults {
     }
 }
 
-/// Declares the classes once: each field, and the faults it counts.
+/// Declares the classes: each field, and the faults that it counts.
 macro_rules! activity {
     ($($(#[$doc:meta])* $field:ident,)*) => {
         /// How often each class of fault was really active.
@@ -154,7 +154,7 @@ macro_rules! activity {
 
         impl Counters {
             pub(crate) fn snapshot(&self) -> Activity {
-                // Relaxed: each count stands alone, nothing is published by it.
+                // Relaxed: each count stands alone and publishes nothing.
                 Activity { $($field: self.$field.load(Ordering::Relaxed),)* }
             }
         }
@@ -172,7 +172,7 @@ activity! {
     limit,
     /// Syncs of a file or directory that failed.
     failed_sync,
-    /// Failed syncs, met by crash images, that lost some change for ever.
+    /// Failed syncs that lost some change for ever, as a crash image met them.
     failed_sync_lost,
     /// Calls refused because the disk's capacity was used up.
     disk_full,
@@ -184,15 +184,15 @@ activity! {
     torn_512,
     /// Images with a write of which some 4096-byte blocks were lost and some kept.
     torn_4096,
-    /// Images with some of the unsynced changes, in order, and the rest lost.
+    /// Images that kept the first of the unsynced changes and lost the rest.
     prefix,
     /// Images that kept a sector of a later write and lost or delayed a sector of an earlier one.
     reordered,
     /// Images that kept the changes of one file and lost the changes of another file.
     per_file,
-    /// Images that lost all unsynced changes, of which there were some.
+    /// Images that lost all unsynced changes, if there were any.
     drop_all,
-    /// Images that kept all unsynced changes, of which there were some.
+    /// Images that kept all unsynced changes, if there were any.
     keep_all,
     /// Images that lost a creation, renaming or removal.
     name_lost,
@@ -202,7 +202,7 @@ activity! {
 
 impl Counters {
     pub(crate) fn add(count: &AtomicU64) {
-        // Relaxed: each count stands alone, nothing is published by it.
+        // Relaxed: each count stands alone and publishes nothing.
         count.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -7,11 +7,11 @@ pub enum LossMode {
     Torn512,
     /// Each write is kept, lost or torn by itself, in blocks of 4096 bytes.
     Torn4096,
-    /// All changes up to some point in the order of the calls are kept whole, the rest is lost.
+    /// All changes up to some point in the order of the calls are kept whole; all later changes are lost.
     Prefix,
     /// Any subset of all sectors of all writes reaches the disk, in any order.
     Reordered,
-    /// Each file and each directory by itself keeps all, none or a prefix of its changes.
+    /// Each file and each directory keeps all, none or the first of its changes, independently of the others.
     PerFile,
     /// All unsynced changes are lost.
     DropAll,

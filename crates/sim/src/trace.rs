@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::node::NodeId;
 
-/// One change or sync. The trace has them in the order they took effect; an entry's place is its I/O index.
+/// One change or sync. The trace has the entries in the order in which they took effect; an entry's place is its I/O
+/// index.
 #[derive(Debug, Clone)]
 pub struct TraceEntry {
-    /// The simulated process that called: 0 is the disk's own handle.
+    /// The number of the simulated process that called; 0 for the disk's own handle.
     pub process: u32,
     /// The change.
     pub change: Change,
@@ -20,7 +21,7 @@ pub struct TraceEntry {
 /// The effect of a call.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Bytes were written; of a call that failed half-way, the bytes that it wrote.
+    /// Bytes were written. For a call that failed half-way, the bytes that it wrote.
     Write {
         /// The file.
         file: NodeId,
@@ -48,12 +49,12 @@ pub enum Change {
         /// The file.
         file: NodeId,
     },
-    /// The sync of a file or a directory failed: the seed decides which of its unsynced changes are on the disk and
+    /// The sync of a file or a directory failed. The seed decides which of its unsynced changes are on the disk, and
     /// which are lost for ever.
     SyncFailed {
         /// The file or directory.
         node: NodeId,
-        /// Decides which changes are lost.
+        /// The seed of the random choice of the changes that are lost.
         seed: u64,
     },
     /// A file was made.
@@ -120,7 +121,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the file or directory whose sync makes this change durable, or which this change syncs.
+    /// Returns the file or directory whose sync makes this change durable. For a sync, returns the file or directory
+    /// synced.
     pub fn node(&self) -> NodeId {
         match self {
             Change::Write { file, .. }
@@ -138,7 +140,7 @@ impl Change {
         }
     }
 
-    /// Returns the names in the directory that this change touches; no name if it changes none.
+    /// Returns the names that this change affects in its directory. Empty if the change affects no name.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let (first, second) = match self {
             Change::CreateFile { name, .. }

@@ -1,7 +1,7 @@
 //! The names and contents of a whole simulated disk at one moment; cheap to fork.
 //!
-//! Nodes are numbered as they are made and never renumbered, so a file keeps its identity through a
-//! crash.  A node whose name is lost stays in the list, out of reach.
+//! Nodes are numbered in the order of their making and never renumbered, so a file keeps its identity through a crash.
+//! A node whose name is lost stays in the list, but cannot be reached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Tree {
         self.nodes[node.index()] = from.nodes[node.index()].clone();
     }
 
-    /// Makes the node of a creation, which is out of reach until its name exists.
+    /// Makes the node of a creation. The node cannot be reached until its name exists.
     pub(crate) fn make_node(&mut self, change: &Change) {
         let (made, node) = match change {
             Change::CreateFile { file, .. } => (*file, Node::File(Content::default())),
@@ -94,7 +94,7 @@ impl Tree {
         self.nodes.push(node);
     }
 
-    /// Applies a change to the state that processes see. The node of a creation must exist; a sync changes nothing
+    /// Applies a change to the state that processes see. The node of a creation must exist. A sync changes nothing
     /// visible.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
@@ -110,7 +110,7 @@ impl Tree {
             }
             Change::Rename { directory, from, to, node } => {
                 let names = self.names_mut(*directory);
-                // After a failed sync the disk may lack the name, or have it for another node.
+                // After a failed sync the disk may lack the name, or the name may lead to another node.
                 if names.get(from) == Some(node) {
                     names.remove(from);
                 }
@@ -138,7 +138,7 @@ impl Tree {
             .sum()
     }
 
-    /// Empties the nodes without a name: after a crash no handle has them open.
+    /// Empties the nodes without a name, because after a crash no handle has them open.
     pub(crate) fn forget_unnamed(&mut self) {
         for (named, node) in self.reachable().into_iter().zip(&mut self.nodes) {
             if !named {

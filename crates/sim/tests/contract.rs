@@ -1,14 +1,14 @@
-//! One contract, two disks: the real disk and the simulated disk answer every call alike.
+//! One contract, two disks: the real disk and the simulated disk answer every call in the same way.
 //!
-//! The doubt: tests on a simulated disk prove something about the real disk only if a caller that keeps the contract
-//! cannot tell the two apart.
+//! The doubt: tests on a simulated disk prove something about the real disk only if the two disks look the same to a
+//! caller that keeps the contract.
 
 use std::sync::Arc;
 
 use libtp_io::{Directory, Error, File, LockMode, OpenMode, PosixDirectory};
 use libtp_sim::SimDisk;
 
-/// A directory of the real disk, removed afterwards.
+/// A directory of the real disk, removed when the test ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {

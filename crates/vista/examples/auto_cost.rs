@@ -1,6 +1,7 @@
 //! Measures the cost of automatic ranges: microseconds per page, beside declared ranges of the same pages.
 //!
-//! Prints a line for each number of pages that a transaction stores to: medians of rounds in turns.
+//! Prints a line for each number of pages that a transaction stores to. Each number is the median of rounds; the two
+//! kinds of range take turns.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -12,7 +13,8 @@ const DATABASE: usize = 50 << 20;
 const ROUNDS: usize = 21;
 
 fn main() {
-    // A segment for each, because the flat part stays protected from one automatic transaction to the next.
+    // Each kind of range has a segment of its own, because the flat part stays protected from one automatic transaction
+    // to the next.
     let (mut segment, mut other) = (open("declared"), open("automatic"));
     println!("pages   declared   automatic   us a page");
     for pages in [1, 16, 256] {

@@ -16,24 +16,25 @@ impl Segment {
         self.is_restored
     }
 
-    /// Returns how many ranges of an unfinished transaction were put back when the segment was opened.
+    /// Returns the number of ranges of an unfinished transaction that were put back when the segment was opened.
     pub fn rolled_back(&self) -> usize {
         self.rolled_back
     }
 
-    /// Returns the address of the flat part: the same in every process, unless the segment was opened anywhere.
+    /// Returns the address of the flat part. The address is the same in every process, unless the segment was opened
+    /// with [`Options::anywhere`](crate::Options::anywhere).
     pub fn address(&self) -> usize {
         self.view.address() + usize::try_from(self.from).expect("it is mapped")
     }
 
-    /// Returns the undo log, `None` if the segment belongs to an environment: then another process may be using the
+    /// Returns the undo log, or `None` if the segment belongs to an environment: another process may then be using the
     /// log.
     pub(crate) fn own_undo(&self) -> Option<&Undo> {
         crate::membership::owner_of(self.region()).is_none().then_some(&self.undo)
     }
 
-    /// Refuses a child that fork or clone made of the process that has the segment: the child has a copy of the
-    /// handle, and the memory is its parent's. Every call that changes anything makes this check itself.
+    /// Refuses a child that fork or clone made of the process that has the segment: the child has a copy of the handle,
+    /// but the memory belongs to its parent. Every call that changes the segment makes this check itself.
     ///
     /// # Errors
     /// `Memory` with [`rio::Error::Forked`].
@@ -54,13 +55,13 @@ impl Segment {
 }
 
 impl Txn<'_> {
-    /// Returns the segment's flat part as it is now, the transaction's own changes included.
+    /// Returns the segment's flat part with its current contents, the transaction's own changes included.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.segment.bytes()
     }
 
-    /// Returns `bytes` bytes from `at` on, as they are now.
+    /// Returns the current contents of the `bytes` bytes from `at` on.
     ///
     /// # Errors
     /// `OutOfRange`.

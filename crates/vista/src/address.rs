@@ -1,8 +1,9 @@
 //! A segment's address: drawn when the segment is made, and kept for every later opening.
 //!
-//! The address is drawn at random, so that segments that were made apart can probably be opened together. One process
-//! draws each address once before it draws one again, because the kernel reports the address of a closed segment, or
-//! of one between its draw and its mapping, as free to other threads.
+//! The address is drawn at random, so that segments made by different processes can probably be opened together in one
+//! process. A process draws every address once before it draws any address a second time. Otherwise two segments of one
+//! process could get the same address: the kernel reports an address as free while no segment is mapped there, both
+//! between a draw and its mapping and after a segment is closed.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::Range;
@@ -11,22 +12,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Result;
 use rio::Region;
 
-/// Between the addresses of programs and those that the kernel chooses. The number of places is 41 times a power of
-/// two.
+/// The addresses to draw from: between the addresses of programs and the addresses that the kernel chooses. The number
+/// of slots in this range is 41 times a power of two.
 const ADDRESSES: Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
-/// Two and 41: a step of one more than a multiple of this visits every place before it visits one again.
+/// Twice 41. A step of a multiple of this number plus one has no factor in common with the number of slots, so the
+/// draws visit every slot before they repeat one.
 const STEP: u64 = 2 * 41;
 static DRAWS: AtomicU64 = AtomicU64::new(0);
-/// A random number of this process and its children; zero before the first draw. No lock protects it: a fork could
-/// keep a lock held for ever.
+/// A random number that this process and its children share; zero before the first draw. No lock protects the number,
+/// because a child of a fork could inherit a lock that stays held for ever.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
 
-/// Draws an address at which the segment can lie here, and probably in other processes. If no address is free,
-/// returns the error of the first.
+/// Draws an address at which the segment can lie in this process, and probably in other processes. If no address is
+/// free, returns the error for the first address.
 pub(crate) fn draw(region: &Region) -> Result<u64> {
     let slot = region.reserved().next_power_of_two().max(1 << 32);
     let slots = ((ADDRESSES.end - ADDRESSES.start) / slot).max(1);
-    // A child of a fork begins at another place, and takes other steps, than its parent.
+    // A child of a fork begins at another slot than its parent, and takes other steps.
     let mixed = |what: u64| BuildHasherDefault::<DefaultHasher>::new().hash_one((chance(), std::process::id(), what));
     let [begin, step] = [0, 1].map(|what| mixed(what) % slots);
     let turn = DRAWS.fetch_add(1, Ordering::Relaxed) % slots;

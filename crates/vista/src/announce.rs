@@ -1,16 +1,16 @@
 //! Ranges that a transaction announces before it declares them.
 //!
 //! Beyond the paper, whose memory survived together with the processor's cache. Where the cache does not survive, a
-//! range may be stored to only when its old bytes are in memory. One wait for the old bytes of all ranges takes as
-//! long as a wait for one range.
+//! transaction may store to a range only after the range's old bytes are in memory. One wait for the old bytes of all
+//! ranges takes as long as a wait for one range.
 
 use crate::{Result, Segment, Txn};
 
 impl Txn<'_> {
-    /// Announces the ranges, positions and lengths, that the transaction will declare, in this order. Each range must
+    /// Announces the ranges (positions and lengths) that the transaction will declare, in this order. Each range must
     /// still be declared ([`Txn::set_range`]) before it is stored to. Where stores are written back from the
-    /// processor's cache, the old bytes of all ranges are written back together, which takes as long as for one;
-    /// elsewhere this does nothing.
+    /// processor's cache, this call writes the old bytes of all ranges back together, which takes as long as for one
+    /// range. Elsewhere this call does nothing.
     ///
     /// # Errors
     /// As [`Txn::set_range`]; nothing was announced.
@@ -21,7 +21,8 @@ impl Txn<'_> {
         }
         self.segment.undo.set_top(self.top);
         let announced = self.segment.with(|segment| segment.announce(ranges));
-        // Not read from the log: the cache line where the log ends is being written back, and a load of it has to wait.
+        // The log's end is not read from the log: the cache line there is being written back, and a load of that line
+        // has to wait.
         self.top = self.segment.undo.top();
         announced
     }
@@ -35,11 +36,11 @@ impl Segment {
 
     #[inline(never)]
     fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        // For each range a header, a checksum and a partly filled word.
+        // Each range also takes a header, a checksum and a partly filled word.
         let bytes = ranges.iter().map(|(_, bytes)| bytes.saturating_add(24)).fold(0, usize::saturating_add);
         for &(at, bytes) in ranges {
             let shown = self.view.look(at, bytes);
-            // All are prefetched before the first is waited for.
+            // All ranges are prefetched before the first one is used.
             shown.ok_or_else(|| self.out_of_range(at, bytes))?.prefetch();
         }
         self.reserve_undo(bytes)?;

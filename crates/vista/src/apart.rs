@@ -1,17 +1,17 @@
-//! A page of an automatic range cannot be saved, since the disk is full: the transaction goes on apart from the file.
+//! A transaction with automatic ranges goes on apart from the file when the disk is full and a page cannot be saved.
 //!
-//! Paper: a departure; the paper says nothing of a log that cannot grow. The store that faulted cannot return an error.
-//! So from there on the flat part is a private copy that reaches no file: the work goes on to its end, and then gets an
-//! error, and its stores do not stand. The undo log has the old bytes of the earlier stores.
+//! Paper: a departure; the paper does not treat a log that cannot grow. The store that faulted cannot return an error.
+//! So the flat part becomes a private copy that never reaches the file. The work goes on to its end and then gets an
+//! error, and none of its stores stand. The undo log has the old bytes of the earlier stores.
 //!
-//! If we die here: the file has the earlier stores, and the next process that maps it takes them back.
+//! If we die here: the file has the earlier stores, and the next process that maps the file takes them back.
 
 use std::io::Write as _;
 
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// Keeps all later stores from the file, for the reason `why`.
+    /// Keeps all later stores out of the file, for the reason `why`.
     pub(crate) fn detach_flat(&mut self, why: Error) {
         let is_apart = self.view.set_apart(self.from, self.flat_end(), true);
         is_apart.unwrap_or_else(|error| self.end_process(&error.into()));
@@ -20,8 +20,8 @@ impl Segment {
         }
     }
 
-    /// Fails with the reason if the transaction's stores did not come to the file, or in a child of the process that
-    /// has the segment.
+    /// Fails with the reason if the transaction's stores did not reach the file. Also fails in a child of the process
+    /// that has the segment.
     pub(crate) fn refuse_if_apart(&mut self) -> Result<()> {
         self.check_process()?;
         match self.guarded.as_mut().and_then(|guarded| guarded.apart.take()) {
@@ -33,14 +33,14 @@ impl Segment {
         }
     }
 
-    /// Maps the file's flat part again. It is closed, as between transactions.
+    /// Maps the file's flat part again. The flat part is then closed to stores, as between transactions.
     fn reattach_flat(&mut self) {
         let is_back = self.view.set_apart(self.from, self.flat_end(), false);
         let is_back = is_back.and_then(|()| self.view.set_writable_part(self.from, self.flat_end(), false));
         is_back.unwrap_or_else(|error| self.end_process(&error.into()));
     }
 
-    /// Ends the process: the bytes shown differ from the file's, and no caller can get an error.
+    /// Ends the process: the program sees other bytes than the file has, and no caller can get an error.
     fn end_process(&self, error: &Error) -> ! {
         // The last message of the process; a failure to write it has no consequence.
         let _ = writeln!(

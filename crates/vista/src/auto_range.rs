@@ -2,29 +2,29 @@
 //!
 //! Paper: Rio Vista, section 4: "an option to automatically generate the range of modifications on a page granularity
 //! by using the virtual memory system; however this is much slower". The flat part is made readable only. The handler
-//! of the fault saves the page in the undo log and makes it writable, and the processor repeats the store.
+//! of a fault saves the page in the undo log and makes the page writable, and the processor then repeats the store.
 //!
-//! `unsafe` serves the handler: its arguments, and the segment that it finds by the address.
+//! The handler needs `unsafe`: for its arguments, and for the segment that it finds by the fault's address.
 #![allow(unsafe_code)]
 
 use crate::heap::UNIT;
 use crate::{Error, Result, Segment};
 use rio::Watch;
 
-/// A transaction with automatic ranges. It watches the faults of its segment until it is dropped. No caller ever gets
-/// one, because a caller might forget it.
+/// A transaction with automatic ranges, which watches the faults of its segment until it is dropped. Callers never get
+/// this value, because a caller might forget it.
 struct AutoTxn<'s> {
     segment: &'s mut Segment,
     _watch: Watch,
 }
 
 impl Segment {
-    /// Does `work` in a transaction that may store anywhere in the flat part: page faults find its ranges, a page at
-    /// a time. Slow: microseconds a page. If the work returns an error, everything is taken back.
+    /// Does `work` in a transaction that may store anywhere in the flat part: page faults find the ranges, one page at
+    /// a time. Slow: this costs microseconds a page. If the work returns an error, everything is taken back.
     ///
-    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and everything is taken
-    /// back then. The kernel's own stores there, by `read` into these bytes, find no range: the kernel returns
-    /// `EFAULT`, unless the work has stored to each of the pages before. A page is saved on the stack of the storing
+    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and then everything is
+    /// taken back. Stores by the kernel itself, as of `read` into these bytes, find no range: the kernel returns
+    /// `EFAULT` unless the work has stored to each of the pages before. A page is saved on the stack of the storing
     /// thread, even where signals have an alternate stack.
     ///
     /// # Errors
@@ -39,12 +39,12 @@ impl Segment {
     }
 
     fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
-        // A forgotten transaction must not end with this one.
+        // A transaction that a caller has forgotten must not end with this transaction.
         self.take_back();
         let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
         let watched = std::ptr::from_mut(self).cast();
         // SAFETY: the transaction borrows the segment until the watch is dropped. The thread that stores has only the
-        // flat part's bytes, and is at the store that faulted, which has not happened yet.
+        // flat part's bytes. That thread is at the store that faulted, which has not happened yet.
         let watch = unsafe { Watch::begin(flat, watched, on_fault) };
         let path = self.path().to_path_buf();
         let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
@@ -62,7 +62,7 @@ impl Drop for AutoTxn<'_> {
 }
 
 unsafe fn on_fault(watched: *mut (), address: usize) {
-    // SAFETY: the segment that was given to `Watch::begin`, which no other code uses now.
+    // SAFETY: the segment was given to `Watch::begin`, and no other code uses it now.
     let segment = unsafe { &mut *watched.cast::<Segment>() };
     if let Err(why) = segment.save_page(address - segment.address()) {
         segment.detach_flat(why);
@@ -77,9 +77,9 @@ impl Segment {
         if self.save_part(at, (at + page).min(self.bytes().len())).is_ok() {
             return Ok(());
         }
-        // Writable pages that lie apart take a mapping each, and the kernel limits a process's mappings
-        // (vm.max_map_count). One piece takes no extra mapping. So the flat part is closed, which lets the undo log
-        // grow, and then saved and opened whole.
+        // Each piece of adjacent writable pages takes a mapping of its own, and the kernel limits a process's mappings
+        // (vm.max_map_count). One single piece takes no extra mapping. So the flat part is first closed, which lets the
+        // undo log grow, and then saved and opened as a whole.
         self.view.set_writable_part(self.from, self.flat_end(), false)?;
         self.save_part(0, self.bytes().len())
     }
@@ -93,7 +93,7 @@ impl Segment {
         Ok(self.view.set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)?)
     }
 
-    /// Returns the place behind the last unit of the flat part.
+    /// Returns the place just behind the last unit of the flat part.
     pub(crate) fn flat_end(&self) -> u64 {
         self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
     }

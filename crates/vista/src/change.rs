@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rio::{Section, Undo, Word};
 
-/// A change of the heap's words in the transaction: a section, and the lines it has saved, if it saves lines.
+/// A change of the heap's words in the transaction: a section and, if it saves whole lines, the lines saved so far.
 pub(crate) struct Change<'c> {
     pub(crate) section: Section<'c>,
     pub(crate) lines: Option<&'c mut HashSet<usize>>,

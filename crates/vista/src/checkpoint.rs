@@ -1,5 +1,5 @@
-//! Checkpoints: a consistent copy of a segment on ordinary storage, for crashes of the machine that the segment's
-//! memory does not survive.
+//! Checkpoints: a consistent copy of a segment on ordinary storage. The copy serves after a crash of the machine that
+//! the segment's memory does not survive.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,20 +11,21 @@ use crate::segment::SegmentHeader;
 use crate::{Error, Options, Result, Segment};
 
 impl Segment {
-    /// Copies the segment to the file at `path`, replacing an earlier checkpoint, and makes the copy safe on its
-    /// disk. The copy has the stores of every transaction so far, and blocks of its own, as many as the segment.
+    /// Copies the segment to the file at `path`, replaces an earlier checkpoint there, and makes the copy safe on its
+    /// disk. The copy has the stores of every transaction so far. The copy has its own disk blocks, one for each block
+    /// of the segment.
     ///
     /// # Errors
-    /// `Memory` if the disk refuses or has no room: the earlier checkpoint stays.
+    /// `Memory` if the disk refuses or has no room. The earlier checkpoint then stays.
     pub fn checkpoint(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.check_process()?;
-        // The stores of a forgotten transaction must not be in the copy.
+        // The stores of a transaction that a caller has forgotten must not be in the copy.
         self.begin().abort();
         Ok(self.kept.copy_to(path.as_ref(), &self.metadata(), hole_of(self.region()))?)
     }
 }
 
-/// Returns the room into which the flat part can grow: places from, to.
+/// Returns the room into which the flat part can grow, as a range of places.
 fn hole_of(region: &Region) -> Range<u64> {
     let header = region.root::<SegmentHeader>(RootSlot::Environment).and_then(|header| region.try_at(header));
     header.map_or(0..0, |header| {
@@ -36,11 +37,11 @@ fn hole_of(region: &Region) -> Range<u64> {
 }
 
 impl Options {
-    /// As [`Options::open`]; but a segment that may be torn is first restored from its checkpoint. The torn file
-    /// stays under its name with `.torn` appended, replacing an earlier one. A missing segment is made from its
-    /// checkpoint: a file in `/dev/shm` is gone with the system.
-    /// [`Segment::is_restored`](crate::Segment::is_restored) reports both. To begin anew, remove the checkpoint as
-    /// well.
+    /// As [`Options::open`], but first restores from its checkpoint a segment that may be torn. The torn file stays
+    /// under its name with `.torn` appended, and replaces an earlier file of that name. A missing segment is made from
+    /// its checkpoint, because a file in `/dev/shm` is gone after a crash of the system.
+    /// [`Segment::is_restored`](crate::Segment::is_restored) reports both cases. To begin anew, remove the checkpoint
+    /// too.
     ///
     /// # Errors
     /// As [`Options::open`]; `Memory` if the segment may be torn and there is no such checkpoint.

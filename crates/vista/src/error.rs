@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A call on a segment was refused. Nothing was changed by it.
+/// A call on a segment was refused. The call changed nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
         /// The length of the segment's flat part.
         size: u64,
     },
-    /// The memory to be freed is not allocated, or does not begin there.
+    /// The memory to be freed is not allocated, or no block begins at that place.
     #[error("no allocated memory begins at {at} of the segment {path}. Nothing was freed, and the transaction can go on; free memory at the place where it was allocated, and only once")]
     NotAllocated {
         /// The segment's file.
@@ -39,7 +39,7 @@ pub enum Error {
         /// The alignment that the position must have.
         align: usize,
     },
-    /// The segment's flat part has another length than the caller asked for.
+    /// The length of the segment's flat part differs from the length that the caller asked for.
     #[error("the segment {path} was made with {found} bytes, and cannot be opened with {wanted}. Nothing was changed; open it with the size 0, which means the size that it has")]
     OtherSize {
         /// The segment's file.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The greatest length it can have.
         most: u64,
     },
-    /// The addresses at which the segment lies are taken in this process.
+    /// This process uses the segment's addresses for other memory.
     #[error("the segment {path} must lie at address {address:#x}, where this process has other memory: {source}. Nothing was changed. If the segment has no pointers in it, open it at any address (`Options::anywhere`)")]
     AddressTaken {
         /// The segment's file.
@@ -69,7 +69,7 @@ pub enum Error {
         /// The kernel's error.
         source: rio::Error,
     },
-    /// Another thread of this process has the range, or the heap.
+    /// Another thread of this process has a lock of the range, or the heap's lock.
     #[error("another thread of this process has the memory at {at} of the segment {path}. Nothing was changed by this call; abort the transaction, and run it again (`Worker::run` does that)")]
     Contended {
         /// The segment's file.

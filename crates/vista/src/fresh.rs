@@ -1,11 +1,11 @@
-//! Fresh units for the heap, from the file, which grows on demand.
+//! Fresh units for the heap. They come from the file, which grows on demand.
 //!
-//! Paper: a departure; a segment has a fixed size there. Units are recorded as taken before they are used and outside
-//! of any transaction. So the next transaction uses the units that an aborted or dead transaction took, and a heap that
-//! has no room on the disk loses no units.
+//! Paper: a departure; the paper's segments have a fixed size. Units are recorded as taken before they are used, and
+//! outside of any transaction. So the next transaction uses the units that an aborted or dead transaction took. A heap
+//! that has no room on the disk loses no units.
 //!
-//! If we die here: the file is larger, and the taken units are used first the next time; or, between the growth of
-//! the file and the record, the new units are never used.
+//! If we die here: the file is larger, and the taken units are used first the next time. If the death comes between the
+//! growth of the file and the record, the new units are never used.
 
 use std::ops::Range;
 
@@ -26,13 +26,14 @@ impl Segment {
             return Ok(());
         }
         let new = self.take_units(to, units - have, units)?;
-        // The words stored here belong to no transaction, and may be words that the last transaction stored.
+        // The words stored here belong to no transaction, but the last transaction may have stored to them.
         self.undo.confirm();
         if new.start == to {
             // The units stay fresh if the transaction aborts.
             self.heap.header.fresh[1].publish(new.end);
         } else {
-            // Metadata of vista lies between: the old fresh units become a free run, and the new units are fresh.
+            // Data of vista lie between the old fresh units and the new units. So the old fresh units become a free
+            // run, and the new units are the fresh ones.
             let mut change = Change::of(&self.undo);
             if have != 0 {
                 self.heap.free_run(&mut change, from, have);
@@ -46,8 +47,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes units that were never used: `more` if they can begin at `end`, the end of the fresh units, else `all`
-    /// somewhere behind. Makes the table long enough for them.
+    /// Takes units that were never used. Takes `more` units if they can begin at `end`, where the fresh units end; else
+    /// takes `all` units somewhere behind. Makes the table long enough for the units.
     fn take_units(&mut self, end: u64, more: u64, all: u64) -> Result<Range<u64>> {
         let region = self.region().clone();
         region.check_room(all.saturating_mul(UNIT))?;
@@ -56,8 +57,9 @@ impl Segment {
         let mut left = taken[0].get().max(end)..taken[1].get();
         if left.start.saturating_add(missing(left.start)) > left.end {
             let next = region.used().div_ceil(UNIT);
-            // A piece that is too short and cannot become longer is lost, if a transaction took it that did not end:
-            // at most as much as one transaction wanted, each time that the table or the undo log has grown.
+            // The units left over from a transaction that did not end are lost if they are too few and cannot be
+            // extended. At most the units of one transaction are lost each time that the table or the undo log has
+            // grown.
             if left.is_empty() || left.end != next {
                 left = next..next;
             }
@@ -65,7 +67,7 @@ impl Segment {
             region.allocate_bytes(count * UNIT, UNIT)?;
             left.end += count;
             if taken[1].get() != next {
-                // Cleared first, so that no mixture of the old range and the new one counts.
+                // The old end is cleared first, so that no mixture of the old range and the new range is ever valid.
                 taken[1].publish(0);
                 taken[0].publish(left.start);
             }
@@ -75,8 +77,8 @@ impl Segment {
         while u64::from(self.heap.table.capacity()) < region.used() / UNIT + 2 {
             own_units(&region, || Ok(self.heap.table.grow()?))?;
         }
-        // Also hides what could not be hidden when the table grew: no unit that the table has entries for is used
-        // before.
+        // This call also hides metadata that could not be hidden when the table grew. Units for which the table has
+        // entries are used only after that.
         self.hide_metadata()?;
         Ok(left)
     }
@@ -131,11 +133,12 @@ mod tests {
             }
         };
         transact(&mut segment, 100);
-        // As if the system had refused to hide the heap's table: units are recorded as taken, and not fresh yet.
+        // The test acts as if the system had refused to hide the heap's table: units are recorded as taken, and not yet
+        // as fresh.
         let fresh = segment.heap.header.fresh[1].get();
         let taken = segment.take_units(fresh, 4, 4).unwrap();
         assert_eq!(taken.start, fresh, "the taken units begin where the fresh units end");
-        // This transaction needs no unit, and the log gets the taken range.
+        // This transaction needs no unit, but it gets the range of taken units into the log.
         transact(&mut segment, 100);
         let used = segment.file_used();
         transact(&mut segment, 3 * UNIT);

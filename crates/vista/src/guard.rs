@@ -1,9 +1,9 @@
-//! The guard: stores to bytes that no transaction has declared fault.
+//! The guard: a store to bytes that no transaction has declared faults.
 //!
 //! Paper: Rio Vista, section 3: "Rio protects the file cache from wild stores by the virtual memory protection of the
-//! machine". Here it is a setting, since it costs more than all other work of a transaction. Pages are readable only,
-//! and writable while a transaction has a range in them; or, where the processor has protection keys, a thread may
-//! store while its transaction has declared a range.
+//! machine". Here the protection is a setting, since it costs more than all other work of a transaction. With
+//! protection by pages, a page is readable only, and writable while a transaction has a range in it. With protection
+//! keys, if the processor has them, a thread may store while its transaction has declared a range.
 //!
 //! A store that the guard stops ends the process, as any fault does, after a message with the store's address.
 
@@ -14,28 +14,28 @@ use crate::{Error, Result};
 /// Whether and how stores outside of declared ranges are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// Such stores are not stopped.
+    /// Stores outside of declared ranges are not stopped.
     #[default]
     Off,
-    /// By keys where the processor has them, else by pages.
+    /// By protection keys if the processor has them, else by pages.
     On,
     /// By pages: a transaction may store only to pages in which it has a range.
     Pages,
-    /// By a protection key: between a transaction's first declaration and its end its thread may store anywhere in the
-    /// segment, other threads nowhere; and a thread may load only after it has itself got bytes of the segment.
+    /// By a protection key: between a transaction's first declaration and its end, its thread may store anywhere in the
+    /// segment, and other threads nowhere. A thread may load only after the thread itself has got bytes of the segment.
     Keys,
 }
 
 /// The guard of a segment that has one.
 pub(crate) struct Guarded {
-    /// The pages that may be stored to: from, to.
+    /// The page ranges that may be stored to: from, to.
     pub(crate) open: Vec<(u64, u64)>,
-    /// `None` if the flat part is merely left closed by a transaction with automatic ranges: opening and closing all
-    /// of it takes long, and the next transaction may have automatic ranges, too.
+    /// `None` if no guard is set, and a transaction with automatic ranges has merely left the flat part closed. Opening
+    /// and closing all of the flat part takes long, and the next transaction may have automatic ranges too.
     pub(crate) watch: Option<Watch>,
     /// Whether the transaction has automatic ranges.
     pub(crate) is_automatic: bool,
-    /// The reason why the transaction's stores no longer come to the file, if they do not.
+    /// The reason why the transaction's stores no longer reach the file; `None` while they do.
     pub(crate) apart: Option<Error>,
 }
 

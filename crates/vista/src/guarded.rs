@@ -1,4 +1,4 @@
-//! A guarded segment: which of its pages may be stored to, from one declaration of a transaction to the next.
+//! A guarded segment: the pages that may be stored to, from one declaration of a transaction to the next.
 
 use rio::Right;
 
@@ -26,7 +26,7 @@ impl Segment {
         let page = rustix::param::page_size() as u64;
         let from = (at + self.from) / page * page;
         let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // Looks at the last few ranges only: a range mostly lies in the pages of the previous range.
+        // Only the last few open ranges are compared: a range mostly lies in the pages of the previous range.
         if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Closes the flat part, so that each first store to a page of it faults.
+    /// Closes the flat part, so that the first store to each of its pages faults.
     pub(crate) fn close_flat(&mut self) -> Result<()> {
         self.check_process()?;
         if self.view.key().is_some() {
@@ -53,7 +53,7 @@ impl Segment {
 
     /// Ends a transaction with automatic ranges. The flat part stays closed for the next such transaction.
     pub(crate) fn end_automatic(&mut self) {
-        // The caller has an error already.
+        // The caller has an error already, so this error is ignored.
         let _ = self.refuse_if_apart();
         if self.view.key().is_some() {
             let is_open = self.view.set_writable_part(self.from, self.flat_end(), true);
@@ -69,13 +69,14 @@ impl Segment {
         if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
             self.view.set_writable_part(self.from, self.flat_end(), true)?;
             self.guarded = None;
-            // Freed blocks must go back at the end, so that end is not quick.
+            // A transaction that has freed blocks must give them back at its end, so its end is not quick.
             self.undo.set_quick(self.freed.is_empty());
         }
         Ok(())
     }
 
-    /// Ends a transaction that has freed blocks, or is guarded, or whose stores have to be written back.
+    /// Ends a transaction that has freed blocks, a guarded transaction, or a transaction whose stores have to be
+    /// written back.
     #[inline(never)]
     pub(crate) fn end_slowly(&mut self) -> Result<()> {
         self.check_process()?;
@@ -85,8 +86,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Closes the ranges of a transaction that is over: no store is allowed, and the next one is quick unless it is
-    /// guarded.
+    /// Closes the ranges of a transaction that is over: no store is allowed any more. The next transaction is quick
+    /// unless it is guarded.
     #[cold]
     pub(crate) fn close_ranges(&mut self) {
         self.undo.set_quick(self.guarded.is_none());

@@ -1,12 +1,12 @@
 //! The persistent heap: malloc and free, undone by abort, recovered after a crash.
 //!
-//! Paper: Rio Vista, section 4. Departure: the paper logs the calls; here the transaction changes the heap's words
-//! and saves them in its undo log like any other bytes, so abort and recovery need nothing of their own. A block that
-//! a transaction frees goes back when the transaction ends.
+//! Paper: Rio Vista, section 4. Departure: the paper logs the calls. Here the transaction changes the heap's words and
+//! saves them in its undo log like any other bytes, so abort and recovery need no code for the heap. A block that a
+//! transaction frees returns to the heap when the transaction ends.
 //!
-//! The file is cut into units of 64 KiB. The table has an entry for each unit, far from the program's data. A unit
-//! holds blocks of one size, with a bit for each taken block; or it begins a run of units that is one large block, or
-//! a free run. Free runs are listed by the logarithm of their length, and joined with their neighbours. At the end
+//! The file is cut into units of 64 KiB. The table has an entry for each unit, and lies far from the program's data. A
+//! unit holds blocks of one size, with a bit for each taken block; or it begins a run of units that is one large block
+//! or free. Free runs are listed by the logarithm of their length, and are joined with their neighbours. At the end
 //! lies the *fresh* part, which has never been used.
 
 use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
@@ -18,13 +18,13 @@ use crate::Result;
 pub(crate) const UNIT: u64 = 64 << 10;
 /// The longest block that shares a unit with others.
 pub(crate) const SMALL_MAX: u64 = 32 << 10;
-/// The most old bytes that one call saves, generously.
+/// The most old bytes that one call saves: an ample upper bound.
 pub(crate) const UNDO_OF_A_CALL: usize = 4096;
 /// Entries of the table's first part.
 const FIRST_ENTRIES: u32 = 128;
 
-/// The kind of a unit: zero if it is not the heap's, or the inside of a run; else one of these, or `SMALL` plus the
-/// class.
+/// The kind of a unit: zero if the unit is not the heap's or lies inside a run; else one of these numbers, or `SMALL`
+/// plus the class.
 pub(crate) const FREE: u64 = 1;
 pub(crate) const FREE_TAIL: u64 = 2;
 pub(crate) const LARGE: u64 = 3;
@@ -41,8 +41,8 @@ rio::shared! {
         pub runs: [Word<u64>; 24],
         /// Units with room, by class.
         pub partial: [Word<u64>; 40],
-        /// The units that were taken from the file last: from, to. The taken units behind the fresh units are still to
-        /// be used.
+        /// The units that were taken from the file last: from, to. The taken units behind the fresh units are not in
+        /// use yet.
         pub taken: [Word<u64>; 2],
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],
@@ -54,13 +54,13 @@ rio::shared! {
     pub struct Unit {
         /// Its kind.
         pub kind: Word<u64>,
-        /// Blocks that are taken; of a run, its units.
+        /// The number of taken blocks; for a run, the number of its units.
         pub count: Word<u64>,
         /// The next unit in its list.
         pub next: Word<u64>,
         /// The unit before it in its list.
         pub previous: Word<u64>,
-        /// Where a free block may be: a hint, in words of `taken`.
+        /// A hint where a free block may be: an index into `taken`.
         pub hint: Word<u64>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],
@@ -87,7 +87,7 @@ impl Heap {
     pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
         region.try_at(header)?;
         let header = region.hold(header);
-        // The file grows before any word records the new units as the heap's.
+        // The file grows before any word records the new units as the heap's, so each recorded unit lies in the file.
         let is_there = |unit: &Word<u64>| unit.get() <= region.used() / UNIT;
         header.fresh.iter().chain(&header.taken).all(is_there).then_some(())?;
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
@@ -125,7 +125,7 @@ impl Heap {
         }
     }
 
-    /// Takes `units` units of a free run, if there is one.
+    /// Takes `units` adjacent units of a free run, or returns `None` if no run is long enough.
     pub(crate) fn find_run(&self, change: &mut Change<'_>, units: u64) -> Option<u64> {
         for list in &self.header.runs[log2(units)..] {
             let mut run = list.get();
@@ -144,7 +144,7 @@ impl Heap {
         None
     }
 
-    /// Makes units a large block or a unit of small blocks.
+    /// Makes units one large block, or makes a unit one of small blocks.
     pub(crate) fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
         let entry = self.known(run);
         change.set(&entry.kind, kind);
@@ -154,9 +154,9 @@ impl Heap {
         }
     }
 
-    /// Frees a run, joined with the free runs directly before and behind it.
+    /// Frees a run. Joins it with the free runs directly before and behind it.
     pub(crate) fn free_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
-        // The unit may be the inside of a run from now on.
+        // From now on the unit may lie inside of a run.
         change.set(&self.known(run).kind, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
             FREE_TAIL | FREE => tail.count.get(),
@@ -175,7 +175,7 @@ impl Heap {
         self.mark_free(change, run, units);
     }
 
-    /// Takes a free run off its list: its ends no longer mark it.
+    /// Takes a free run off its list. The entries of its first and last unit no longer mark a free run.
     fn unlist_run(&self, change: &mut Change<'_>, run: u64, units: u64) {
         self.remove(change, &self.header.runs[log2(units)], run);
         for unit in [run, run + units - 1] {
@@ -218,7 +218,7 @@ impl Heap {
         if count == UNIT / bytes_of(class) {
             self.push(change, list, unit);
         }
-        // The last unit of a class stays: the next block of the class is wanted soon.
+        // The last unit of a class stays in the class, because the next block of the class is probably wanted soon.
         if count == 1 && (entry.next.get() != 0 || entry.previous.get() != 0) {
             self.remove(change, list, unit);
             self.free_run(change, unit, 1);
@@ -247,7 +247,7 @@ impl Heap {
     }
 }
 
-/// Lets `take` allocate, so that its memory shares no unit with anything else.
+/// Lets `take` allocate from the region. The allocated memory shares no unit with other memory.
 pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) -> Result<T> {
     region.allocate_bytes(0, UNIT)?;
     let taken = take()?;
@@ -261,7 +261,8 @@ fn free_bit(entry: &Unit, word: u64, blocks: u64) -> Option<u64> {
     (bit < 64 && word * 64 + bit < blocks).then_some(bit)
 }
 
-/// Returns the class of a length: sixteen bytes apart up to 128, then four classes to each doubling.
+/// Returns the class of a length. Classes are sixteen bytes apart up to 128; above that, each doubling of the length
+/// has four classes.
 pub(crate) fn class_of(bytes: u64) -> usize {
     let bytes = bytes.max(1).next_multiple_of(16);
     if bytes <= 128 {

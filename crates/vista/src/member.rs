@@ -2,17 +2,18 @@
 //! several processes use the segment, one after the other.
 //!
 //! Paper: a departure; section 6 names distributed transactions and recoverable message queues as uses of free
-//! transactions. The undo log is the same as in any segment. Two things are new: a header that names the undo log's
-//! transaction, and the rule that this module ends no transaction by itself: its caller calls [`Member::end`] or
-//! [`Member::abort`], and a process that finds the undo log of a dead process asks a [`Judge`].
+//! transactions. The undo log is the same as in any segment. Two things are new. A header names the undo log's
+//! transaction. And this module ends no transaction by itself: its caller calls [`Member::end`] or [`Member::abort`],
+//! and a process that finds the undo log of a dead process asks a [`Judge`].
 //!
-//! Keeping the processes apart is not vista's business either: between [`Member::begin`] and the transaction's end no
-//! other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the transaction.
+//! vista does not keep the processes apart either. Its caller makes sure that between [`Member::begin`] and the
+//! transaction's end no other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the
+//! transaction.
 //!
 //! Invariants
-//! 1. The header names the transaction before its first before-image is saved, and until its last is gone.
+//! 1. The header names the transaction from before its first before-image is saved until its last before-image is gone.
 //! 2. Stores stand when the undo log is empty. Before the log is emptied for a decision, the header records the
-//!    decision: so a decision that was followed and has been lost since is noticed, wherever we die.
+//!    decision. So a decision that was followed and later lost is noticed, wherever we die.
 //! 3. Before an undo log is rolled back, the header records that no decision is about to be followed: an empty undo
 //!    log beside a recorded decision means that the decision was followed.
 
@@ -46,7 +47,7 @@ pub struct Decision {
     pub lsn: u64,
 }
 
-/// Decides whether a transaction is committed that no process works on any more.
+/// Decides whether a transaction is committed on which no process works any more.
 pub trait Judge {
     /// The error type.
     type Error: From<Error>;
@@ -62,18 +63,19 @@ pub trait Judge {
 pub struct Member {
     segment: Segment,
     header: Held<MemberHeader>,
-    /// The lengths of file and flat part when this handle last looked: another process may have made them longer.
+    /// The lengths of the file and of the flat part when this handle last read them: another process may have made them
+    /// longer.
     seen: (u64, u64),
     /// Whether this handle's knowledge of the undo log is out of date.
     is_stale: bool,
 }
 
 impl Options {
-    /// Opens a segment of an environment, and makes it if it is missing. An unfinished transaction in it stays so
-    /// until [`Member::settle`]. Other processes of the environment may have the segment open.
+    /// Opens a segment of an environment, and makes the segment if it is missing. An unfinished transaction in it stays
+    /// unfinished until [`Member::settle`]. Other processes of the environment may have the segment open.
     ///
     /// # Errors
-    /// As [`Options::open`]; `Belongs` if it is another environment's, `Alone` if it belongs to no environment.
+    /// As [`Options::open`]; `Belongs` if the segment belongs to another environment, `Alone` if it belongs to none.
     pub fn open_member(&self, path: &Path, member: Membership) -> Result<Member> {
         let segment = Options { member: Some(member), ..self.clone() }.open(path)?;
         let offset = owner_of(segment.region()).expect("it was looked at when it was opened");
@@ -98,14 +100,14 @@ impl Member {
         self.segment.survives()
     }
 
-    /// Returns the undo log's transaction, and the handle at work on it; zero where there is none.
+    /// Returns the undo log's transaction, and the handle at work on it. Both are zero if there is no transaction.
     pub fn unfinished(&self) -> (u64, Holder) {
         let holder = Holder { handle: self.header.holder.load(), process: self.header.process.get() };
         (self.header.txn.load(), holder)
     }
 
-    /// Returns the open file that holds this handle's lock on the segment, and nothing else. A child of a fork should
-    /// not keep it.
+    /// Returns an open file that serves only to hold this handle's lock on the segment. A child of a fork should not
+    /// keep it open.
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.segment.kept.lock().expect("a region that several handles have is locked by an open file").as_fd()
     }
@@ -118,7 +120,7 @@ impl Member {
     /// Ends a dead process's unfinished transaction as the judge decides.
     ///
     /// # Errors
-    /// `Damaged`, `Memory`, and the errors of the judge. The segment is as it was.
+    /// `Damaged`, `Memory`, and the errors of the judge. The segment is then unchanged.
     pub fn settle<J: Judge>(&mut self, judge: &J) -> Result<(), J::Error> {
         self.segment.check_process()?;
         let txn = self.header.txn.load();
@@ -131,14 +133,16 @@ impl Member {
         match judge.committed(txn)? {
             Some(decision) => self.follow(decision),
             None if self.segment.undo.has_saved() => self.undo_unfinished(),
-            // The decision was followed; a process that joins finds out what became of it since.
+            // The decision was followed. A process that joins the environment finds out whether the decision still
+            // stands.
             None if self.header.ending.load() == txn => self.ended(Some(self.about_to_follow())),
             None => self.ended(None),
         }
         Ok(())
     }
 
-    /// Begins the transaction's part here, for the handle `holder`. Nothing may be unfinished.
+    /// Begins the transaction's part in this segment, for the handle `holder`. No earlier transaction may be unfinished
+    /// here.
     ///
     /// # Errors
     /// `Memory`, `Damaged`: nothing was begun.
@@ -148,14 +152,14 @@ impl Member {
         self.catch_up()?;
         self.segment.undo.set_form();
         self.segment.begin().suspend();
-        // `ending` is of an earlier transaction; numbers may come again.
+        // `ending` belongs to an earlier transaction, and numbers of transactions may repeat.
         //
-        // If the power fails here: the two words lie in lines of their own, which get to memory in any order. So `txn`
-        // may be there beside an `ending` of an earlier transaction that had the same number. The undo log is then
+        // If the power fails here: the two words lie in two cache lines, which get to memory in any order. So `txn` may
+        // be in memory beside an `ending` of an earlier transaction that had the same number. The undo log is then
         // empty, and `settle` assumes that the segment has followed the decision in `ending`. That is true: a decision
-        // stays in `ending` only when it was followed and no later decision was, or the later decision would be there
-        // instead. So `settle` only repeats the record, and one fence for both lines is enough (`vista::members` begins
-        // with one number again and again and loses the cache).
+        // stays in `ending` only if the segment followed it and has followed no later decision, which would be in
+        // `ending` instead. So `settle` only repeats the record, and one fence for both lines is enough
+        // (`vista::members` begins with one number again and again and loses the cache).
         self.header.ending.publish(0);
         self.header.process.publish(holder.process);
         self.header.holder.publish(holder.handle);
@@ -201,14 +205,14 @@ impl Member {
         &self.segment
     }
 
-    /// Does the steps of the end that may fail: from now on nothing is stored.
+    /// Does the steps of the end that may fail. From now on the transaction stores nothing.
     ///
     /// # Errors
     /// `Memory` if blocks were freed and the undo log had to grow for that and could not.
     pub fn prepare(&mut self) -> Result<()> {
         self.segment.check_process()?;
         self.segment.release_all()?;
-        // The undo log does not decide: once the decision is made, the stores must be in memory.
+        // The undo log does not decide about the transaction: once the decision is made, the stores must be in memory.
         if !planted("vista: a decision precedes the write-back of the stores") {
             self.segment.undo.save_stored();
         }
@@ -217,7 +221,7 @@ impl Member {
 
     /// Ends the transaction as committed: its stores stand.
     pub fn end(&mut self, decision: Decision) {
-        // A child of a fork has no transaction.
+        // A child of a fork has no transaction to end.
         if !self.segment.kept.is_ours() {
             return;
         }
@@ -235,27 +239,27 @@ impl Member {
         self.ended(None);
     }
 
-    /// Leaves the transaction to a judge, because this process does not know whether it is committed: the next
-    /// process asks.
+    /// Leaves the transaction to a judge, because this process does not know whether it is committed. The next process
+    /// that settles the segment asks the judge.
     pub fn leave_to_judge(&mut self) {
-        // A child of a fork has no transaction.
+        // A child of a fork has no transaction to leave.
         if !self.segment.kept.is_ours() {
             return;
         }
         self.segment.freed.clear();
         self.is_stale = true;
-        // This handle stores nothing any more, whatever the decision is.
+        // This handle stores nothing any more in this transaction, whatever the decision is.
         self.segment.close_ranges();
         self.header.holder.publish(0);
     }
 
-    /// Makes the stores that the undo log covers stand, because that was decided.
+    /// Makes the stores that the undo log covers stand, because the commit was decided.
     ///
-    /// If we die here: while the log has images, the next process that settles the segment asks again. When the log
-    /// is empty and the judge knows of no such decision any more, the header still records the decision.
+    /// If we die here: while the log has images, the next process that settles the segment asks the judge again. If the
+    /// log is empty and the judge does not know the decision any more, the header still records it.
     fn follow(&self, decision: Decision) {
         let is_said = self.header.ending.get() == self.header.txn.get();
-        // A transaction that has stored nothing depends on no decision.
+        // No decision matters for a transaction that has stored nothing.
         let is_new = decision != self.followed() && (is_said || self.segment.undo.has_saved());
         if is_new && !is_said && !planted("vista: a decision is noted after its application") {
             self.header.ending_incarnation.init(decision.incarnation);
@@ -272,8 +276,8 @@ impl Member {
 
     /// Puts back the old bytes in the undo log, because no commit was decided.
     ///
-    /// If we die here: while the log has images, this is done again; then the transaction is one that has stored
-    /// nothing.
+    /// If we die here: while the log has images, the next process does this again. Once the log is empty, the
+    /// transaction counts as one that has stored nothing.
     fn undo_unfinished(&self) {
         if self.header.ending.get() != 0 && !planted("vista: a rollback keeps the noted decision") {
             self.header.ending.publish(0);
@@ -289,7 +293,7 @@ impl Member {
         Decision { incarnation: self.header.ending_incarnation.get(), lsn: self.header.ending_lsn.get() }
     }
 
-    /// Records the decision that was followed, and that nothing is unfinished any more.
+    /// Records the decision that was followed, if any, and records that no transaction is unfinished.
     fn ended(&self, followed: Option<Decision>) {
         if let Some(Decision { incarnation, lsn }) = followed {
             self.header.incarnation.init(incarnation);
@@ -305,7 +309,7 @@ impl Member {
         self.segment.region().write_back_words(&*self.header);
     }
 
-    /// Learns of growth by other processes.
+    /// Brings this handle up to date after other processes have made the file or the flat part longer.
     fn catch_up(&mut self) -> Result<()> {
         let segment = &mut self.segment;
         let now = (segment.region().used(), segment.header.bytes.get());

@@ -1,4 +1,4 @@
-//! The environment that a segment belongs to: the header that names it, and the check at the opening.
+//! The environment to which a segment belongs: the header that names the environment, and the check at the opening.
 
 use crate::{Error, Result};
 use rio::{Offset, Region, RootSlot, Word};
@@ -15,16 +15,17 @@ rio::shared! {
         pub environment: [Word<u64>; 2],
         /// The environment's number for the segment.
         pub number: Word<u64>,
-        /// The transaction of the undo log; zero if there is none.
+        /// The transaction of the undo log; zero if there is no transaction.
         pub txn: Word<u64>,
-        /// The handle at work on the transaction, by the environment's number; zero once it leaves the transaction to
-        /// the log.
+        /// The handle at work on the transaction, by the environment's number; zero once that handle leaves the
+        /// transaction to the log.
         pub holder: Word<u64>,
         /// The last decision that was followed: the log's incarnation, and the place in the log.
         pub incarnation: Word<u64>,
         /// The place in the log.
         pub lsn: Word<u64>,
-        /// The transaction whose decision is about to be followed: the two words below count while this equals `txn`.
+        /// The transaction whose decision is about to be followed. The two words below are valid while this number
+        /// equals `txn`.
         pub ending: Word<u64>,
         /// The decision about to be followed: the log's incarnation.
         pub ending_incarnation: Word<u64>,
@@ -42,7 +43,7 @@ rio::shared! {
 pub struct Membership {
     /// The environment's id.
     pub environment: [u8; 16],
-    /// The environment's number for the segment; a new segment gets it.
+    /// The environment's number for the segment. A new segment gets this number.
     pub number: u32,
 }
 
@@ -64,8 +65,8 @@ pub(crate) fn found(region: &Region, member: Membership) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a segment that is opened by another environment than its own, or without it. Nothing was stored in the
-/// segment.
+/// Refuses a segment that is opened by another environment than its own, or without its environment. Called before
+/// anything is stored in the segment.
 pub(crate) fn check_owner(region: &Region, member: Option<Membership>) -> Result<()> {
     let path = || region.path().to_path_buf();
     match (owner_of(region), member) {

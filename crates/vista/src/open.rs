@@ -16,8 +16,8 @@ impl Options {
     /// Opens the segment in the file at `path`, makes it if it is missing, and rolls back an unfinished transaction.
     ///
     /// # Errors
-    /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another handle has it, if it may be torn, or if
-    /// the file cannot be made, is not a segment, or has no room.
+    /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another handle has the segment, if the segment
+    /// may be torn, if its file is no segment, or if the file cannot be made or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
         let made = Cell::new(false);
         let kept = self.keep(path, |region| {
@@ -41,8 +41,8 @@ impl Options {
             let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is impossible"))?;
             match region.view((!self.anywhere).then_some(address), from) {
                 Ok(view) => break view,
-                // Since the draw another thread has mapped an older segment there. No process knows this address yet:
-                // draw again.
+                // Since the draw another thread has mapped an older segment there. No process knows the new segment's
+                // address yet, so another address can be drawn.
                 Err(rio::Error::System { .. }) if made.take() => header.address.publish(address::draw(&region)?),
                 Err(source @ rio::Error::System { .. }) if !self.anywhere => {
                     return Err(Error::AddressTaken { path: path.clone(), address: address as u64, source });

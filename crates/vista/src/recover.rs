@@ -1,12 +1,12 @@
 //! Recovery: mapping a segment rolls back an unfinished transaction.
 //!
-//! Paper: Rio Vista, section 4: "fewer than 20 lines". It is the abort of the dead process, and idempotent: a death
-//! during recovery leaves the same log, or an empty one.
+//! Paper: Rio Vista, section 4: "fewer than 20 lines". Recovery is the abort that the dead process did not make, and is
+//! idempotent: a death during recovery leaves the same log, or an empty one.
 
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// Undoes the changes of an unfinished transaction, and returns the number of ranges.
+    /// Undoes the changes of an unfinished transaction, and returns the number of ranges that were put back.
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };

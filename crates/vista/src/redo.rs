@@ -1,11 +1,11 @@
 //! The interface for redo logging: a redo log gets a transaction's changes before the transaction ends.
 //!
-//! Paper: Rio Vista, section 2 and figure 2: in recoverable virtual memory the new bytes of each declared range go to
-//! a log. Vista itself needs no such log. A redo log implements [`Redo`], and its transactions end by
+//! Paper: Rio Vista, section 2 and figure 2: in recoverable virtual memory the new bytes of each declared range go to a
+//! log. Vista itself needs no such log. A redo log implements [`Redo`]; the transactions that it keeps end by
 //! [`Txn::end_with`].
 //!
-//! Places count from the beginning of the file, as everywhere below a segment: a transaction also changes data of
-//! vista's own.
+//! Places count from the beginning of the file, as everywhere below a segment, because a transaction also changes data
+//! of vista's own.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub trait Redo {
     /// The error type.
     type Error: From<Error>;
 
-    /// Takes the changes of a transaction that is about to end. If this fails, the transaction is aborted.
+    /// Takes the changes of a transaction that is about to end. If this fails, the caller aborts the transaction.
     ///
     /// # Errors
     /// Any failure to keep the changes.
@@ -38,13 +38,13 @@ impl Changes<'_> {
         }
     }
 
-    /// As [`Segment::growth`]. If it differs from its value at an earlier transaction, there are more changes:
-    /// [`Changes::for_each_header`].
+    /// As [`Segment::growth`]. If the values differ from those at an earlier transaction, [`Changes::for_each_header`]
+    /// has further changes.
     pub fn growth(&self) -> [u64; 5] {
         self.segment.growth()
     }
 
-    /// Calls `each` with the words that change when the file grows, outside of any transaction.
+    /// Calls `each` with the words that change outside of any transaction when the file grows.
     pub fn for_each_header(&self, mut each: impl FnMut(u64, &[u8])) {
         let segment = self.segment;
         let mut parts = vec![rio::SIZES, segment.undo.header_place()];
@@ -80,13 +80,13 @@ impl Segment {
         self.region().used()
     }
 
-    /// Returns where the flat part lies in the file: no data of vista's is there.
+    /// Returns where the flat part lies in the file. No data of vista's lie there.
     pub fn flat_places(&self) -> std::ops::Range<u64> {
         self.from..self.from + self.bytes
     }
 
-    /// Returns the values that change when the file grows, or when taken units become fresh. They change outside of
-    /// any transaction, so no undo log has them.
+    /// Returns the values that change when the file grows, or when taken units become fresh. These values change
+    /// outside of any transaction, so no undo log has them.
     pub fn growth(&self) -> [u64; 5] {
         let heap = &self.heap.header;
         let [_, fresh] = &heap.fresh;
@@ -102,13 +102,14 @@ impl Segment {
         Ok(self.region().read_file(place, buffer)?)
     }
 
-    /// As [`Changes::for_each_header`], while no transaction ends.
+    /// As [`Changes::for_each_header`], outside of a transaction's end.
     pub fn for_each_header(&mut self, each: impl FnMut(u64, &[u8])) {
         Changes { segment: self }.for_each_header(each);
     }
 
-    /// Returns the file's bytes from `place` on, vista's own included; whole words, and not the first. It borrows the
-    /// segment exclusively: other threads change vista's own data while they share the segment.
+    /// Returns the file's bytes from `place` on, vista's own included. The bytes are whole words, and the file's first
+    /// word is not among them. The call borrows the segment exclusively, because other threads change vista's own data
+    /// while they share the segment.
     /// ```compile_fail,E0596
     /// fn tables(segment: &vista::Segment) -> &[u8] {
     ///     segment.file_part(4096, 64)
@@ -129,8 +130,8 @@ impl Segment {
 }
 
 impl Options {
-    /// Opens a new segment in memory of its own: a file that never has a name, in the filesystem of `path`'s
-    /// directory. Errors name it `path`. It ends with the process.
+    /// Opens a new segment in memory of its own: a file that never has a name, in the filesystem of `path`'s directory.
+    /// Error texts name `path`. The segment ends with the process.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -138,8 +139,8 @@ impl Options {
         self.open_nameless(Nameless::new(path)?, path)
     }
 
-    /// As [`Options::open_in_memory`], with the bytes that `fill` stores, each part at its place in the file: the
-    /// bytes of an earlier segment's file.
+    /// As [`Options::open_in_memory`], with contents: `fill` stores the bytes of an earlier segment's file, each part
+    /// at its place in that file.
     ///
     /// # Errors
     /// As [`Options::open`], and the errors of `fill`.

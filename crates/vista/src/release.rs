@@ -1,11 +1,11 @@
-//! Blocks that a transaction has freed go back to the heap when the transaction ends, which needs no new room.
+//! Blocks that a transaction has freed return to the heap when the transaction ends. The return needs no further room.
 //!
-//! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. One block changes a
-//! few of them. For many blocks each line of the heap's words is saved once, so the undo log needs room by the number
-//! of the heap's units, not of the blocks. The undo log keeps that room back: it grows before the heap gets another
-//! unit. So a file that cannot grow may refuse an allocation, but never a free.
+//! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. Giving one block back
+//! changes a few words. If many blocks go back, each line of the heap's words is saved once, so the undo log needs room
+//! by the number of the heap's units, not of the blocks. That room is reserved in the undo log: the log grows before
+//! the heap gets another unit. So a file that cannot grow may refuse an allocation, but never a free.
 //!
-//! Several threads have an undo log each. Their logs keep no room back.
+//! Several threads have an undo log each, and their logs reserve no such room.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use crate::change::Change;
 use crate::heap::{UNDO_OF_A_CALL, UNIT};
 use crate::{Result, Segment};
 
-/// The most old bytes that one block saves by single words when it goes back.
+/// The most old bytes that the return of one block to the heap saves, by single words.
 const UNDO_OF_A_BLOCK: usize = 768;
 /// The lines of a unit's entry, and of the heap's header.
 const LINES: u64 = 9;
 /// A line in the undo log, with its header and its checksum.
 const UNDO_OF_A_LINE: u64 = 80;
-/// A log of at most this length is quick; a new log has this length.
+/// The length of a new log. The quick path uses only this much of a log, from its beginning (`rio/undo/quick.rs`).
 pub(crate) const UNDO_BYTES: u64 = 48 << 10;
 
 impl Segment {
@@ -46,7 +46,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns how many old bytes are saved when all blocks go back, with `more` units more than the heap has.
+    /// Returns the number of old bytes that are saved when all blocks return to the heap, if the heap had `more` more
+    /// units.
     fn undo_of_all(&self, more: u64) -> u64 {
         let flat_end = (self.from + self.bytes.max(self.header.bytes_max.get())) / UNIT;
         let units = (self.heap.end() / UNIT).saturating_sub(flat_end) + more;
@@ -56,10 +57,10 @@ impl Segment {
         (units + 1).saturating_mul(LINES * UNDO_OF_A_LINE).saturating_add(UNDO_OF_A_CALL as u64 + 64)
     }
 
-    /// Makes sure that the undo log has room for freeing all blocks, also when the heap has `more` more units.
+    /// Makes sure that the undo log has room for freeing all blocks, even after the heap gets `more` more units.
     pub(crate) fn keep_room_to_free(&mut self, more: u64) -> Result<()> {
         if !self.is_shared {
-            // Units for which the file has no room make no undo log longer.
+            // If the file has no room for the units, the undo log is not made longer for them.
             self.region().check_room(more.saturating_mul(UNIT))?;
             self.lengthen_undo(UNDO_BYTES.saturating_add(self.undo_of_all(more)))?;
             self.undo.keep_back(self.undo_of_all(more));
@@ -67,8 +68,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Keeps back the room that freeing all blocks needs, or as much of it as there is: a file of an older version
-    /// may have less.
+    /// Reserves in the undo log the room that freeing all blocks needs, or as much of it as the log has: a file of an
+    /// older version may have less.
     pub(crate) fn keep_room(&mut self) {
         if !self.is_shared {
             let spare = self.undo.capacity().saturating_sub(UNDO_BYTES);

@@ -1,9 +1,10 @@
 //! A segment: a file of surviving memory with its undo log, mapped for the program.
 //!
 //! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds vista's own data.
-//! Behind it lies the flat part, as long as the caller asked for, and behind that the heap's blocks, with more of
-//! vista's metadata in between. The library works through one mapping; the program has a second, at the same address
-//! in every process that opens the segment, in which the metadata are hidden.
+//! Behind the front lies the flat part, as long as the caller asked for. Behind the flat part lie the heap's blocks,
+//! with more of vista's metadata in between. The library works through one mapping. The program has a second mapping,
+//! in which the metadata are hidden. The second mapping lies at the same address in every process that opens the
+//! segment.
 //!
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
@@ -47,8 +48,8 @@ pub struct Segment {
     pub(crate) undo: Undo,
     pub(crate) heap: Heap,
     pub(crate) owner: owner::Owner,
-    /// The blocks that the transaction has freed, each with the number of blocks freed before it. They go back to the
-    /// heap when the transaction ends; an abort before that may need the bytes.
+    /// The blocks that the transaction has freed, each with the number of blocks freed before it. The blocks return to
+    /// the heap when the transaction ends; an abort before that may need their bytes.
     pub(crate) freed: BTreeMap<u64, usize>,
     pub(crate) from: u64,
     pub(crate) bytes: u64,
@@ -57,7 +58,7 @@ pub struct Segment {
     /// Whether several threads change the segment.
     pub(crate) is_shared: bool,
     pub(crate) header: Held<SegmentHeader>,
-    /// Dropped last, which gives the file back.
+    /// Dropped last: the drop gives the file back.
     pub(crate) kept: Kept,
 }
 
@@ -79,15 +80,15 @@ impl Segment {
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
     }
 
-    /// Closes the segment: everything is safe on the disk behind the file, if there is one.
+    /// Closes the segment and makes all its contents safe on the disk behind the file, if there is one.
     ///
     /// # Errors
-    /// `Memory` if it could not be written: the stores are there until the machine goes down.
+    /// `Memory` if the contents could not be written: the stores then stay until the machine goes down.
     pub fn close(self) -> Result<()> {
         Ok(self.kept.leave(|| self.metadata())?)
     }
 
-    /// Shows the program the flat part, without the room into which it can grow.
+    /// Shows the program the flat part, but not the room into which the flat part can grow.
     pub(crate) fn show_flat(&mut self) {
         let most = self.bytes.max(self.header.bytes_max.get());
         self.view.set_shown(self.bytes, (self.from + most).next_multiple_of(UNIT));
@@ -110,7 +111,8 @@ impl Segment {
         if self.undo.has_room(bytes) {
             return Ok(());
         }
-        // A header for each part of a long range, the zero word, and a partly filled word.
+        // Room is also needed for a header for each part of a long range, for the zero word, and for a partly filled
+        // word.
         self.lengthen_undo(self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64)
     }
 
@@ -125,7 +127,7 @@ impl Segment {
         self.hide_metadata()
     }
 
-    /// Returns where vista's own data lies: from, to. The segment's front, and units behind it.
+    /// Returns where vista's own data lie, as ranges from, to: the segment's front, and units behind it.
     pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
         let grown = self.undo.areas().into_iter().chain(self.heap.table.parts());
         let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
@@ -145,7 +147,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // A caller that wants to see errors calls `close`.
+        // Ignored: a caller that wants to see errors calls `close`.
         let _ = self.kept.leave(|| self.metadata());
     }
 }

@@ -1,5 +1,5 @@
-//! A transaction suspended between two calls, for callers that cannot hold a [`Txn`]: C, and members, which end it
-//! otherwise.
+//! A transaction suspended between two calls, for callers that cannot hold a [`Txn`]: C programs, and members, whose
+//! transactions end in another way.
 
 use std::mem::ManuallyDrop;
 
@@ -7,8 +7,8 @@ use crate::{Result, Segment, Txn};
 use rio::Quick;
 
 impl Txn<'_> {
-    /// Leaves the transaction open, for [`Segment::resume`]. Until then the segment shows its stores;
-    /// [`Segment::begin`] takes them back.
+    /// Leaves the transaction open, for [`Segment::resume`]. Meanwhile the segment shows the transaction's stores. If
+    /// [`Segment::begin`] is called first, that call takes the stores back.
     pub fn suspend(self) {
         self.segment.undo.set_top(self.top);
         std::mem::forget(self);
@@ -37,7 +37,7 @@ impl Segment {
 
     /// Does `work` in the suspended transaction, and leaves it suspended.
     pub(crate) fn in_suspended<R>(&mut self, work: impl FnOnce(&mut Txn<'_>) -> R) -> R {
-        // Not dropped, even if the work panics: another caller ends the transaction.
+        // The transaction is not dropped, even if the work panics: another caller ends it.
         let mut txn = ManuallyDrop::new(self.resume());
         let done = work(&mut txn);
         txn.segment.undo.set_top(txn.top);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Error, Options, Segment};
 
-/// A file of its own, removed at the end.
+/// A file for one test, removed at its end.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -41,7 +41,7 @@ fn what_was_ended_is_there_and_what_was_not_is_not() {
         assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
         let mut txn = segment.begin();
         txn.set_range(3, 900_000).unwrap().fill(9);
-        // As after a kill: nothing is taken back here.
+        // As after a kill: no abort runs here.
         std::mem::forget(txn);
         segment.address()
     };
@@ -209,7 +209,7 @@ fn ranges_are_found_by_themselves() {
         _ => 0,
     };
     assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == expected(at)));
-    // Two at once, and declared ranges afterwards as before.
+    // Two such transactions are open at once; afterwards ranges are declared as before.
     let other = Place::new("auto-other");
     let mut beside = other.open(1000);
     let both = segment.automatically(|bytes| {
@@ -279,7 +279,7 @@ fn what_was_suspended_or_forgotten_is_taken_up_where_it_ended() {
     let mut segment = place.open(10_000);
     for is_forgotten in [false, true, true, false, true] {
         let mut txn = segment.begin();
-        // Zeros, and lengths that are no multiple of a word: any of these may look like the log's end.
+        // Zeros, and lengths that are no multiple of a word, may look like the log's end.
         for at in (0..4000).step_by(1000) {
             txn.set_range(at, 5).unwrap().fill(1);
             txn.set_range(at + 100, 64).unwrap().fill(2);

@@ -1,20 +1,20 @@
 //! Several threads change one segment, each in transactions of its own.
 //!
 //! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with an undo log of its own in the
-//! segment, so a commit is still one store, and no thread waits for another's commit. Locks decide which thread may
-//! touch which bytes, one lock for each *stripe* of the segment: a transaction has the stripes of its ranges from
-//! their declaration to its end. A worker may also keep a part of the segment to itself: then its transactions there
-//! take no locks at all.
+//! segment, so a commit is still one store, and no thread waits for another thread's commit. Locks decide which thread
+//! may access which bytes, with one lock for each *stripe* of the segment. A transaction has the locks of its ranges
+//! from their declaration to its end. A worker may also keep a part of the segment to itself: its transactions there
+//! then take no locks at all.
 //!
 //! The heap has one lock. A transaction has it from its first `malloc` or `free` to its end.
 //!
-//! No circle of transactions waits for ever. A transaction that wants a stripe before those that it has waits only a
-//! moment, and then gets [`Error::Contended`]: it must be aborted and done again ([`Worker::run`]). A transaction
-//! that waits for longer than a moment sleeps. No transaction waits for a stripe that another worker keeps:
-//! [`Error::Kept`].
+//! No transactions wait for each other in a circle for ever. Stripes have an order. A transaction that wants a stripe
+//! before one that it already has waits only a moment, and then gets [`Error::Contended`]: it must be aborted and done
+//! again ([`Worker::run`]). A transaction that waits for longer than a moment sleeps. No transaction waits for a stripe
+//! that another worker keeps: it gets [`Error::Kept`].
 //!
-//! The locks are this process's and die with it. If we die here: each log holds the old bytes of the ranges that its
-//! transaction could have stored to, no two logs have the same bytes, and the next mapping rolls all of them back
+//! The locks belong to this process and die with it. If we die here: each log holds the old bytes of the ranges that
+//! its transaction could have stored to, no two logs have the same bytes, and the next mapping rolls all of them back
 //! (`rio/undo/chain.rs`).
 //!
 //! # Example
@@ -55,12 +55,12 @@ use crate::{Error, Guard, Result, Segment};
 use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;
 
-/// The first length of a thread's log: most transactions fit, and it stays in its processor's cache.
+/// The first length of a thread's log. Most transactions fit, and the log stays in its processor's cache.
 const UNDO_BYTES: u64 = 16 << 10;
 
 /// A segment that several threads change.
 pub struct Threads {
-    /// Finds bytes without the mutex.
+    /// Finds bytes without taking the mutex.
     flat: Flat,
     stripes: Stripes,
     pub(crate) path: PathBuf,
@@ -68,22 +68,22 @@ pub struct Threads {
     pub(crate) from: u64,
     /// The length of the flat part.
     bytes: u64,
-    /// Marks this process: a child of a fork has no transactions.
+    /// The mark of this process: a child of a fork has no transactions.
     mark: ForkMark,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     segment: Segment,
-    /// Logs that no worker has, each with its worker number.
+    /// Logs that no worker uses now, each with its worker number.
     logs: Vec<(Undo, u32)>,
-    /// The highest worker number given.
+    /// The highest worker number given so far.
     workers: u32,
 }
 
 impl Segment {
-    /// Lets several threads change the segment, each by a [`Worker`]. A stripe has 4 KiB, or more if there would be
-    /// many thousands of them.
+    /// Lets several threads change the segment, each by a [`Worker`]. A stripe has 4 KiB. In a segment that would have
+    /// many thousands of such stripes, a stripe has more bytes.
     ///
     /// # Errors
     /// `Guarded`; `System` if the kernel refuses to open pages that were left closed; `Damaged`.
@@ -104,7 +104,7 @@ impl Segment {
             return Err(Error::Guarded { path: self.path().to_path_buf() });
         }
         let logs = self.undo.further().map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })?;
-        // Every worker has a log, so a log keeps its number: numbers do not run out, and no number is given twice.
+        // Each log keeps its worker number, so numbers do not run out, and no two logs have the same number.
         let logs: Vec<_> = logs.into_iter().zip(1..).collect();
         let workers = u32::try_from(logs.len()).expect("each log takes a part of the file");
         self.is_shared = true;
@@ -127,7 +127,7 @@ impl Threads {
     /// # Errors
     /// `Memory` if there is no room for its undo log.
     pub fn worker(&self) -> Result<Worker<'_>> {
-        // Before the mutex, which another thread may have held when the child was made.
+        // Checked before the mutex is taken: another thread may have held the mutex when the child was made.
         self.check_process()?;
         let mut inner = self.inner();
         if inner.logs.is_empty() {
@@ -136,14 +136,14 @@ impl Threads {
             let log = (undo, inner.workers);
             inner.logs.push(log);
         }
-        // If this fails, the log stays for the next worker, for which this is tried again.
+        // If this fails, the log goes to the next worker, and the call is tried again then.
         inner.segment.hide_metadata()?;
         let (undo, number) = inner.logs.pop().expect("a missing log was put there above");
         Ok(Worker::new(self, undo, number))
     }
 
-    /// Returns the segment, for one thread again. Unfinished transactions of forgotten workers are taken back, except
-    /// in a child of the process that has the segment: there they are the parent's.
+    /// Returns the segment, for use by one thread again. Takes back unfinished transactions of forgotten workers,
+    /// except in a child of the process that has the segment: there they belong to the parent.
     ///
     /// # Panics
     /// If the undo logs are damaged.
@@ -174,7 +174,8 @@ impl Threads {
         Ok(self.mark.refuse_child(&self.path)?)
     }
 
-    /// Returns `bytes` bytes from `at` on, if the segment has them. This alone gives no access to the bytes.
+    /// Returns `bytes` bytes from `at` on, if the segment has them. To access the bytes, the caller also needs their
+    /// stripes.
     fn look(&self, at: u64, bytes: usize) -> Result<Shown<'_>> {
         let shown = self.flat.look(at, bytes).or_else(|| self.flat.look_in(&self.inner().segment.view, at, bytes));
         shown.ok_or_else(|| self.out_of_range(at, bytes as u64))
@@ -185,8 +186,8 @@ impl Threads {
         Error::OutOfRange { path: self.path.clone(), at, bytes, size: self.bytes }
     }
 
-    /// Locks the segment. A panic in a call leaves nothing half done that the transaction's undo log does not cover,
-    /// so the mutex's poison is ignored.
+    /// Locks the segment's mutex. Ignores its poison: all that a panic in a call can leave half done is covered by the
+    /// transaction's undo log.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

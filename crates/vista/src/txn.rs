@@ -69,7 +69,7 @@ use rio::Quick;
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'s> {
     pub(crate) segment: Quick<'s, Segment>,
-    /// Where the undo log ends: this copy may be in a register.
+    /// The end of the undo log. The compiler can keep this copy in a register.
     pub(crate) top: usize,
 }
 
@@ -121,10 +121,10 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `OutOfRange`; `Memory` if the undo log had to grow and could not. This and all calls below return `Memory` in
-    /// a child of the process that has the segment ([`rio::Error::Forked`]): the transaction is the parent's.
+    /// a child of the process that has the segment ([`rio::Error::Forked`]): the transaction belongs to the parent.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        // Checked here, so that the compiler knows the result below: nothing changes in between.
+        // The check stands here so that the compiler knows the result of the lookup below: nothing changes in between.
         if !self.segment.is_quick(at, bytes, self.top) {
             return self.set_range_slowly(at, bytes);
         }
@@ -142,7 +142,7 @@ impl Txn<'_> {
         Ok(range)
     }
 
-    /// Does `work` with the segment, where the work saves the old bytes in the undo log.
+    /// Does `work` with the segment. Old bytes that the work saves go to the undo log.
     pub(crate) fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         self.segment.undo.set_top(self.top);
         let done = self.segment.with(work);
@@ -150,8 +150,8 @@ impl Txn<'_> {
         done
     }
 
-    /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16
-    /// (`vista_malloc`). They are not cleared. An abort gives them back.
+    /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16 (`vista_malloc`).
+    /// The bytes are not cleared. An abort frees them again.
     ///
     /// # Errors
     /// `Memory` if the segment had to grow and could not.
@@ -160,44 +160,45 @@ impl Txn<'_> {
         Ok(place - self.segment.from)
     }
 
-    /// Frees the block at `at` (`vista_free`). An abort brings it back, so it goes to the heap only when the
-    /// transaction ends. A file that cannot grow refuses no free.
+    /// Frees the block at `at` (`vista_free`). An abort brings the block back, so the block returns to the heap only
+    /// when the transaction ends. A file that cannot grow refuses no free.
     ///
     /// # Errors
-    /// `NotAllocated` if no block begins there, or it was freed already; `Memory` in a child of the process that has
+    /// `NotAllocated` if no block begins there, or if the block was freed already; `Memory` in a child of the process
+    /// that has
     /// the segment.
     pub fn free(&mut self, at: u64) -> Result<()> {
         if !self.segment.is_block(at) || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
         self.segment.check_process()?;
-        // A forgotten transaction is recognized by its saved bytes, so one that only frees saves some, too.
+        // A forgotten transaction is recognized by its saved bytes, so a transaction that only frees saves some too.
         if self.top == 0 {
             self.set_range(at, 8)?;
         }
         self.segment.with(|segment| {
             segment.freed.insert(at, segment.freed.len());
-            // The end has more to do.
+            // The end must also give the block back, so it is not quick.
             segment.undo.set_quick(false);
         });
         Ok(())
     }
 
     /// Ends the transaction: its stores stand (`vista_end_transaction`). This takes one store. Where stores are written
-    /// back from the processor's cache, a commit number is written back, too: together with the stores and a sum of
-    /// them, or after them.
+    /// back from the processor's cache, a commit number is written back too: either together with the stores and their
+    /// sum, or after the stores.
     ///
     /// # Errors
     /// `Memory` in a child of the process that has the segment. `Memory` also if the undo log had to grow for freed
-    /// blocks and could not: only if several threads, or an older version of the library, made the heap larger. The
-    /// transaction is aborted then.
+    /// blocks and could not. That happens only if several threads, or an older version of the library, made the heap
+    /// larger. The transaction is then aborted.
     #[inline(always)]
     pub fn end(mut self) -> Result<()> {
         if !self.segment.discard() {
             self.segment.undo.set_top(self.top);
             self.segment.with(Segment::end_slowly)?;
         }
-        // Nothing is left to be taken back.
+        // The destructor has nothing left to take back.
         std::mem::forget(self);
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Typed memory: values in a segment, and pointers to them.
 //!
-//! Beyond the paper, whose programs are in C. A [`Ptr`] is a position with a type. Its value is read through the
-//! segment or a transaction on it. [`Txn::write`] declares the value's range and returns the permission to store, as
-//! every declaration does.
+//! Beyond the paper, whose programs are in C. A [`Ptr`] is a position with a type. The value there is read through the
+//! segment or through a transaction on it. [`Txn::write`] declares the value's range and, like every declaration,
+//! returns the permission to store.
 //!
-//! `zerocopy`'s traits decide which types may lie in a segment: any bytes are a value of the type, and the type has
-//! no padding. So a damaged segment shows wrong values and nothing worse, and types that have a meaning in one
-//! process only (references, boxes, open files) do not compile.
+//! `zerocopy`'s traits decide which types may lie in a segment: types without padding for which any bytes are a valid
+//! value. So a damaged segment shows wrong values and does no worse harm. Types that have a meaning in one process only
+//! (references, boxes, open files) do not compile.
 //!
-//! Several threads that share a segment have single values only (`of_threads`).
+//! Several threads that share a segment can use single values, but no collections (`of_threads`).
 
 mod chain;
 mod hash_map;
@@ -119,8 +119,8 @@ impl Memory for Txn<'_> {
     }
 }
 
-/// Stores to a segment in a transaction: a [`Txn`], or a transaction that ends otherwise, as one over records and
-/// memory does.
+/// Stores to a segment in a transaction. A [`Txn`] implements it, and so do transactions that end in another way, such
+/// as one over records and memory.
 pub trait Stores: Memory {
     /// As [`Txn::set_range`].
     ///
@@ -140,8 +140,8 @@ pub trait Stores: Memory {
     /// As [`Txn::free`].
     fn free(&mut self, at: u64) -> Result<()>;
 
-    /// Makes sure that the ranges, positions and lengths, can be declared one after the other, together with one call
-    /// of the heap. So a change of several places is made in all of them or, if this fails, in none.
+    /// Makes sure that the ranges (positions and lengths) can be declared one after the other, with one call of the
+    /// heap as well. So a change of several places is made either in all of them or, if this call fails, in none.
     ///
     /// # Errors
     /// As [`Txn::set_range`]: nothing has changed.
@@ -179,7 +179,7 @@ pub trait Stores: Memory {
         Ok(place)
     }
 
-    /// Frees a value that [`Stores::create`] has made, but no value that it points to.
+    /// Frees a value that [`Stores::create`] has made. Values that it points to stay allocated.
     ///
     /// # Errors
     /// As [`Txn::free`].
@@ -208,14 +208,14 @@ impl Stores for Txn<'_> {
     }
 }
 
-/// The most old bytes that one call of the heap saves, generously.
+/// The most old bytes that one call of the heap saves: an ample upper bound.
 const UNDO_OF_A_CALL: usize = 4096;
-/// The position in a range that does not exist yet: bytes of a block to come.
+/// The position of a range in a block that is not allocated yet.
 pub(crate) const NEW: u64 = u64::MAX;
 
 impl Segment {
     fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        // Each range takes whole words, a header, a checksum and the zero behind it.
+        // Each range takes whole words, a header, a checksum and the zero behind them.
         let bytes =
             ranges.iter().map(|(_, bytes)| bytes.saturating_add(40)).fold(UNDO_OF_A_CALL, usize::saturating_add);
         let there = || ranges.iter().filter(|range| range.0 != NEW);
@@ -241,10 +241,10 @@ pub(crate) fn create_row<T: Persist>(txn: &mut impl Stores, count: u64) -> Resul
 }
 
 impl<T> Ptr<T> {
-    /// Points to nothing.
+    /// A pointer to nothing.
     pub const NONE: Ptr<T> = Ptr { place: 0, of: PhantomData };
 
-    /// Returns whether it points to nothing.
+    /// Returns whether the pointer points to nothing.
     pub fn is_none(self) -> bool {
         self.place == 0
     }
@@ -253,14 +253,14 @@ impl<T> Ptr<T> {
         Ptr { place, of: PhantomData }
     }
 
-    /// Returns a pointer to the place `bytes` bytes behind this one's.
+    /// Returns a pointer to the place `bytes` bytes behind the place of this pointer.
     pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
         Ptr::of_place(self.place.saturating_add(bytes))
     }
 }
 
 impl<T: Persist> Ptr<T> {
-    /// Returns the value that it points to.
+    /// Returns the value that the pointer points to.
     ///
     /// # Errors
     /// `OutOfRange` if nothing is there; `Misplaced` if a value of this type cannot lie there.
@@ -270,7 +270,7 @@ impl<T: Persist> Ptr<T> {
         T::ref_from_bytes(bytes).map_err(|_| self.misplaced(segment))
     }
 
-    /// Returns a pointer to a part of the value that it points to: `root.part(|root| &root.names, &segment)`.
+    /// Returns a pointer to a part of the value that this pointer points to: `root.part(|root| &root.names, &segment)`.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -282,7 +282,7 @@ impl<T: Persist> Ptr<T> {
         Ok(self.part_at(whole, of(whole)))
     }
 
-    /// Returns a pointer to a part of the value that it points to, which is `whole`.
+    /// Returns a pointer to `part`, which is a part of `whole`, the value that this pointer points to.
     fn part_at<U: Persist>(self, whole: &T, part: &U) -> Ptr<U> {
         let from = std::ptr::from_ref(part).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
         let end = from.checked_add(size_of::<U>());
@@ -290,7 +290,7 @@ impl<T: Persist> Ptr<T> {
         self.behind(from as u64)
     }
 
-    /// Returns a pointer to the `nth` of adjacent values, of which this points to the first.
+    /// Returns a pointer to the `nth` of several adjacent values. This pointer points to the first of them.
     pub(crate) fn nth(self, nth: u64) -> Ptr<T> {
         self.behind(nth.saturating_mul(size_of::<T>() as u64))
     }
@@ -311,8 +311,8 @@ impl<T: Persist> Ptr<T> {
 }
 
 impl Segment {
-    /// Returns a pointer to the value at the beginning of the flat part, from which all other values are found. Zeros
-    /// at first.
+    /// Returns a pointer to the value at the beginning of the flat part. The value is zeros at first. A program finds
+    /// all its other values from this one.
     pub fn root<T: Persist>(&self) -> Ptr<T> {
         Ptr::of_place(self.from)
     }
@@ -341,7 +341,7 @@ impl Txn<'_> {
         Stores::create(self, value)
     }
 
-    /// Frees a value that [`Txn::create`] has made, but no value that it points to.
+    /// Frees a value that [`Txn::create`] has made. Values that it points to stay allocated.
     ///
     /// # Errors
     /// As [`Txn::free`].

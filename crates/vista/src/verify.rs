@@ -1,7 +1,7 @@
 //! Checks a segment's own structures: its heap's table, read from one end to the other.
 //!
-//! Each unit begins a run or holds blocks, or is inside of a run. The lists hold exactly the units that belong there
-//! by the table. The program's data are not checked: their meaning is not known here.
+//! Each unit begins a run, holds blocks, or lies inside of a run. Each list must hold exactly the units that belong
+//! there by the table. The program's data are not checked, because the library does not know their meaning.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::{Error, Result, Segment};
 pub struct Usage {
     /// Blocks that are taken.
     pub blocks: u64,
-    /// Their bytes, each rounded up to the length of its block.
+    /// The bytes of these blocks, each block with its full length.
     pub bytes: u64,
-    /// Bytes of the file that are free for blocks.
+    /// Bytes of the file that the heap can still give out.
     pub free_bytes: u64,
 }
 
@@ -34,11 +34,11 @@ impl Segment {
         checked.map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })
     }
 
-    /// As [`Segment::verify`], for a segment that was not closed in good order: its structures have no seal then, and
-    /// damage would show only in the midst of a call. Segments of an environment are left out: the environment rolls
-    /// them back later.
+    /// As [`Segment::verify`], for a segment that was not closed in good order. Its structures have no seal, and
+    /// without this check damage would show only in the midst of a later call. Segments of an environment are left out:
+    /// the environment rolls them back later.
     pub(crate) fn verify_unsealed(&self) -> Result<()> {
-        // A heap that was never used is not read: that would load pages of a new file that hold nothing.
+        // A heap that was never used is not read: the read would load empty pages of a new file.
         if !self.kept.was_sealed() && self.own_undo().is_some() && self.heap.end() != 0 {
             self.verify().inspect_err(|_| self.kept.leave_unsealed())?;
         }
@@ -46,7 +46,7 @@ impl Segment {
     }
 }
 
-/// The usage by the table, and the units that the lists must hold.
+/// The usage by the table, and the units that the lists must hold by the table.
 #[derive(Default)]
 struct Checked {
     usage: Usage,
@@ -84,13 +84,13 @@ impl Checked {
             }
             at = end;
         }
-        // Bits of a unit without blocks must be clear: they would count once it has blocks.
+        // The bits of a unit without blocks must be clear: they would count once the unit has blocks.
         let has_blocks = |unit: &Unit| unit.kind.get() < SMALL && unit.taken.iter().any(|word| word.get() != 0);
         let wrong = (1..).map_while(|nth| Some((nth, heap.unit(nth)?))).find(|(_, unit)| has_blocks(unit));
         wrong.map_or(Ok(checked), |(nth, _)| Err(format!("unit {nth} has no blocks, and some of them are taken")))
     }
 
-    /// Counts the run or the blocks that a unit begins; returns the length in units.
+    /// Counts the run or the blocks that begin at a unit. Returns their length in units.
     fn count(&mut self, heap: &Heap, at: u64, unit: &Unit) -> Found<u64> {
         let (kind, count) = (unit.kind.get(), unit.count.get());
         match kind {
@@ -132,7 +132,8 @@ impl Checked {
         }
     }
 
-    /// Checks that the lists hold exactly the units that belong there by the table, each linked both ways.
+    /// Checks that each list holds exactly the units that belong to it by the table, and that each unit is linked in
+    /// both directions.
     fn lists(&self, heap: &Heap) -> Found<()> {
         let lists =
             [("free runs", &heap.header.runs[..], &self.runs), ("units", &heap.header.partial[..], &self.partial)];
@@ -189,7 +190,7 @@ mod tests {
         let fields = |unit: u64| {
             let unit = heap.unit(unit).unwrap();
             let mut words = vec![&unit.kind];
-            // A large block that claims to be longer may end in units that belong to nothing.
+            // A large block whose entry states a greater length may end in units that belong to nothing.
             if unit.kind.get() != 0 && unit.kind.get() != LARGE {
                 words.push(&unit.count);
             }
@@ -221,7 +222,7 @@ mod tests {
         let file = &place.0;
         let mut segment = place.open(100);
         let mut txn = segment.begin();
-        // The table and the undo log grow, and then lie in several places.
+        // By growing, the table and the undo log get parts in several places.
         let all: Vec<u64> = (0..40).map(|_| txn.malloc(1 << 20).unwrap()).collect();
         all.iter().for_each(|at| txn.set_range(*at, 1 << 20).unwrap().fill(7));
         txn.end().unwrap();
@@ -260,7 +261,8 @@ mod tests {
         let mut txn = segment.begin();
         all.iter().step_by(2).for_each(|at| txn.free(*at).unwrap());
         txn.end().unwrap();
-        // In the midst of a transaction the heap is not in its final state: it is rolled back before it is checked.
+        // In the midst of a transaction the heap's changes are unfinished: they are rolled back before the heap is
+        // checked.
         let mut txn = segment.begin();
         let _ = txn.malloc(5000).unwrap();
         txn.free(all[1]).unwrap();
@@ -280,7 +282,7 @@ mod tests {
                 for time in ["once", "twice"] {
                     match Options::new(100).anywhere().open(copy) {
                         Err(Error::Damaged { .. }) => refused += 1,
-                        // The count of a unit that begins nothing has no meaning.
+                        // The count of a unit that begins neither a run nor blocks has no meaning.
                         Ok(mut opened) => {
                             let mut txn = opened.begin();
                             (1..40).for_each(|nth| drop(txn.malloc(nth * 997)));
@@ -308,7 +310,8 @@ mod tests {
         let whole = segment.path().to_path_buf();
         segment.close().unwrap();
         let bytes = std::fs::read(&whole).unwrap();
-        // The header of the segment, of the undo log, of the heap, and of its table before its first entry.
+        // The headers of the segment, of the undo log, of the heap, and of the heap's table. The last lies before the
+        // table's first entry.
         let heads = (4096..4096 + 128).chain(undo..undo + 64).chain(table - 512..table + 64).step_by(8);
         for place in heads {
             for wrong in [u64::MAX, 8, 1 << 36] {

@@ -1,7 +1,8 @@
-//! Segments that were made apart can probably be opened together, and segments that one process makes one after the
-//! other surely.
+//! Segments made by different processes can probably be opened together. Segments that one process makes one after the
+//! other can certainly be opened together.
 //!
-//! Alone in its process: another test that closes and opens a segment could find its address taken by one of these.
+//! This test is alone in its process: a test that closes and opens a segment again could find the segment's address
+//! taken by this test.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -11,7 +12,7 @@ use vista::Options;
 #[test]
 fn what_a_process_has_drawn_it_does_not_draw_again() {
     let directory = tempfile::tempdir().unwrap();
-    // No segment stays mapped, as between a draw and the mapping: the next draw does not see the address as taken.
+    // No segment stays mapped, as between a draw and its mapping, so the next draw sees every earlier address as free.
     let drawn = |nth: u64| {
         let segment = Options::new(64).open(&directory.path().join(nth.to_string())).unwrap();
         let address = segment.address();

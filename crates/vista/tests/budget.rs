@@ -1,16 +1,16 @@
-//! "The entire Vista library is 720 lines of code": the code of the paper's functions stays within that here, too,
-//! and calls nothing else.
+//! "The entire Vista library is 720 lines of code": here too, the code of the paper's functions has no more lines, and
+//! calls no other code.
 //!
-//! The paper's library has no log of its own beside those lines, so the log of `rio/undo` is counted: saving, rolling
-//! back, discarding (`undo.rs`). The files in `rio/src/undo/` do more than the paper's lines, each for a reason given
-//! below, and so do the other files that are called and not counted. Each function called in them is named. All of it
-//! together has a limit of its own.
+//! In the paper, the log belongs to those lines, so the log of `rio/undo` is counted: saving, rolling back, discarding
+//! (`undo.rs`). The files in `rio/src/undo/` do more than the paper's lines, each for a reason given below. The same
+//! holds for the other files that are called but not counted. Each function called in these files is named. All files
+//! together have a limit of their own.
 //!
 //! Code beyond the paper (typed memory, several threads, growth, checkpoints, environments) may not be called at all:
-//! not by the name of its file, not by the name of one of its types, and not as a method that it gives to a type of the
+//! not by the name of its file, not by the name of one of its types, and not as a method that it adds to a type of the
 //! paper. Each exception is named, with its reason.
 //!
-//! A line counts if there is more on it than a comment or the brackets that a formatter puts on lines of their own.
+//! A line counts if it has more than a comment or the brackets that a formatter puts on lines of their own.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -32,12 +32,12 @@ const FILES: [&str; 9] = [
     "rio/src/undo.rs",
 ];
 
-/// A file that the counted files call, and that is not counted.
+/// A file that the counted files call and that is not counted itself.
 struct Beside {
     file: &'static str,
-    /// Why the paper has nothing like it.
+    /// The reason why the paper has no such code.
     because: &'static str,
-    /// All functions of it that are called: no other may be put there and called from the counted files.
+    /// All functions of the file that the counted files call. The counted files may call no others.
     called: &'static [&'static str],
 }
 
@@ -137,13 +137,13 @@ const BESIDE: [Beside; 16] = [
     Beside { file: "vista/src/error.rs", because: "the paper's errors are numbers; these are sentences", called: &[] },
 ];
 
-/// The limit of all files, with those that are not counted.
+/// The limit of the lines of all files, both counted and not counted.
 const ALL_LINES_MAX: usize = 1650;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = std::fs::read_to_string(path).unwrap();
-    // Without the file's tests.
+    // The tests in the file do not count.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     lines.filter(|line| line.contains(char::is_alphanumeric)).map(str::to_owned).collect()
@@ -174,7 +174,7 @@ fn functions(file: &str) -> BTreeSet<String> {
 #[test]
 fn what_is_called_of_files_that_are_not_counted_is_named() {
     let counted: String = FILES.map(|file| code(file).join("\n")).join("\n");
-    // Called by its name, or passed to a caller.
+    // A function is called by its name, or passed to a caller.
     let ways = [(".", "("), ("::", "("), ("(Segment::", ")")];
     let is_called =
         |name: &String| ways.iter().any(|(before, behind)| counted.contains(&format!("{before}{name}{behind}")));
@@ -183,7 +183,7 @@ fn what_is_called_of_files_that_are_not_counted_is_named() {
         let named: BTreeSet<String> = beside.called.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(called, named, "{}, which is not counted because {}", beside.file, beside.because);
     }
-    // Every file beside the undo log is named; those beyond the paper are not called.
+    // Every file beside `undo.rs` is in one of the two lists; the files in the second list are not called.
     let undo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rio/src/undo");
     for entry in std::fs::read_dir(undo).unwrap() {
         let file = format!("rio/src/undo/{}", entry.unwrap().file_name().into_string().unwrap());
@@ -219,7 +219,7 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
     ("vista/src/about.rs", "membership::owner_of", "only the environment rolls back a segment of the environment"),
 ];
 
-/// Names that also exist beyond the paper: the calling file, the name, and its meaning there.
+/// Names that also exist beyond the paper: the calling file, the name, and its meaning in that file.
 const OTHERS: [(&str, &str, &str); 4] = [
     ("vista/src/heap.rs", "grow", "a slab's"),
     ("vista/src/fresh.rs", "grow", "a slab's"),
@@ -231,7 +231,7 @@ const OTHERS: [(&str, &str, &str); 4] = [
 const BEYOND_IN_RIO: [&str; 4] =
     ["rio/src/seal.rs", "rio/src/checkpoint.rs", "rio/src/kept/shared.rs", "rio/src/undo/mark.rs"];
 
-/// Returns the files of vista that are neither counted nor called, and those of rio.
+/// Returns the files of vista that are neither counted nor listed as called, and the files of rio beyond the paper.
 fn beyond() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut found, mut folders) = (BEYOND_IN_RIO.map(str::to_owned).to_vec(), vec!["vista/src".to_owned()]);
@@ -284,7 +284,7 @@ fn what_the_paper_has_calls_nothing_that_is_beyond_it() {
     let beyond = beyond();
     let all: Vec<_> = beyond.iter().map(|file| (file, gives(file))).collect();
     let own: BTreeSet<&String> = all.iter().flat_map(|(_, (types, _))| types).collect();
-    // So that the sets are not empty: a known type and a known method.
+    // A known type and a known method show that the sets are not empty.
     assert!(own.contains(&"Threads".to_owned()));
     assert!(all.iter().any(|(_, (_, methods))| methods.contains(&("Segment".into(), "checkpoint".into()))));
     let (mut called, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -321,7 +321,7 @@ fn what_the_paper_has_calls_nothing_that_is_beyond_it() {
             }
         }
     }
-    // Names that are not called any more have to go.
+    // Names that are no longer called must be removed from the list.
     assert_eq!(called, CALLED_BEYOND.iter().map(|(by, name, _)| (*by, *name)).collect());
     assert_eq!(others, OTHERS.iter().map(|(by, name, _)| (*by, *name)).collect());
 }

@@ -1,4 +1,4 @@
-//! The machine crashes under a segment whose memory does not survive that: the segment is refused, or restored from
+//! The machine crashes, and the segment's memory does not survive the crash: the segment is refused, or restored from
 //! its checkpoint.
 //!
 //! Another boot is simulated by another boot number in the file's header (docs/formats/region.md).
@@ -17,7 +17,7 @@ fn set(segment: &mut Segment, value: u8) {
     txn.end().unwrap();
 }
 
-/// Copies the segment's file as a crash of the machine would leave it now.
+/// Copies the segment's file in the state in which a crash of the machine would leave it now.
 fn crashed(file: &Path, to: &Path) {
     std::fs::copy(file, to).unwrap();
     let copy = std::fs::OpenOptions::new().write(true).open(to).unwrap();
@@ -173,7 +173,7 @@ fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restore
     for place in [std::env::temp_dir(), "/dev/shm".into()] {
         let directory = tempfile::tempdir_in(place).unwrap();
         let at = |name: &str| directory.path().join(name);
-        // Most of it was never stored to.
+        // Most of the segment was never stored to.
         let options = Options::new(20 << 20).grows_to(100 << 20).anywhere();
         let mut segment = options.open(&at("segment")).unwrap();
         set(&mut segment, 1);
@@ -184,7 +184,7 @@ fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restore
             txn.end().unwrap();
             segment.checkpoint(at("checkpoint")).unwrap();
             let (had, has) = (blocks(&at("segment")), blocks(&at("checkpoint")));
-            // The filesystem's records of its blocks take a few, too.
+            // The filesystem's records of the file's blocks take a few blocks too.
             assert!(
                 had >= bytes && has + (64 << 10) >= had,
                 "{has} bytes of the checkpoint have blocks, {had} of the segment"
@@ -205,7 +205,7 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
     let mut segment = options.open(&at("segment")).unwrap();
     set(&mut segment, 1);
     segment.checkpoint(at("checkpoint")).unwrap();
-    // A hole has no blocks, or blocks that were only set aside.
+    // A hole has no blocks, or only blocks that were allocated in advance.
     let file = std::fs::File::open(at("checkpoint")).unwrap();
     let data = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).ok();
     let hole = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(from)).unwrap();

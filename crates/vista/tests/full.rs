@@ -1,4 +1,4 @@
-//! A segment that cannot grow any more: all blocks allocated in it can be freed in one transaction.
+//! A segment that cannot grow any more: one transaction can free all blocks allocated in it.
 #![allow(clippy::unwrap_used)]
 
 use vista::{Decision, Error, Holder, Member, Membership, Options, Segment};
@@ -6,7 +6,7 @@ use vista::{Decision, Error, Holder, Member, Membership, Options, Segment};
 /// The greatest length of the segment's file.
 const ROOM: u64 = 32 << 20;
 
-/// Allocates blocks of `bytes` bytes, `each` of them in a transaction, until the segment is full.
+/// Allocates blocks of `bytes` bytes, `each` of them in a transaction, until the segment is full. Returns the blocks.
 fn fill(segment: &mut Segment, bytes: u64, each: usize) -> Vec<u64> {
     let mut blocks = Vec::new();
     loop {
@@ -75,7 +75,7 @@ fn what_a_full_transaction_has_changed_takes_no_room_from_what_it_frees() {
     assert_eq!(segment.verify().unwrap().blocks, 0);
 }
 
-/// Freed blocks go back to the heap before the environment decides about the transaction.
+/// Freed blocks return to the heap before the environment decides about the transaction.
 #[test]
 fn what_went_back_to_the_heap_is_allocated_again_when_the_transaction_is_not_committed() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A segment's file grows: the next transaction uses the room that an aborted transaction added to the file, and new
-//! blocks are on the disk before they are used, where that matters.
+//! A segment's file grows. The next transaction uses the room that an aborted transaction added to the file. New blocks
+//! are on the disk before they are used, where that matters.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ fn what_was_taken_for_a_transaction_that_did_not_end_is_taken_first_by_the_next(
         if round % 2 == 0 {
             txn.abort();
         } else {
-            // As after a kill.
+            // As after a kill: no abort runs here.
             std::mem::forget(txn);
             drop(segment);
             segment = options.open(&file).unwrap();
@@ -37,7 +37,7 @@ fn what_was_taken_for_a_transaction_that_did_not_end_is_taken_first_by_the_next(
             "round {round}: {now} bytes are used, {used:?} after the first"
         );
     }
-    // A block longer than the taken units extends them, if nothing else lies behind.
+    // A block longer than the taken units extends these units, if no other memory lies behind them.
     let before = segment.file_used();
     let mut txn = segment.begin();
     let block = txn.malloc(2 * MIB).unwrap();
@@ -78,7 +78,7 @@ fn a_heap_of_which_nobody_has_ended_anything_has_all_its_sizes_still() {
     }
 }
 
-/// Returns how many bytes of the file are holes, by the filesystem's account.
+/// Returns how many bytes of the file are holes, as the filesystem reports.
 fn holes(file: &std::path::Path) -> u64 {
     let file = std::fs::File::open(file).unwrap();
     let (mut at, mut holes, end) = (0, 0, file.metadata().unwrap().len());
@@ -100,7 +100,7 @@ fn where_memory_survives_the_system_no_block_is_only_set_aside() {
             options = options.survives(survives);
         }
         let mut segment = options.open(&file).unwrap();
-        // The room into which it can grow is a hole, and nothing else is.
+        // Only the room into which the segment can grow is a hole.
         assert_eq!(holes(&file) <= 150_000, is_filled, "{} bytes are only set aside", holes(&file));
         segment.grow(200_000).unwrap();
         let mut txn = segment.begin();
@@ -120,7 +120,7 @@ fn units_that_the_file_does_not_have_are_damage() {
     let mut txn = segment.begin();
     let _ = txn.malloc(100_000).unwrap();
     txn.end().unwrap();
-    // The segment is in use, and so without a seal.
+    // The segment is in use, so its file has no seal.
     std::fs::copy(&file, &left).unwrap();
     let bytes = std::fs::read(&left).unwrap();
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -159,7 +159,7 @@ fn a_segment_whose_undo_log_another_handle_has_made_longer_is_left_in_good_order
     let file = directory.path().join("segment");
     let open =
         || Options::new(1 << 20).anywhere().open_member(&file, Membership { environment: [7; 16], number: 1 }).unwrap();
-    // The first handle has it open all the time, and does nothing.
+    // The first handle has the segment open all the time, and does nothing.
     let idle = open();
     let mut other = open();
     other.begin(1, Holder { handle: 1, process: 1 }).unwrap();

@@ -1,5 +1,5 @@
-//! Files that may be offered as a segment and are of another version, or not whole: each is refused with a message,
-//! and stays as it was.
+//! Files that a user may try to open as a segment, and that are of another version or incomplete. Each file is refused
+//! with a message, and stays as it was.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
@@ -32,7 +32,7 @@ fn make(path: &Path) -> (u64, u64) {
     let mut segment = Options::new(FLAT).anywhere().open(path).unwrap();
     let mut txn = segment.begin();
     txn.set_range(0, 3 << 20).unwrap().fill(1);
-    // More units than the table had entries for at first: the heap's table has grown, and lies behind blocks.
+    // The table needs more entries than it had at first, so it has grown, and its second part lies behind blocks.
     let blocks: Vec<u64> = (0..20).map(|_| txn.malloc(1 << 20).unwrap()).collect();
     for at in &blocks {
         txn.set_range(*at, 100).unwrap().fill(2);
@@ -97,7 +97,7 @@ fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
     open().unwrap();
 }
 
-/// A load of bytes that the file does not have would kill the whole test by `SIGBUS`.
+/// If the library read bytes that the file does not have, `SIGBUS` would kill the whole test.
 #[test]
 fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
     let directory = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
     let (flat, block) = make(&path);
     let file = open_file(&path);
     let (used, length) = (word(&file, USED), file.metadata().unwrap().len());
-    // The table's second part lies behind the blocks that the first part had entries for.
+    // The table's second part lies behind the blocks for which the first part has entries.
     let ends = [
         ("nothing", 0),
         ("a part of the header", 100),
@@ -124,7 +124,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
         assert!(bytes < length);
         std::fs::copy(&path, &cut).unwrap();
         open_file(&cut).set_len(bytes).unwrap();
-        // As a segment that was left in good order, and as one in use.
+        // The segment was left in good order, or is in use.
         for is_clean in [true, false] {
             if bytes >= 4096 {
                 open_file(&cut).write_all_at(&u64::from(is_clean).to_ne_bytes(), 120).unwrap();
@@ -136,7 +136,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
             assert!(refused.to_string().contains(message), "{left}: {refused}");
             assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
         }
-        // As long again as it was: the missing bytes are zeros, and the tables do not match their seal.
+        // The file gets its old length again: the missing bytes are zeros, and the tables do not match their seal.
         open_file(&cut).set_len(length).unwrap();
         if bytes >= 4096 && bytes <= flat + FLAT {
             open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
@@ -155,7 +155,7 @@ fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
     let options = Options::new(4096).reserve(RESERVE).anywhere();
     let mut segment = options.open(&path).unwrap();
     let mut have = Vec::new();
-    // Blocks of several kinds, each kind until there is no room for another.
+    // Blocks of several kinds are allocated, each kind until the segment has no room for another block of it.
     for bytes in [1 << 20, 100_000, 20_000, 100] {
         let full = loop {
             let mut txn = segment.begin();
@@ -187,7 +187,7 @@ fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
     };
     assert!(have.len() > 15, "{}", have.len());
     is_there(&segment, &have);
-    // Repeated refusals, in transactions that end or abort, take nothing.
+    // Refused calls, even if they are repeated in transactions that end or abort, take no memory.
     for is_ended in [true, false] {
         let mut txn = segment.begin();
         for _ in 0..100 {

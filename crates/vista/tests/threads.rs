@@ -1,5 +1,5 @@
-//! Several threads change one segment: each range has one owner at a time, each log is rolled back, and a forgotten
-//! transaction neither stays in the way of other threads nor comes back later.
+//! Several threads change one segment. Each range has one owner at a time. Each log is rolled back. A forgotten
+//! transaction neither blocks other threads nor comes back later.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -74,13 +74,13 @@ fn every_log_is_rolled_back_at_map() {
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
         for (worker, at) in workers.iter_mut().zip((0..).step_by(100_000)) {
             fill(worker, at, 20_000, 1);
-            // Longer than the log's first length.
+            // The transaction's images are longer than the log's first length.
             let mut txn = worker.begin();
             txn.set_range(at, 20_000).unwrap().fill(2);
             txn.set_range(at + 30_000, 8).unwrap().fill(3);
             std::mem::forget(txn);
         }
-        // As if this process had died now.
+        // The copy is the file that this process would leave if it died now.
         let copy = File::new("logs-copy");
         std::fs::copy(&file.0, &copy.0).unwrap();
         let segment = Options::new(BYTES).anywhere().open(&copy.0).unwrap();
@@ -93,7 +93,7 @@ fn every_log_is_rolled_back_at_map() {
         drop(segment);
         let again = Options::new(BYTES).anywhere().open(&copy.0).unwrap();
         assert_eq!(again.rolled_back(), 0);
-        // The logs are there for the next threads, and the file does not grow.
+        // The next threads use the existing logs, and the file does not grow.
         let (used, threads) = (again.file_used(), again.share().unwrap());
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
         fill(&mut workers[2], 0, 8, 7);
@@ -110,7 +110,7 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
     let mut txn = worker.begin();
     txn.set_range(0, 8).unwrap().fill(1);
     std::mem::forget(txn);
-    // This ends nothing of the forgotten transaction.
+    // This call makes nothing of the forgotten transaction permanent.
     fill(&mut worker, 8, 8, 2);
     let mut other = threads.worker().unwrap();
     // No worker has the range any more.
@@ -144,7 +144,7 @@ fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
     let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
     assert!(matches!(told, Error::Kept { .. }), "{told}");
     assert!(told.to_string().contains("until that worker is dropped") && told.to_string().contains("abort"), "{told}");
-    // Out of order a transaction waits for a moment only; in order it waits until the lock is given back.
+    // Out of order a transaction waits only for a moment; in order it waits until the lock is given back.
     let mut first = left.begin();
     first.set_range(20 * stripe, 8).unwrap();
     let mut second = right.begin();
@@ -240,7 +240,7 @@ fn a_panic_gives_back_what_it_had() {
     fill(&mut other, 0, 8, 2);
 }
 
-/// Returns how long this thread has had a processor.
+/// Returns the processor time of this thread.
 fn worked() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
@@ -251,7 +251,7 @@ fn who_waits_for_long_does_not_work() {
     let file = File::new("waits");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let stripe = threads.stripe_bytes();
-    // In order the transaction waits for the lock; out of order it is refused, and is done again and again.
+    // In order, the transaction waits for the lock. Out of order, it is refused, and is done again and again.
     for is_in_order in [true, false] {
         let (began, begin) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -327,13 +327,13 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
     let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
     for (worker, at) in workers.iter_mut().zip([100_000, 200_000]) {
         let mut txn = worker.begin();
-        // One log may have the same bytes twice.
+        // One log may have images of the same bytes twice.
         for at in [at, at + 500, at] {
             txn.set_range(at, 1000).unwrap().fill(2);
         }
         std::mem::forget(txn);
     }
-    // As if this process had died now.
+    // The copy is the file that this process would leave if it died now.
     std::fs::copy(&file.0, &copy.0).unwrap();
     let words = Words(std::fs::OpenOptions::new().read(true).write(true).open(&copy.0).unwrap());
     let logs = words.logs();

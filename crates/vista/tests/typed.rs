@@ -1,5 +1,5 @@
-//! Typed memory compared with the collections of the standard library: random transactions, some of which abort, and
-//! the segment is opened again and again.
+//! Typed memory compared with the collections of the standard library. Random transactions run, some of which abort,
+//! and the segment is opened again and again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use vista::{Error, HashMap, Map, Memory, Ptr, Segment, ThreadTxn, Vector};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 type Names = Map<[u8; 6], u64>;
-/// The same pairs, hashed.
+/// The pairs of the hash map.
 type Hashed = HashMap<[u8; 6], u64>;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -69,7 +69,7 @@ fn check(segment: &Segment, model: &Model) {
     assert_eq!(list, model.list);
 }
 
-/// Returns where the collections lie in the root.
+/// Returns the collections' places in the root.
 fn places(segment: &Segment) -> (Ptr<Vector<u32>>, Ptr<Names>) {
     let root = segment.root::<Root>();
     (root.part(|root| &root.numbers, segment).unwrap(), root.part(|root| &root.names, segment).unwrap())
@@ -153,7 +153,7 @@ fn a_pointer_to_nothing_is_refused_in_a_sentence() {
     let mut txn = segment.begin();
     let refused = txn.write(Ptr::<u64>::NONE).unwrap_err();
     assert!(matches!(refused, Error::OutOfRange { .. }), "{refused}");
-    // A pointer is plain data: a damaged one, or one of another segment, may have any value.
+    // A pointer is plain data: a damaged pointer, or a pointer of another segment, may have any value.
     *txn.write(txn.root::<u64>()).unwrap() = (64 << 10) + (64 << 10) + 3;
     let damaged = *txn.root::<Ptr<u64>>().look(&txn).unwrap();
     let refused = txn.write(damaged).unwrap_err();
@@ -171,7 +171,7 @@ struct Shared {
     list: Ptr<Link>,
 }
 
-/// Pointers to the data, taken while one thread has the segment, so that the threads need not lock all of it.
+/// Pointers to the data, taken while one thread has the segment. So the threads need not lock the whole root.
 struct Places {
     accounts: Vec<Ptr<i64>>,
     list: Ptr<Ptr<Link>>,
@@ -210,7 +210,7 @@ fn a_value_is_one_threads_until_its_transaction_ends() {
             let drawn = draw.below(1 << 30);
             let done = worker.run(|txn| {
                 let by = transfer(txn, &places, drawn)?;
-                // Some of them are given up by an error of their own.
+                // Some transfers are given up by an error of the test's own.
                 if drawn % 5 == 0 {
                     txn.look(Ptr::<u64>::NONE)?;
                 }
@@ -256,7 +256,7 @@ fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
     assert!(matches!(txn.write(damaged), Err(Error::Misplaced { .. })));
     assert!(matches!(txn.look(damaged), Err(Error::Misplaced { .. })));
     txn.abort();
-    // To look at a value is to lock it; `part` locks all of its value.
+    // A look at a value locks the value; `part` locks the whole value.
     let mut txn = left.begin();
     let last = txn.part(root, |all| &all[63]).unwrap();
     assert_eq!(*txn.look(last).unwrap(), 0);
@@ -265,7 +265,7 @@ fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
     assert!(matches!(other.write(last), Err(Error::Contended { .. })), "out of order, so soon");
 }
 
-/// Values that fill the room that a call of the heap leaves in the undo log.
+/// Values that fill the room that a call of the heap keeps free in the undo log.
 type Long = [u64; 500];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -308,7 +308,7 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
         hashed.insert(&mut txn, nth, [nth; 500]).unwrap();
         txn.end().unwrap();
     }
-    // The vector is full, and the next pair makes the hash map larger. There are free blocks for that, but no more
+    // The vector is full, and the next pair makes the hash map larger. The heap has free blocks for both, but no more
     // units, so the undo log cannot become longer.
     let mut txn = segment.begin();
     let spare: Vec<u64> = [64, 112, 4096, 8192, 16_384]
@@ -329,7 +329,7 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
     let blocks = segment.verify().unwrap().blocks;
     for (what, left) in (0..6).flat_map(|what| (0..18_000).step_by(16).map(move |left| (what, left))) {
         let mut txn = segment.begin();
-        // `left` bytes of the log are left, or a little more.
+        // The log has `left` bytes of room, or a little more.
         let _ = txn.set_range(8192, most - left).unwrap();
         let tried = match what {
             0 => names.insert(&mut txn, 100 + left as u64, [1; 500]).map(drop),
@@ -349,7 +349,7 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
             refused[what] += 1;
         }
         assert_eq!(all(&segment), expected, "call {what}, {left} bytes left");
-        // The hash map may have one row already, for the next attempt.
+        // The hash map may already have one row for the next attempt.
         assert!(segment.verify().unwrap().blocks <= blocks + 1, "call {what}, {left} bytes left: a block has no owner");
     }
     assert!(refused.iter().chain(&done).all(|times| *times > 10), "refused {refused:?}, done {done:?}");

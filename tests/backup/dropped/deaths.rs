@@ -58,7 +58,7 @@ fn dies_of(place: &Path, failpoint: &str, makes: Option<&str>) -> bool {
     dies_at(failpoint, "dropped::deaths::entry", &variables)
 }
 
-/// Checks that all of the step is there, or none of it. Returns which.
+/// Checks that the step is there as a whole or not at all, and returns which of the two it is.
 fn is_whole(env: &Env) -> bool {
     let found = env.databases().unwrap();
     match get(env, "other").as_str() {

@@ -113,8 +113,8 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Rolls a part of a transaction back and keeps the rest: two records of one value, both of which the part had
-    /// changed.
+    /// Gives two records one new value, and between the two puts rolls back a part of the transaction that changed both
+    /// records.
     pub(super) fn nested(&mut self) -> Result<()> {
         let at = self.random.below(8);
         let key = |which: u64| format!("{WHOLE}{at}/{which}").into_bytes();
@@ -141,8 +141,7 @@ impl MixedWork<'_> {
         let begun = self.fill.put(&txn, &key, &[b'p'; 100]);
         let txn = match begun {
             Ok(()) => match self.env.attach(&txn.detach()?) {
-                // The memory was made anew before the transaction was taken over: it was undone, and cannot be
-                // continued.
+                // The memory was made anew before the takeover. So the transaction was undone, and cannot be continued.
                 Err(Error::NotPassed { .. }) if self.env.managers().processes.rebuild_count() != rebuilds => {
                     return Ok(())
                 }
@@ -401,7 +400,7 @@ impl MixedWork<'_> {
         let env = self.env.clone();
         let snapshot = env.snapshot()?;
         let first = self.shown(&snapshot)?;
-        // One in eight changes of a record that changed after the snapshot leaves a shortcut.
+        // Many changes of one record after the snapshot: every eighth of them leaves a shortcut.
         let key = format!("touched/{}", self.random.below(10)).into_bytes();
         self.in_txn(true, |churn, txn| {
             (0..24).try_for_each(|_| churn.fill.update_with(txn, &key, |value| value[0] ^= 1).map(drop))

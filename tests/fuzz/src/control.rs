@@ -1,7 +1,8 @@
 //! A slot of the control file and its further blocks. Both checksums are right, and the contents are arbitrary.
 //!
-//! Contents that can be read are written to another file and read back as the same. Then the log that they describe,
-//! which has one segment without records, is restarted: restart finds an end, or returns an error.
+//! If the contents can be read, they are written to another file, and must be the same when they are read back. Then
+//! the log that they describe, which has one segment without records, is restarted: restart finds an end, or returns an
+//! error.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const SLOT_AT: usize = 4096;
 const BLOCK_BYTES: usize = 4096;
 /// The place of the number of lives in the slot.
 const COUNT_AT: usize = 84;
-/// The place of the newest lives in the slot, and their number.
+/// The place of the newest lives in the slot, and the number of lives that fit there.
 const LIVES_AT: usize = 96;
 const SLOT_LIVES: usize = 128;
 /// Bytes of a life.

@@ -12,7 +12,7 @@ pub fn folder(target: &str) -> PathBuf {
 /// Returns the inputs of a target, by name.
 ///
 /// # Panics
-/// If there are no inputs: a corpus that has vanished must not pass for one without findings.
+/// If there are no inputs: a missing corpus must not count as a corpus without findings.
 pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = folder(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,7 +1,8 @@
 //! The text of a dump: Berkeley DB's format, as `tp load` reads it and `tp dump` writes it.
 //!
-//! An error names a line. A dump that can be read is written as `tp dump` does; the written dump is read as the same,
-//! and written as the same text. `tp load` and `tp dump` themselves go over the corpus in the tests of the command.
+//! An error names a line. A dump that can be read is written as `tp dump` does. Reading the written dump gives the same
+//! records, and writing these gives the same text. `tp load` and `tp dump` themselves go over the corpus in the tests
+//! of the command.
 
 use std::io::BufRead;
 

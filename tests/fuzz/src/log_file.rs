@@ -40,7 +40,7 @@ struct Template {
     control: Control,
     /// The header block before the log's bytes.
     segment_header: Vec<u8>,
-    /// The databases: names, and bytes with all pages and with none.
+    /// For each database: its name, its file with all pages, and its file without pages.
     files: Vec<(String, Vec<u8>, Vec<u8>)>,
     place: TempDir,
 }

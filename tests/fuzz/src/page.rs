@@ -11,8 +11,9 @@
 //!   put, changed and deleted, and rolled back: all records are as before. The same changes are committed, and leaves
 //!   are merged: the records are the records of a map in memory, and `verify` finds nothing.
 //!
-//! The limit: *changes* of a page with findings are not tried. A change checks its own page, and not everything that
-//! other pages say about it, and between the log record and the page nothing may fail (docs/protocols.md, D11).
+//! The limit: *changes* of a page with findings are not tried. A change checks its own page, but does not check
+//! everything that other pages record about it; and after the log record is appended, the change of the page must not
+//! fail (docs/protocols.md, D11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The text of `libtp.toml`.
 //!
 //! An error names a line. Settings that can be read are written out again, and read as the same; merging them with the
-//! defaults, over or under, does not change them. No environment is opened with them: opening checks whether sizes
+//! defaults, in either order, does not change them. No environment is opened with them: opening checks whether sizes
 //! make sense, and the suite `bad_input` tests that.
 
 use std::fmt::Write;

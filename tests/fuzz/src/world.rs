@@ -1,4 +1,4 @@
-//! A small environment in memory, whose pages the fuzzer gives.
+//! A small environment in memory, whose pages the fuzzer replaces.
 //!
 //! Everything is real: the managers, the record manager, the log. A page that the fuzzer changes is in the page cache
 //! as if it had been read from the disk with a right checksum, which is all that the cache asks of a page. Between two

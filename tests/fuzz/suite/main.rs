@@ -1,8 +1,8 @@
-//! The doubt: the disk returns bytes, and anything may have written them.
+//! The library accepts arbitrary bytes from the disk: it returns answers or errors, and does not panic.
 //!
 //! The cases: every input that a fuzzer ever found, the starting inputs, and mutations of both. A seed decides the
 //! mutations (`LIBTP_TEST_SEED`); their number is limited by time (`LIBTP_TEST_FUZZ_MILLIS` for each target). libFuzzer
-//! does the same for longer, and sees where it gets: `cargo xtask soak fuzz`.
+//! does the same for longer, and records which code each input reaches: `cargo xtask soak fuzz`.
 #![allow(clippy::unwrap_used)] // the whole file is tests
 
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -37,7 +37,7 @@ impl Events {
     /// Lets the thread run to its next event. The thread stops before it.
     ///
     /// # Errors
-    /// The thread came to anything else.
+    /// The thread stopped for another reason.
     pub fn upcoming(&mut self) -> Result<Event, String> {
         loop {
             match self.instructions.upcoming() {

@@ -1,7 +1,7 @@
-//! The next instruction of a stepped child, and its possible effect on memory that the child shares: to one
-//! mapped file, or to all.
+//! The next instruction of a stepped child, and its possible effect on memory that the child shares: one mapped file,
+//! or all shared memory.
 //!
-//! Few instructions store to that memory. A trace looks at the memory at those few alone.
+//! Few instructions store to that memory. A trace reads the memory only after these few.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -49,8 +49,8 @@ struct Known {
     mnemonic: Mnemonic,
     /// The memory that the instruction writes to, or whose line it writes back.
     places: Vec<UsedMemory>,
-    /// Where the child can be after it, if the instruction stores to nothing but the stack and determines that
-    /// itself.
+    /// The addresses at which the child can be after the instruction. `None` unless the instruction stores to nothing
+    /// but the stack, and determines these addresses by itself.
     successors: Option<Successors>,
 }
 
@@ -112,7 +112,8 @@ enum Place {
     Outside,
     /// At this offset of the file.
     Inside(usize),
-    /// Just before the file, or at an address that the general registers do not give.
+    /// The memory may be in the file: the address is just before the file, and the store may be long; or the general
+    /// registers do not give the address.
     Maybe,
 }
 

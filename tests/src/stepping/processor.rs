@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
-/// Runs `work` on one processor, which a thread that exists already shares, and children that `work` starts.
+/// Runs `work` on one processor. The thread `other`, if there is one, and the children that `work` starts run there,
+/// too.
 ///
 /// # Panics
 /// If the kernel does not say which processors there are.

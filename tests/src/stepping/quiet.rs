@@ -101,7 +101,7 @@ fn is_alone(pid: Pid) -> bool {
         std::thread::sleep(MOMENT);
         others_sleep()
     };
-    // Twice: it may have slept for another reason.
+    // The check is done twice: the thread may have slept for another reason.
     (0..LOOKS).any(|_| sleep() && sleep())
 }
 

@@ -31,7 +31,7 @@ pub fn mark() {
 /// Waits until the thread, which calls [`be_traced`], has stopped. The caller is the thread that started the child.
 ///
 /// # Panics
-/// If the thread comes to anything else.
+/// If the thread stops for another reason.
 pub fn stopped(thread: Pid) {
     let stopped = waitpid(thread, Some(WaitPidFlag::__WALL)).expect("it is ours");
     assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");

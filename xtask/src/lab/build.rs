@@ -10,7 +10,7 @@ use super::cpio::Archive;
 
 /// The package that depends on the newest kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// Loaded in this order.
+/// The kernel's modules, in the order in which they are loaded.
 const MODULES: [&str; 10] = [
     "libnvdimm",
     "nd_e820",

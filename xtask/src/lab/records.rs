@@ -1,4 +1,5 @@
-//! Compares announced records with those found: all where the memory is kept, fewer where it is not.
+//! Compares the announced records with the records found: all must be there if the memory is kept, and some must be
+//! lost if it is not.
 
 use super::told::Line;
 
@@ -6,7 +7,7 @@ use super::told::Line;
 #[derive(Default)]
 pub struct Records {
     announced: u64,
-    /// How often one transfer more was found than announced: the one under way.
+    /// How often one more transfer was found than was announced: the transfer that was under way.
     unannounced: u64,
     /// Transactions that were under way and were undone.
     undone: u64,

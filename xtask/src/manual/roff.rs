@@ -18,7 +18,7 @@ pub struct Words<'w> {
     pub constants: &'w BTreeSet<String>,
 }
 
-/// Returns a block. `paragraph` is the request that begins a paragraph here; a first one has none.
+/// Returns a block. `paragraph` is the request that begins a paragraph here; it is empty for a first paragraph.
 pub fn block(block: &Block, words: &Words, paragraph: &str) -> String {
     let paragraph = if paragraph.is_empty() { String::new() } else { format!("{paragraph}\n") };
     match block {
@@ -76,7 +76,7 @@ impl Words<'_> {
     }
 }
 
-/// Returns a text in lines, each whole in its words.
+/// Breaks a text into lines, between words.
 fn filled(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -93,7 +93,7 @@ fn filled(text: &str) -> String {
     lines.into_iter().map(|line| protected(&line) + "\n").collect()
 }
 
-/// Returns a text in which no character means something to `man`.
+/// Escapes the characters that `man` would interpret.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |escaped, letter| match letter {
         '\\' => escaped + "\\e",
@@ -106,7 +106,7 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// Returns a line that is no request.
+/// Protects a line from being read as a request.
 fn protected(line: &str) -> String {
     if line.starts_with(['.', '\'']) {
         format!("\\&{line}")

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-rio", &[]),
     ("libtp-vista", &["libtp-rio"]),
-    // Only for its anchor.
+    // `libtp-io` uses only rio's `Anchor`.
     ("libtp-io", &["libtp-rio"]),
     ("rvm", &["libtp-vista", "libtp-io", "libtp-rio"]),
     ("libtp-process", &["libtp-rio"]),
@@ -44,9 +44,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-cli", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "libtp-vista"]),
     ("libtp-capi", &["libtp", "libtp-vista"]),
     ("libtp-sim", &["libtp-io"]),
-    // The log and processes by themselves: tests choose to the byte where a log ends.
+    // These tests use the log and the processes by themselves, because they choose to the byte where a log ends.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "libtp-rio", "libtp-vista"]),
-    // Each entry point by itself: pages and log records are passed to their readers without an environment.
+    // Each entry point is tried by itself: pages and log records are passed to their readers without an environment.
     (
         "libtp-fuzz",
         &[

@@ -1,7 +1,7 @@
 //! Constructions that a reader has to read twice, counted by crate. The counts may only fall.
 //!
-//! `english.txt` beside this file has the count of each crate. A count above it is a new riddle; a count below it is
-//! written down, so that it cannot rise again.
+//! `english.txt` beside this file has the count of each crate. A higher count means a new construction of this kind; a
+//! lower count is written into the file, so that it cannot rise again.
 
 use super::source::{code, line_of, File};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const CONSTRUCTIONS: &[&[&str]] = &[
     &["what", "it"],
 ];
 
-/// A crate whose count differs from the one that is kept.
+/// Returns a complaint for each crate whose count differs from the kept count.
 pub fn riddles(files: &[File]) -> Vec<String> {
     let limits = files.iter().find(|file| file.path == LIMITS).map_or("", |file| &file.text);
     let limits: BTreeMap<&str, usize> = limits.lines().filter_map(limit).collect();
@@ -68,13 +68,13 @@ fn limit(line: &str) -> Option<(&str, usize)> {
     Some((part, count.parse().ok()?))
 }
 
-/// Source and documents that a person reads; not what a command writes.
+/// Returns whether a person reads and writes the file: source or a document.
 fn is_prose(file: &File) -> bool {
     let is_text = file.is_rust() || file.path.ends_with(".md") || file.path.ends_with(".h");
     is_text && file.path != "xtask/src/tidy/english.rs" && !file.path.starts_with("docs/paper/")
 }
 
-/// The crate of a file, or the folder.
+/// Returns the crate of a file, or its folder.
 fn part(path: &str) -> String {
     let mut parts = path.split('/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -84,7 +84,7 @@ fn part(path: &str) -> String {
     }
 }
 
-/// Where the constructions stand.
+/// Returns the places of the constructions in a file.
 fn places(file: &File) -> Vec<String> {
     let words = words(file);
     let starts = |at: usize, wanted: &[&str]| {
@@ -95,7 +95,8 @@ fn places(file: &File) -> Vec<String> {
     (0..words.len()).filter(is_one).map(place).collect()
 }
 
-/// The words of comments, literals and documents, each with the byte where it begins. Names between backquotes are no words.
+/// Returns the words of comments, literals and documents, each with the byte where it begins. Names between backquotes
+/// do not count as words.
 fn words(file: &File) -> Vec<(usize, String)> {
     let code = if file.is_rust() { code(&file.text) } else { String::new() };
     let is_generated = generated(&file.text);
@@ -118,7 +119,7 @@ fn words(file: &File) -> Vec<(usize, String)> {
     words
 }
 
-/// The parts of a document that a command writes.
+/// Returns the parts of a document that a command writes.
 fn generated(text: &str) -> Vec<std::ops::Range<usize>> {
     let ends: Vec<usize> = text.match_indices(": end -->").map(|(at, _)| at).collect();
     text.match_indices(": begin -->").map(|(at, _)| at).zip(ends).map(|(begin, end)| begin..end).collect()

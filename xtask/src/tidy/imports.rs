@@ -1,7 +1,8 @@
 //! Imports between the modules of one crate: floors of `libtp`, and cycles of any crate.
 //!
-//! `cycles.txt` beside this file has, for each crate, the number of modules in cycles of imports. A number above it is
-//! a new cycle; a number below it is written down, so that it cannot rise again. A crate without a line has no cycle.
+//! `cycles.txt` beside this file has, for each crate, the number of modules in cycles of imports. A higher number means
+//! a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a line has no
+//! cycle.
 
 use super::source::{code, is_word, line_of, word_places, File};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,8 +79,8 @@ pub fn cycles(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Returns the modules that import themselves by way of others. Of a crate with floors these are the modules of each
-/// floor, of any other crate the modules at the root; deeper ones count as parts of those.
+/// Returns the modules that import themselves by way of others. In a crate with floors these are the modules of each
+/// floor, in any other crate the modules at the root; deeper modules count as parts of them.
 fn in_cycles(files: &[File], krate: &str) -> Vec<String> {
     let depth = if krate == CRATE { 2 } else { 1 };
     let name = |module: &Module| module[..depth.min(module.len())].join("::");
@@ -134,12 +135,13 @@ fn imports<'f>(files: &'f [File], krate: &str) -> Vec<Import<'f>> {
         let code = code(&file.text);
         let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or(&code);
         for (place, mut to) in paths(code, from) {
-            // A name at the crate's root is one that the root exports from a module.
+            // The first word is no module, so it is a name that the crate's root exports from a module.
             if !known.contains_key(&to[0]) {
                 let Some(module) = exported.get(&to[0]) else { continue };
                 to.clone_from(module);
             }
-            // The longest beginning that is a module: a name in that module follows.
+            // The path ends with names inside a module. The longest beginning of the path that is a module is the
+            // wanted one.
             while !to.is_empty() && !known.contains_key(&to.join("::")) {
                 to.pop();
             }

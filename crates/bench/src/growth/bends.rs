@@ -155,7 +155,7 @@ mod tests {
             noisy.text
         );
         assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of them");
-        // One round in which both places were slow.
+        // Only in the third round is `to` far above `from`: in later rounds both places were slow.
         let from = Seen { rounds: vec![500.0, 500.0, 500.0, 5000.0, 5000.0], ..seen(1.0, 500.0) };
         let to = Seen { rounds: vec![600.0, 600.0, 6000.0, 6000.0, 6000.0], ..seen(10.0, 6000.0) };
         assert!(!of(&from, &to).is_cliff);

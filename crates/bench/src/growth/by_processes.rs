@@ -76,7 +76,8 @@ struct By<'s> {
 }
 
 impl By<'_> {
-    /// Returns whether most rounds took more than the tolerance times as long as the other's.
+    /// Returns whether this place took clearly more time than the other in most rounds: more than `TOLERANCE` times
+    /// as long.
     fn is_far_above(&self, other: &By<'_>) -> bool {
         let pairs = self.rounds.iter().zip(other.rounds);
         let (all, above) = (pairs.len(), pairs.filter(|(ns, less)| **ns > **less * TOLERANCE).count());

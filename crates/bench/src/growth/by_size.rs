@@ -31,7 +31,7 @@ pub(super) struct Plan {
 /// The bare work that is measured beside libtp.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bare {
-    /// Loads from memory of the same size, reads and writes of pages.
+    /// Loads from memory of the same size, and reads and writes of pages.
     Memory,
     /// Copies of values.
     Copy,
@@ -76,7 +76,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
             }));
         }
     }
-    // In the order given: the case of deletes deletes the records that the case before inserted.
+    // The cases run in the given order: the case of deletes deletes the records that the case before inserted.
     figure.series = study.in_turns(&figure.id, &mut cases, Order::AsGiven)?;
     drop(cases);
     audit(study, &trees, &mut figure)?;

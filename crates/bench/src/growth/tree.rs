@@ -77,7 +77,7 @@ impl Size {
         self.file_bytes() * 2 + (64 << 20)
     }
 
-    /// Returns the bytes of memory that it needs if the library may take a quarter of `machine` bytes.
+    /// Returns the bytes of memory that the database needs if the library may take a quarter of `machine` bytes.
     pub fn memory_bytes(&self, machine: u64) -> u64 {
         self.file_bytes().min(self.cache.unwrap_or(machine / 4)) + (64 << 20)
     }
@@ -102,7 +102,7 @@ impl Tree {
         let pairs = (0..size.records).map(|number| Ok((tree.key(number).to_vec(), tree.value(number))));
         let how = Load::sorted().fill_percent(FILL_PERCENT);
         tree.db.try_load(&how, pairs, &mut |now| watch(now.done)).map_err(failed())?;
-        // The count brings in every page that has room, as use would.
+        // The count reads pages into the cache as far as there is room, as use would.
         if tree.count()? != size.records {
             return Err(Error::Settings(format!("of {} loaded records {} are there", size.records, tree.count()?)));
         }
@@ -144,7 +144,7 @@ impl Tree {
         mixed(self.state.get())
     }
 
-    /// Counts its records, in a snapshot.
+    /// Counts the database's records, in a snapshot.
     ///
     /// # Errors
     /// The library's error.

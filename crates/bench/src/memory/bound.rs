@@ -153,7 +153,7 @@ mod tests {
             (Version::Two, two.clone()),
         ];
         assert_eq!(found, expected);
-        // In a container, which sees its own group as the root.
+        // A process in a container sees its own group as the root.
         let found = parents("4:memory:/elsewhere/b\n", &mounts);
         assert_eq!(found, [(Version::One, one), (Version::Two, two)]);
         assert!(parents("", "").is_empty());

@@ -63,7 +63,7 @@ pub struct MemoryReport {
     /// If there is a log: a transaction's share of a bare write of the same number of bytes with a sync, in the same
     /// rounds.
     pub bare_sync: Option<Figures>,
-    /// A transaction's time without truncations, as a multiple of that: the median of neighbours.
+    /// A transaction's time without truncations, as a multiple of `bare_sync`: the median of neighbours.
     pub times_bare_sync: Option<f64>,
     /// The baseline: the same work without transactions, or by one of the threads.
     pub compared_with: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! A shared machine changes from one moment to the next. So a figure is the median of very many short rounds, and
 //! compared work takes turns. An overhead is the median of the differences of neighbours. On a machine that is hardly
-//! ever idle, the quickest rounds of each tell more.
+//! ever idle, the quickest rounds of each contender tell more.
 //!
 //! Work that a memory does rarely, for many transactions at once, falls into few rounds, and the median round has none
 //! of it. So a round consists of whole groups of transactions that are synced together. The time of truncations is
@@ -20,10 +20,10 @@ use crate::Histogram;
 
 /// Approximate length of a round.
 pub(super) const ROUND: Duration = Duration::from_micros(300);
-/// Approximate length of a round with a log. The bare work in between evicts the log's data from the processor's cache,
-/// and a few groups of transactions would have to bear the cost.
+/// Approximate length of a round with a log. The bare work in between evicts the log's data from the processor's cache.
+/// A shorter round would have only a few groups of transactions to bear the cost of that.
 const ROUND_WITH_LOG: Duration = Duration::from_millis(5);
-/// Least number of rounds of each.
+/// Least number of rounds of each contender.
 pub(super) const ROUNDS_MIN: usize = 5;
 /// Most transactions of a round.
 const COUNT_MAX: u64 = 1 << 22;
@@ -83,8 +83,8 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     };
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
         let logged = memory.logged();
-        // The second of a pair may or may not find the first one's data in the cache, so each comes first in every
-        // other pair.
+        // The second measurement of a pair may or may not find the first one's data in the cache. So each contender
+        // comes first in every other pair.
         let (pair, on_disk) = if pairs.len() % 2 == 0 {
             let with = with(memory)?;
             bytes = usize::try_from((memory.logged() - logged) / writes).ok();

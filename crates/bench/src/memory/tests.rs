@@ -82,7 +82,7 @@ fn every_benchmark_adds_up_on_every_memory() {
             let is_journaled = matches!(engine, MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. });
             assert_eq!(report.truncations > 0 && report.truncation_ns > 0.0, is_journaled, "{report:?}");
             assert!(report.truncation_ns <= report.with.min_ns, "each round has its share");
-            // Beside it the same number of bytes is written and synced.
+            // A redo log's rounds have a comparison: the same number of bytes is written and synced without an engine.
             assert_eq!(
                 (report.bare_sync.is_some(), report.times_bare_sync.is_some_and(|times| times > 0.0)),
                 (is_journaled, is_journaled),

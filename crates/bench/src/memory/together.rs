@@ -48,7 +48,7 @@ pub(super) fn measure_threads<W: Work>(
     let count = (count / PARTS).max(1);
     let (start, mut pairs) = (Instant::now(), Vec::new());
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
-        // Each comes first in every other pair.
+        // All threads come first in every other pair, and one thread in the rest.
         if pairs.len() % 2 == 0 {
             let all = together(work, &mut workers, count)?;
             pairs.push((all, together(work, &mut workers[..1], count)?));
@@ -91,7 +91,7 @@ fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result
 /// A round of several threads.
 struct Round {
     ready: Barrier,
-    /// The number of threads that have begun, and of all.
+    /// The number of threads that have begun, and the number of all threads.
     begun: AtomicUsize,
     all: usize,
     epoch: Instant,

@@ -1,4 +1,4 @@
-//! libtp with addresses of records in records: a connection is followed without a search, as LIBTP 5.2.2 wishes.
+//! libtp with addresses of records in records: a connection is followed without a search, as LIBTP 5.2.2 proposes.
 //!
 //! Parts are records by number, whose number is their address for ever (docs/design/0010-links.md). A part's record
 //! includes its three connections. The connections that lead to a part form a chain, which begins in the part and

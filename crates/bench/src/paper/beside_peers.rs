@@ -169,7 +169,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let process = wanted.by_processes.then_some(paper.settings.client);
     let rounds = paper.pace.rounds;
     let mut disk = is_durable.then(|| BareDisk::create(&paper.settings.disk));
-    // Compared points are neighbours: by processes an engine with itself, otherwise the engines.
+    // Points that are compared are measured one after the other: by processes, the points of one engine; otherwise,
+    // those of all engines.
     let pairs: Vec<_> = match wanted.by_processes {
         true => banks.iter().flat_map(|bank| wanted.clients.iter().map(move |clients| (*clients, bank))).collect(),
         false => wanted.clients.iter().flat_map(|clients| banks.iter().map(move |bank| (*clients, bank))).collect(),
@@ -178,8 +179,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     for (clients, (name, bank)) in pairs {
         let slice = Slice { clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(clients) };
         cases.push(Case::new(name, Place::Number(f64::from(clients)), move || bank.sample(&slice)));
-        // Measured next to one client of libtp, with which it is compared, because a disk changes from moment to
-        // moment.
+        // The bare disk is measured right after one client of libtp, with which it is compared, because a disk's speed
+        // changes from moment to moment.
         if let Some(mut disk) = disk.take_if(|_| name == "libtp") {
             let bare = move || {
                 let disk = disk.as_mut().map_err(|why| Error::Settings(why.to_string()))?;

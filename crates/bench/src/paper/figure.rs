@@ -110,7 +110,7 @@ impl Figure {
     }
 
     /// Returns one point as a multiple of another in each round, both given by series and place. Each ratio compares
-    /// neighbours in time, so it does not mix moments of which one side saw only some. Empty if one of them was not
+    /// measurements that follow each other, so the machine was in the same state for both. Empty if one of them was not
     /// measured.
     pub fn ratios(&self, of: (&str, &Place), by: (&str, &Place)) -> Vec<f64> {
         let samples = |(name, x)| self.point(name, x).map_or(&[][..], |point| point.samples.as_slice());
@@ -274,7 +274,8 @@ mod tests {
             let points = vec![Point { x: Place::Number(1.0), samples: samples.to_vec(), refused: None }];
             Series { name: name.to_owned(), points }
         };
-        // The machine was three times as fast in the first round, and slow for one of the two in the last.
+        // The machine was three times as fast in the first round. In the last round it was slow for one of the two
+        // series.
         let all = vec![series("libtp", &[30.0, 10.0, 12.0]), series("peer", &[15.0, 5.0, 12.0]), series("gone", &[])];
         let axis = Axis::linear("a");
         let (id, none) = ("f".to_owned(), String::new());

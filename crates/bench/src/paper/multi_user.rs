@@ -223,7 +223,7 @@ fn by_processes(
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
     let moves = Moves::of(paper);
-    // A bank is compared with itself, so its points are neighbours.
+    // A bank is compared with itself, so its points are measured one after the other.
     for (name, bank) in &banks {
         let as_threads = lines.iter().any(|line| line.name == name && line.as_threads);
         for processes in paper.pace.processes {

@@ -18,8 +18,8 @@ const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
 /// With two rounds the median would be the mean, which a single bad round spoils.
 const ROUNDS_MIN: u32 = 3;
-/// A traversal that visits fewer than one in this number of [`TRAVERSED`] parts is not used: backward, from a part that
-/// few lead to, its time would be mostly its start.
+/// A traversal that visits fewer than one in this number of [`TRAVERSED`] parts is not used, because its time would be
+/// mostly its start. A backward traversal from a part that few parts lead to is so short.
 const FEW: u64 = 10;
 
 /// The operation of a run.
@@ -103,7 +103,7 @@ fn place_of(operation: Operation, is_warm: bool) -> String {
 }
 
 /// Returns a goal: a libtp contender's speed as a multiple of the fastest peer's. `libtp` has the peers' indices;
-/// `libtp links` has links, which they do not offer.
+/// `libtp links` has links, which the peers do not offer.
 fn beside_fastest(figure: &Figure, shape: &str, place: &Place, parts: u32) -> Goal {
     let others = figure.series.iter().filter(|series| !series.name.starts_with("libtp"));
     let took = others.filter_map(|series| Some((series.name.as_str(), figure.median(&series.name, place)?)));

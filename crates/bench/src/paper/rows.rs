@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::rows::{bytes_in, shuffled, sorted, Contender, Open, Pair, Rows};
 
 const ID: &str = "peers-rows";
-/// Scans of which the best counts.
+/// Number of scans; the best of them counts.
 const SCANS: u32 = 3;
 
 /// A step of an engine's turn.

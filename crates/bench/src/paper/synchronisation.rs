@@ -12,8 +12,8 @@ use super::figure::{spelled, Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
-/// Names a program whose latches can call the kernel, if this one's cannot. Such latches cost something even when they
-/// do not call, which would distort all other figures.
+/// The variable that names a program whose latches can call the kernel, for a program whose own latches cannot. Such
+/// latches cost something even when they do not call, which would distort all other figures.
 pub const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
 const ID: &str = "libtp-5";
 const SEMAPHORES: &str = "semaphores of the kernel";

@@ -1,9 +1,10 @@
 //! Berkeley DB 5.3, LIBTP's own descendant, through the C functions of `bdb_bank.c`.
 //!
-//! `Relaxed` writes the log at commit and does not sync it (DB_TXN_WRITE_NOSYNC): commits survive the death of the
-//! process, as libtp's do. `Sync` is its default. Locks are on pages, for the history on records. A deadlock's victim
-//! is `Aborted`, and the driver sends it again. Several processes may open one bank; the first one recovers it. No
-//! checkpoint runs during a measurement: that favours it, and its log grows by about 60 MB a second.
+//! Berkeley DB's `Relaxed` writes the log at commit and does not sync it (DB_TXN_WRITE_NOSYNC): commits survive the
+//! death of the process, as libtp's do. `Sync` is the library's default. Locks are on pages, for the history on
+//! records. A deadlock's victim is `Aborted`, and the driver sends it again. Several processes may open one bank; the
+//! first one recovers it. No checkpoint runs during a measurement. This favours Berkeley DB, and its log grows by about
+//! 60 MB a second.
 //!
 //! Plain records and OO1 use B-trees, through the C functions of `bdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
@@ -114,8 +115,8 @@ impl Bdb {
 
 impl Drop for Bdb {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open bank (invariant of `Bdb`), and no code uses it after this drop. An error is lost
-        // here: `close` makes the checkpoint that matters before.
+        // SAFETY: `raw` is an open bank (invariant of `Bdb`), and no code uses it after this drop. An error is ignored
+        // here, because `close` has made the checkpoint before.
         unsafe { bank_close(self.raw.as_ptr()) };
     }
 }

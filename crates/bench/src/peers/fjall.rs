@@ -2,8 +2,8 @@
 //!
 //! It uses transactions with one writer at a time: with several writers they conflict on the hot branches and are sent
 //! again. The cache holds the bank. `Relaxed` is `PersistMode::Buffer`: a commit is written to the journal and survives
-//! the death of the process. `Sync` is `SyncData`, which its documentation names for transactions. Its own lock allows
-//! one process at a time.
+//! the death of the process. `Sync` is `SyncData`, which its documentation names for transactions. fjall's own lock
+//! allows one process at a time.
 //!
 //! OO1 has indices like libtp's. Sorted pairs are loaded by its ingestion.
 
@@ -287,7 +287,7 @@ impl Rows for FjallRows {
     }
 
     fn settle(&self) -> Result<()> {
-        // Its journal is a log: records belong into tables.
+        // fjall's journal is a log. The records go from the memory into tables.
         self.records.rotate_memtable_and_wait().map_err(of_fjall("writing its tables"))?;
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }

@@ -3,7 +3,7 @@
 //! Its best settings: integer keys, the history appended by number, records found and written in place by one cursor (a
 //! get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the death of the process, and
 //! LMDB writes nothing until the system does. `Sync` is its plain mode, which copies pages and syncs twice; WRITEMAP is
-//! no faster there. It has one writer at a time by design, so a transfer never aborts, and it has no log.
+//! no faster there. LMDB has one writer at a time by design, so a transfer never aborts, and it has no log.
 //!
 //! Plain records are loaded by its append mode and read directly in its map. OO1 has indices like libtp's: parts by id,
 //! connections by the part they leave, and by the part they lead to.

@@ -1,8 +1,8 @@
 //! Our own PostgreSQL server: made, started and stopped with the programs of the system's package.
 //!
-//! It listens only on a socket of the file system. It ends with this process (`setpriv --pdeathsig`), and if even that
-//! fails, when it notices that its directory is gone. It refuses to run as root: in a process of root it runs as the
-//! package's user, which gets its directory.
+//! The server listens only on a socket of the file system. It ends with this process (`setpriv --pdeathsig`) or, if
+//! even that fails, when it notices that its directory is gone. PostgreSQL refuses to run as root: started by root, the
+//! server runs as the package's user, which gets the server's directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};

@@ -1,10 +1,10 @@
 //! redb, newest release.
 //!
-//! Its tables have integer keys and records of a fixed size; a cache that holds the bank. `Sync` is its
+//! Its tables have integer keys and records of a fixed size; its cache holds the bank. `Sync` is its
 //! `Durability::Immediate`. `Relaxed` is `Durability::None`, which is *less* than the other engines do: such a commit
-//! is only in the process's memory. It has nothing between the two. Several processes may share a bank in its mode
-//! `MultiWriter`, which refuses `None`: there each commit is synced, which is *more* than the other engines do. It has
-//! one writer at a time, so a transfer never aborts, and it has no log.
+//! is only in the process's memory. redb has no mode between the two. Several processes may share a bank in its mode
+//! `MultiWriter`, which refuses `None`: there each commit is synced, which is *more* than the other engines do. redb
+//! has one writer at a time, so a transfer never aborts, and it has no log.
 //!
 //! OO1 has indices like libtp's, with typed keys, as its documentation advises. Plain records are put in the way that
 //! its documentation calls fast: commits that are not synced.

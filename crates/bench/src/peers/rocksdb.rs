@@ -2,8 +2,8 @@
 //!
 //! Pessimistic transactions: a read for a change locks the record, and every transfer locks in the same order.
 //! `Relaxed` has the write-ahead log and no sync: a commit survives the death of the process. `Sync` syncs the log at
-//! each commit; commits that wait together are written together. Read-only transactions read at a snapshot. Its own
-//! lock allows one process at a time.
+//! each commit; commits that wait together are written together. Read-only transactions read at a snapshot. RocksDB's
+//! own lock allows one process at a time.
 //!
 //! Plain records and OO1 use column families, through the C functions of `rocksdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.

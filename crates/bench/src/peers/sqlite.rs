@@ -3,11 +3,11 @@
 //! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for writes, a busy timeout
 //! instead of errors, one connection for each client, statements prepared once, the file mapped, a page cache that
 //! holds the bank. `Relaxed` is `synchronous=OFF`: a commit is written to the log file and survives the death of the
-//! process. `Sync` is `FULL`: the log is synced at each commit. It has one writer at a time by design, so a transfer
-//! never aborts. Several processes may use one bank.
+//! process. `Sync` is `FULL`: the log is synced at each commit. SQLite has one writer at a time by design, so a
+//! transfer never aborts. Several processes may use one bank.
 //!
 //! A statement of its own reads the account's new balance: an UPDATE with RETURNING instead took 5 % longer, in turns.
-//! Balances are columns, as usual in SQL; the audit gets the bytes of a record put together again.
+//! Balances are columns, as usual in SQL; for the audit they are put together as the bytes of a record.
 //!
 //! OO1 in the usual style of SQL: a table of parts by id, a table of connections by the part that each leaves, and an
 //! index of connections by the part that they lead to. A traversal is one recursive statement: a statement from outside
@@ -281,7 +281,7 @@ const PARTS: &str = "
     CREATE TABLE IF NOT EXISTS connection (
         source INTEGER NOT NULL, nth INTEGER NOT NULL, target INTEGER NOT NULL, kind BLOB NOT NULL, length INTEGER NOT NULL,
         PRIMARY KEY (source, nth)) WITHOUT ROWID, STRICT;";
-/// Made after the table is loaded, so that it is built sorted. It includes the primary key.
+/// Makes the index, after the table is loaded, so that it is built sorted. It includes the primary key.
 const INDEX: &str = "CREATE INDEX arriving ON connection (target)";
 const PART: &str = "SELECT id, x, y FROM part WHERE id = ?1";
 /// Deepest first. LEFT JOIN makes SQLite look up the parts in that order, and does not skip a missing part.
@@ -422,8 +422,8 @@ impl SqliteRows {
         write.commit()
     }
 
-    /// Syncs the earlier commits with one more, empty commit: it makes sure that there is a log to copy into the file,
-    /// which syncs the whole file.
+    /// Syncs the earlier commits. One more, empty commit makes sure that there is a log; copying the log into the file
+    /// then syncs the whole file.
     fn sync(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA user_version = 1")?;
         checkpoint(&self.connection)?;

@@ -80,7 +80,7 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     });
 }
 
-/// Makes a child go for this time.
+/// Lets a child send transfers for this time.
 fn go(to: &mut UnixStream, time: Duration) {
     say(to, 5, &Order::Go { window: Window::after(Duration::from_millis(10), time) }).unwrap();
 }

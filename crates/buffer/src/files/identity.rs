@@ -104,8 +104,8 @@ impl Files {
 /// another file has by now.
 const TAG: u64 = 0xFFFF;
 
-/// Returns a word that tells two files of one filesystem apart. Not the device: processes in containers see one
-/// filesystem under several device numbers.
+/// Returns a word that tells two files of one filesystem apart. The word leaves out the device: processes in containers
+/// see one filesystem under several device numbers.
 fn identity_word(identity: &Identity, id: FileId) -> u64 {
     let mixed = identity.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ identity.birth_ns.rotate_left(32);
     let hash = mixed ^ mixed << 16;
@@ -116,7 +116,8 @@ fn is_tagged(word: u64, id: FileId) -> bool {
     word != 0 && word & TAG == u64::from(id.raw()) & TAG
 }
 
-/// Notes which file bears the database's name, if no session has. Returns whether it is this file.
+/// Notes that this file bears the database's name, if no session has noted a file yet. Returns whether the noted file
+/// is this one.
 pub(super) fn note_identity(slot: &FileSlot, identity: &Identity, id: FileId) -> bool {
     let identity = identity_word(identity, id);
     loop {

@@ -27,7 +27,7 @@ struct Known {
     by_name: HashMap<String, u32>,
     /// The slots up to here were read.
     read_to: u32,
-    /// The value of `changed` then.
+    /// The value of `changed` when these slots were read.
     changed: u32,
 }
 

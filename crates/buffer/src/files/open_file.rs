@@ -47,7 +47,7 @@ impl OpenFile {
             false => length,
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
-        // Only from where the file has no blocks: tmpfs looks at each page of the range.
+        // The range begins where the file has no blocks yet: tmpfs looks at each page of the range.
         if self.file.allocate(had..allocated).is_err() {
             // A disk too full for a whole step may have room for the bytes that are needed now.
             allocated = needed;
@@ -62,8 +62,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Notes where the file ends, if no session has since it was registered: the pages before may have been written
-    /// then. Called before the file is made longer.
+    /// Notes where the file ends, if no session has noted that since the file was registered: the pages before the end
+    /// may have been written. Called before the file is made longer.
     pub(crate) fn note_end(&self) -> Result<()> {
         if self.slot.written.load() == 0 {
             let end = self.file.len()?.div_ceil(u64::from(self.info.page_bytes));

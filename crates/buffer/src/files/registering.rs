@@ -117,8 +117,9 @@ impl Files {
             return;
         }
         let mut section = session.section();
-        // First: a process that looks while the name is empty passes over the slot, and looks again only after a count.
-        // Roll-back leaves the word as it is.
+        // This store comes first: a process that looks while the name is empty passes over the slot, and looks again
+        // only when `changed` has grown. If this session dies, the next session under the latch sees the word and
+        // counts. Roll-back leaves the word as it is.
         self.table.uncounted.publish(1);
         // The generation changes before and after the name, and the name is empty in between. A reader of the slot
         // notices either.

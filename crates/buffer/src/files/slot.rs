@@ -65,8 +65,8 @@ rio::shared! {
         pub(crate) freed: Word<u32>,
         /// Counts the databases that got other names.
         pub(crate) renamed: Word<u32>,
-        /// The least of all `unrepeated_from`: redo begins there as long as this region lives. `Lsn::NONE` if there is no such
-        /// record.
+        /// The least of all `unrepeated_from`: redo begins there as long as this region lives. `Lsn::NONE` if there is
+        /// no such record.
         pub(crate) unrepeated_from: Word<Lsn>,
         /// Not zero while `changed` may not count a slot that was used again or has another name.
         pub(crate) uncounted: Word<u64>,

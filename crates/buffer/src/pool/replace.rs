@@ -32,7 +32,7 @@ pub(crate) trait Replace: Send + Sync {
     /// used meanwhile is shown at least once.
     fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
 
-    /// Returns the frames whose turn is next, about `count` of them, without taking any turn.
+    /// Returns the frames whose turn is next, about `count` of them. Does not change the turns.
     fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot>;
 }
 
@@ -77,8 +77,8 @@ impl Replace for Clock {
     }
 }
 
-/// Least recently used. Every use stores the shelf's time; the oldest frames are found a queue at a time. A frame whose
-/// stamp is still the one in the queue is older than every frame that was not in it, so the order is exact.
+/// Least recently used. Every use stores the shelf's time. The oldest frames are found a queue at a time: a frame whose
+/// stamp is still the stamp in the queue is older than every frame outside the queue, so the order is exact.
 #[derive(Default)]
 struct Lru {
     /// Frame numbers with the stamps they had, oldest first.
@@ -91,7 +91,7 @@ impl Replace for Lru {
     }
 
     fn used(&self, part: &PoolPart, slot: &FrameSlot) {
-        // A page that was the last to be used needs no new stamp.
+        // The page that was used last needs no new stamp.
         if slot.used.get() != part.slot.now.get() {
             slot.used.publish(tick(part));
         }
@@ -135,7 +135,7 @@ impl Lru {
 fn oldest(part: &PoolPart, count: usize) -> Vec<(u32, u32)> {
     let now = part.slot.now.load();
     let mut all: Vec<(u32, u32)> = (1..).zip(part.frames()).map(|(number, slot)| (number, slot.used.get())).collect();
-    // Age, not stamp: the time may wrap.
+    // The frames are sorted by age and not by stamp, because the time may wrap around.
     all.sort_unstable_by_key(|&(_, stamp)| std::cmp::Reverse(now.wrapping_sub(stamp)));
     all.truncate(count);
     all

@@ -80,8 +80,8 @@ rio::shared! {
 }
 
 impl PoolSlot {
-    /// Returns the bytes of its frames. Summed, not counted: a count would be too low after the death of a session that
-    /// adds frames.
+    /// Returns the bytes of its frames. The bytes are summed each time, because a kept count would be too low after the
+    /// death of a session that adds frames.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
         shelves.map(|part| u64::from(part.frame_count.load()) << (part.page_shift.get() & 31)).sum()
@@ -195,7 +195,7 @@ impl PoolPart {
 
     /// Takes the first frame from the free list, if it can be latched at once.
     pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<FrameInHand<'s>> {
-        // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
+        // This look takes no latch, so an empty list costs nothing. A stale answer costs one replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
         // A session that adds frames holds the latch, so this count is certain.

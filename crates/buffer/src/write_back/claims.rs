@@ -38,7 +38,7 @@ pub(super) struct ClaimedBatch<'m> {
     pub(super) refused: Option<Error>,
     /// The last file that was away. The warning about a file comes once, not for each page.
     away: Option<FileId>,
-    /// The last file that was found in its place. The look comes once for the pages of a file.
+    /// The last file that was found in its place. Further pages of the same file need no second look.
     in_place: Option<FileId>,
 }
 

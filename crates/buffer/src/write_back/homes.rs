@@ -57,8 +57,8 @@ impl BufferManager {
         Ok(away)
     }
 
-    /// Writes pages to their homes: the only function that does. `flushed` is the write-ahead rule: it says how far the
-    /// log is durable, and only the log can make it.
+    /// Writes pages to their homes: the only function that does. `flushed` enforces the write-ahead rule: it says how
+    /// far the log is durable, and only the log can make such a value.
     ///
     /// # Panics
     /// If a page is younger than the durable log: that would break the rule.

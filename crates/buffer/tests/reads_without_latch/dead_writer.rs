@@ -187,7 +187,7 @@ impl DeadWriter {
             3 if saved == 1 && images > 0 => s.memory.store(thread, COUNT, 0),
             4 => {
                 s.memory.store(thread, IMAGES, 0);
-                // Its LSN has an image, too.
+                // The page's LSN has a before-image, too.
                 if images > saved {
                     s.memory.store(thread, REDONE, 0);
                 }

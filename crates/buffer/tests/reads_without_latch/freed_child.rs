@@ -6,14 +6,14 @@
 
 use super::machine::{Memory, State};
 
-/// What the protocol leaves out or does in another order.
+/// Variants of the protocol. Most of them leave a step out, or do the steps in another order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
     /// The remover passes a barrier between the epoch's raise and its looks at the sessions.
     Barrier,
     /// The reader enters the tree by a locked instruction, and the remover needs no barrier.
     EnteredBySwap,
-    /// Planted: neither.
+    /// Planted: no barrier, and the reader enters without a locked instruction.
     NoBarrier,
     /// Planted: the barrier comes after the looks.
     BarrierAfterLooks,
@@ -93,7 +93,7 @@ impl FreedChild {
             }
             at if at == look[1] => s.seen[2] = load(DOWNLINK),
             at if at == look[2] => {
-                // A changed count, and the left neighbour: the record is found with latches.
+                // If the count has changed, or the page is the left neighbour, the record is found with latches.
                 if load(COUNT) != self.seen[1] || self.seen[2] == LEFT {
                     s.reader = DONE;
                 }
@@ -105,7 +105,7 @@ impl FreedChild {
             }
             6 => {
                 s.verdict = match (load(MARK), load(USE)) {
-                    // It begins again.
+                    // The reader begins again.
                     (1, _) | (_, LEAF) => None,
                     (_, FREE) => Some("a free page is reported as damage"),
                     (_, OTHER_LEAF) if self.variant == Variant::LowFenceAlone => None,
@@ -160,7 +160,7 @@ impl FreedChild {
             at if at == look => {
                 let entered = self.memory.load(REMOVER, ENTERED);
                 if entered != 0 && entered < 2 {
-                    // The page waits.
+                    // The page stays unused: a reader may still be on its way to it.
                     s.remover = DONE;
                 }
             }

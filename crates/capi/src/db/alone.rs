@@ -1,8 +1,8 @@
-//! A lock for the duration of a write: one program at a time writes a file in plain mode.
+//! A lock for the duration of a write: only one program at a time writes a file in plain mode.
 //!
-//! The lock belongs to the open file, on a byte far behind the end. So it leaves the programs' own locks alone: `flock`
-//! locks are another kind, and an `fcntl` lock on the file's records may belong to this very program, which would then
-//! wait for itself. Only a lock of this kind is waited for.
+//! The lock belongs to the open file, and covers a byte far behind the end. So it does not conflict with the programs'
+//! own locks: `flock` locks are of another kind, and an `fcntl` lock on the file's records may belong to this very
+//! program, which would then wait for itself. This module waits only for a lock of its own kind.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// The last byte that a file can have.
 const BYTE: libc::off_t = libc::off_t::MAX - 1;
-/// The time between two tries for the lock: about as long as its holder writes and syncs.
+/// The time between two tries for the lock: about the time in which the holder writes and syncs.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// While this guard lives, no other program with this lock writes the file. Dropping it releases the lock.
 pub(crate) struct Alone<'f>(&'f File);
 
 impl<'f> Alone<'f> {
-    /// Waits until the current writer is done. On a filesystem without such locks there is no wait.
+    /// Waits until the current writer is done. Does not wait on a filesystem without such locks.
     pub(crate) fn wait_for(file: &'f File) -> Alone<'f> {
         while !lock(file, libc::F_WRLCK) && is_ours(file) {
             std::thread::sleep(MOMENT);
@@ -48,11 +48,11 @@ fn lock(file: &File, kind: libc::c_int) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) == 0 }
 }
 
-/// Returns whether the lock in the way belongs to an open file, or has been released by now.
+/// Returns whether the conflicting lock belongs to an open file, or has been released by now.
 fn is_ours(file: &File) -> bool {
     let mut request = request(libc::F_WRLCK);
-    // SAFETY: as above; the kernel writes the lock in the way into the request.
+    // SAFETY: as above; the kernel writes the conflicting lock into the request.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) };
-    // No lock is in the way any more: the next try can succeed.
+    // If no lock conflicts any more, the next try can succeed.
     asked == 0 && (request.l_pid == -1 || libc::c_int::from(request.l_type) == libc::F_UNLCK)
 }

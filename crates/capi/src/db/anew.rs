@@ -1,11 +1,11 @@
-//! O_TRUNC in shared mode: makes a database anew if its form is not the form that this opening asks for.
+//! O_TRUNC in shared mode: makes a database anew if its form differs from the form that this opening asks for.
 //!
-//! The new database is made beside the old one, under its name with [`SUCCESSOR`] behind it, while a transaction has
-//! the old database and its name locked. Then the new database takes the name in that transaction. A later call on a
-//! handle of the old database says that it was dropped.
+//! The new database is made beside the old one, under the old name with [`SUCCESSOR`] appended. Meanwhile a transaction
+//! has the old database and its name locked. Then, in that transaction, the new database takes the old name. A later
+//! call on a handle of the old database reports that it was dropped.
 //!
-//! If we die here: before the commit the old database is there as it was. An empty database may be left beside the old
-//! one. The next program that makes the database anew drops the empty one.
+//! If we die here: before the commit the old database is as it was. An empty database may be left beside it. The next
+//! program that makes the database anew drops the empty one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::db::environments::OpenEnvironment;
 use crate::db::open::OpenMode;
 use crate::db::refusal::{Answer, Refusal};
 
-/// Refuses to make anew a kind of database that db(3) never makes, and any database in an opening for reading.
+/// In an opening for reading, refuses to make any database anew. Always refuses for the kinds that db(3) never makes.
 pub(crate) fn check_may_make_anew(home: &Arc<OpenEnvironment>, name: &str, how: &OpenMode) -> Answer<()> {
     let refuse = |why: &str| Err(Refusal::invalid(format!("{name} {why}. Nothing was opened or changed")));
     match home.env.stored(name)? {
@@ -37,7 +37,7 @@ pub(crate) fn check_may_make_anew(home: &Arc<OpenEnvironment>, name: &str, how: 
 }
 
 /// Returns whether there is a database with this name. A database that is being made anew may have no file for a
-/// moment; then this waits for the database's name.
+/// moment. In that case this call waits for the lock on the database's name.
 pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
     if env.databases()?.iter().any(|there| there == name) {
         return Ok(true);
@@ -54,7 +54,7 @@ pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Res
     let successor = format!("{name}{SUCCESSOR}");
     let made = env.run(|txn| {
         txn.drop_database(name)?;
-        // This transaction has the name locked: an empty successor was left by a dead process.
+        // This transaction has the name locked, so a dead process has left this empty successor.
         match env.drop_if_empty(&successor) {
             Ok(true) | Err(Error::NoDatabase { .. }) => {}
             Ok(false) => {
@@ -69,7 +69,7 @@ pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Res
         txn.rename_database(&successor, name)
     });
     match made {
-        // Another program has dropped the database meanwhile: the caller makes it like a missing one.
+        // Another program has dropped the database meanwhile. The caller makes it like a missing database.
         Err(Error::NoDatabase { name: missing, .. }) if missing == name => Ok(()),
         made => Ok(made?),
     }

@@ -1,11 +1,11 @@
 //! `txn_begin`, `txn_commit`, `txn_abort`: the transaction of a thread (LIBTP 3.2.5).
 //!
-//! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. It really begins with
-//! the first of these calls, in that file's environment.
+//! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. The transaction really
+//! begins with the first of these calls, in the environment of that call's file.
 //!
 //! Invariants
-//! 1. The transaction is dropped before the environment that it borrows from (the order of the fields keeps that).
-//! 2. No value that borrows from it leaves this file.
+//! 1. The transaction is dropped before the environment that it borrows from (by the order of the fields).
+//! 2. No value that borrows from the transaction leaves this file.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ use crate::db::{answer, SUCCESS};
 struct Begun {
     txn: Txn<'static>,
     home: Arc<OpenEnvironment>,
-    /// The names of the databases used in it, on which it may hold locks.
+    /// The names of the databases that the transaction has used, and on which it may hold locks.
     used: Vec<String>,
     /// Text files to write after the transaction's end.
     texts: Vec<Arc<TextFile>>,
@@ -29,7 +29,7 @@ struct Begun {
 
 enum Current {
     None,
-    /// `txn_begin` was called, and no file was used since.
+    /// `txn_begin` was called, and no file has been used since.
     Empty,
     Begun(Box<Begun>),
 }
@@ -43,14 +43,14 @@ fn ended() -> Refusal {
     Refusal::invalid("the thread is ending, and has no transaction any more")
 }
 
-/// Returns the refusal for a thread that is inside another call, in a function of the program, for example.
+/// Returns the refusal for a thread that is inside another call, for example in a function of the program.
 fn busy() -> Refusal {
     Refusal::invalid(
         "this thread is inside another call of db.h: a function that such a call runs may not use the library",
     )
 }
 
-/// Does some work with a database in the thread's transaction, if it has one.
+/// Does some work with a database: in the thread's transaction, if the thread has one.
 pub(crate) fn within<T>(
     home: &Arc<OpenEnvironment>,
     name: &str,
@@ -61,8 +61,8 @@ pub(crate) fn within<T>(
         if let Current::Empty = *current {
             let home = Arc::clone(home);
             let env: *const OpenEnvironment = Arc::as_ptr(&home);
-            // SAFETY: the `Arc` beside the transaction keeps the environment, and is dropped after the transaction
-            // (invariant 1).
+            // SAFETY: the `Arc` beside the transaction keeps the environment alive, and is dropped after the
+            // transaction (invariant 1).
             let env = unsafe { &*env };
             let txn = env.env.begin()?;
             *current = Current::Begun(Box::new(Begun { txn, home, used: Vec::new(), texts: Vec::new() }));
@@ -88,13 +88,13 @@ pub(crate) fn within<T>(
     CURRENT.try_with(run).unwrap_or_else(|_| Err(ended()))
 }
 
-/// Returns whether the thread has a transaction in this environment, which may hold locks there.
+/// Returns whether the thread has a transaction in this environment. Such a transaction may hold locks there.
 pub(crate) fn has_begun(home: &Arc<OpenEnvironment>) -> Answer<bool> {
     let look = |current: &RefCell<Current>| matches!(&*current.borrow(), Current::Begun(begun) if Arc::ptr_eq(&begun.home, home));
     CURRENT.try_with(look).map_err(|_| ended())
 }
 
-/// Returns whether the thread's transaction has used this database, and may hold locks on it.
+/// Returns whether the thread's transaction has used this database. If so, it may hold locks on the database.
 pub(crate) fn has_used(home: &Arc<OpenEnvironment>, name: &str) -> Answer<bool> {
     let look = |current: &RefCell<Current>| match &*current.try_borrow().map_err(|_| busy())? {
         Current::Begun(begun) => Ok(Arc::ptr_eq(&begun.home, home) && begun.used.iter().any(|used| used == name)),
@@ -104,7 +104,8 @@ pub(crate) fn has_used(home: &Arc<OpenEnvironment>, name: &str) -> Answer<bool> 
 }
 
 /// Schedules a text file to be written when the thread's transaction in that environment ends. Returns false if there
-/// is no such transaction. A write at once would wait for that transaction for ever, and would miss its changes.
+/// is no such transaction. If the file were written at once, the write would wait for that transaction for ever, and
+/// would miss its changes.
 pub(crate) fn afterwards(home: &Arc<OpenEnvironment>, text: &Arc<TextFile>) -> Answer<bool> {
     let add = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
         Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
@@ -137,7 +138,8 @@ fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
             let Begun { txn, home: _home, texts, .. } = *begun;
             let ended = how(txn);
             for text in texts {
-                // A file that cannot be written stays in the list, and the next sync of the file reports why.
+                // If the text file cannot be written, its records stay in the list, and the next sync of the file
+                // reports the reason.
                 let _ = text.sync();
             }
             Ok(ended?)

@@ -28,7 +28,7 @@ fn nothing(what: &str) -> Refusal {
 }
 
 impl DbtPointer {
-    /// Returns a copy of the bytes. They may be bytes that an earlier call has lent.
+    /// Returns a copy of the bytes. An earlier call may have lent these bytes to C.
     pub(crate) fn bytes(&self, what: &str) -> Answer<Vec<u8>> {
         // SAFETY: C promises that the pointer is NULL or points to a DBT that no thread changes during the call. The
         // DBT may be const in C, or be passed for two arguments, so it is only read.
@@ -52,7 +52,7 @@ impl DbtPointer {
     }
 }
 
-/// Compares two keys from C, for comparison functions that have a name and that the program may call, too.
+/// Compares two keys from C. For comparison functions that have a name and that the program may also call.
 pub(crate) fn compare(
     one: *const Dbt,
     other: *const Dbt,

@@ -1,5 +1,5 @@
-//! The environments of the directories with files of shared mode. A process opens each environment once, and it stays
-//! open for as long as one of its files or a transaction in it.
+//! The environments of the directories with files of shared mode. A process opens each environment once. The
+//! environment stays open while one of its files is open or a transaction runs in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -18,12 +18,12 @@ pub(crate) struct OpenEnvironment {
 
 type Opened = Vec<(u32, Weak<OpenEnvironment>)>;
 
-/// The open environments, each with its process: a child of a fork inherits the list, but must not use the parent's
-/// environments.
+/// The open environments, each with the process that opened it: a child of a fork inherits the list, but must not use
+/// its parent's environments.
 static OPEN: Mutex<Opened> = Mutex::new(Vec::new());
 
-/// The list is locked for very short times only. A process that does not get it within this time is the child of a fork
-/// during which another thread held the lock. It will never get the list.
+/// Every thread locks the list for very short times only. If a process does not get the lock within this time, it is a
+/// child of a fork that was made while another thread held the lock. Such a child never gets the lock.
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn list() -> Answer<MutexGuard<'static, Opened>> {
@@ -57,12 +57,12 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
     Ok((full, name.strip_suffix(".tp").unwrap_or(name).to_owned()))
 }
 
-/// How to open an environment that is not open yet.
+/// The wishes for opening an environment that is not open yet.
 pub(crate) struct Wishes<'a> {
     pub(crate) create: bool,
     pub(crate) database: &'a str,
-    /// Page size of the database if it is made, in bytes; zero for no wish. Used only if the environment is not open
-    /// yet.
+    /// Page size of the database if it is made, in bytes; zero if the program asks for none. Used only if the
+    /// environment is not open yet.
     pub(crate) page_bytes: u64,
 }
 
@@ -87,9 +87,9 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
     })?;
     let home = Arc::new(OpenEnvironment { env, directory: directory.into() });
     let mut list = list()?;
-    // Another thread may have opened it meanwhile.
+    // Another thread may have opened the environment meanwhile.
     if let Some(other) = find(&list, directory) {
-        // The environment opened here in vain is closed after the list is unlocked.
+        // The environment opened here is not needed. It is closed after the list is unlocked.
         drop(list);
         return Ok(other);
     }

@@ -50,7 +50,7 @@ struct RecnoInfo {
     bfname: Text,
 }
 
-/// The info about a file, as far as the library uses it. The library decides itself about cache sizes, page fill and
+/// The info about a file, as far as the library uses it. The library itself decides about cache sizes, page fill and
 /// common prefixes of keys.
 #[derive(Clone)]
 pub(crate) enum FileInfo {
@@ -72,7 +72,7 @@ pub(crate) struct RecordsInfo {
     /// The byte that ends a record of variable length.
     pub(crate) end: u8,
     pub(crate) is_without_keys: bool,
-    /// `bfname`: the file that has the records while the text file is open.
+    /// `bfname`: the file that keeps the records while the text file is open.
     pub(crate) kept_in: Option<PathBuf>,
 }
 

@@ -1,14 +1,14 @@
 //! DB_BTREE and DB_HASH: the flags of db(3), over any store of pairs.
 //!
-//! The manual pages are dbopen(3), btree(3) and hash(3). A place names the pair, not its position. So a cursor whose
-//! pair is deleted stands between the pair's neighbours, in any mode.
+//! The manual pages are dbopen(3), btree(3) and hash(3). A place names the pair, not the pair's position. So in any
+//! mode, a cursor whose pair is deleted stands between the pair's neighbours.
 
 use std::ffi::c_int;
 
 use crate::db::flags::{check_none, unknown, R_CURSOR, R_FIRST, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR};
 use crate::db::refusal::{Answer, Refusal};
 
-/// Bytes that tell one pair from all others, with a meaning only for the store.
+/// Bytes that distinguish one pair from all others. Only the store knows their meaning.
 pub(crate) type Place = Vec<u8>;
 
 /// A pair that was found.
@@ -30,22 +30,22 @@ pub(crate) enum SeekTo<'a> {
     Before(&'a Place),
 }
 
-/// A store of pairs. Each call is done as a whole, or changes nothing.
+/// A store of pairs. Each call is either completed or changes nothing.
 pub(crate) trait Pairs: Send {
     /// Returns the first value of a key.
     fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>>;
-    /// Stores a pair: beside the key's other values if the store has duplicates, and in their place if not. Returns
-    /// `None`, and changes nothing, if `is_new` and the key exists.
+    /// Stores a pair. If the store has duplicates, keeps the key's other values; otherwise replaces the key's value.
+    /// Returns `None`, and changes nothing, if `is_new` and the key exists.
     fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>>;
     /// Replaces the pair at a place. Returns `None` if the pair is gone.
     fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>>;
-    /// Removes a key with all its values. Returns whether there was one.
+    /// Removes a key with all its values. Returns whether the key existed.
     fn delete(&mut self, key: &[u8]) -> Answer<bool>;
-    /// Removes one pair. Returns whether it was there.
+    /// Removes one pair. Returns whether the pair existed.
     fn delete_at(&mut self, place: &Place) -> Answer<bool>;
     fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>>;
     fn sync(&mut self) -> Answer<()>;
-    /// Returns a descriptor of the file, which stays open for as long as the store.
+    /// Returns a descriptor of the file. The descriptor stays open for as long as the store.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 
@@ -103,7 +103,7 @@ impl Keyed {
         Ok(place.is_some())
     }
 
-    /// Deletes a key or the pair at the cursor. Returns whether there was one.
+    /// Deletes a key or the pair at the cursor. Returns whether it existed.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 => {

@@ -1,7 +1,7 @@
 //! DB_RECNO: the flags of db(3), over any store of records.
 //!
-//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without holes: an insertion or a deletion
-//! changes the numbers of the records behind it, and the cursor stays with its record.
+//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without holes. So an insertion or a
+//! deletion changes the numbers of the records behind it. The cursor stays with its record.
 
 use std::ffi::c_int;
 
@@ -29,32 +29,33 @@ pub(crate) enum When {
     Always,
     /// Only if no record has the number.
     New,
-    /// Always, and the cursor moves there.
+    /// Always; the cursor moves to the record.
     WithCursor,
 }
 
-/// A store of records numbered from 1, with one cursor. Each call is done as a whole, or changes nothing.
+/// A store of records numbered from 1, with one cursor. Each call is either completed or changes nothing.
 pub(crate) trait Records: Send {
-    /// Returns the record with this number, or `None` behind the last.
+    /// Returns the record with this number, or `None` if the number lies behind the last record.
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>>;
-    /// Stores a record under a number, with empty records between the last and this one. Returns whether it was stored.
+    /// Stores a record under a number. If the number lies behind the last record, fills the numbers between with empty
+    /// records. Returns whether the record was stored.
     fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool>;
-    /// Inserts a record in front of this number. Behind the last record this is `put`.
+    /// Inserts a record in front of this number. Behind the last record, does the same as `put`.
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()>;
-    /// Removes the record with this number. Returns whether there was one.
+    /// Removes the record with this number. Returns whether the record existed.
     fn delete(&mut self, number: u32) -> Answer<bool>;
     /// Moves the cursor. The cursor stays where it is if the step finds no record.
     fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>>;
     /// Returns whether the cursor was ever set.
     fn has_cursor(&self) -> bool;
-    /// Replaces the record at the cursor. Returns false if it is gone.
+    /// Replaces the record at the cursor. Returns false if that record is gone.
     fn put_here(&mut self, record: &[u8]) -> Answer<bool>;
-    /// Removes the record at the cursor, which then stands between the neighbours. Returns false if the record was
-    /// gone.
+    /// Removes the record at the cursor. The cursor then stands between the record's neighbours. Returns false if the
+    /// record was already gone.
     fn delete_here(&mut self) -> Answer<bool>;
-    /// Syncs the store of the records, and with `is_text` the text file, too.
+    /// Syncs the file or list that stores the records. With `is_text`, also syncs the text file.
     fn sync(&mut self, is_text: bool) -> Answer<()>;
-    /// Returns a descriptor of the file, which stays open for as long as the store.
+    /// Returns a descriptor of the file. The descriptor stays open for as long as the store.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 
@@ -62,7 +63,7 @@ pub(crate) trait Records: Send {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     Variable,
-    /// A number of bytes; shorter records are filled up with the given byte.
+    /// A fixed number of bytes. A shorter record gets the given byte at its end.
     Fixed(usize, u8),
 }
 
@@ -90,7 +91,7 @@ impl Length {
     }
 }
 
-/// The place of a cursor in a file that no other program renumbers.
+/// The place of a cursor in a file whose records no other program renumbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorPlace {
     Nowhere,
@@ -100,7 +101,7 @@ pub(crate) enum CursorPlace {
 }
 
 impl CursorPlace {
-    /// Returns the number that a step leads to. It may not be the number of a record.
+    /// Returns the number to which a step leads. There may be no record with this number.
     pub(crate) fn target(self, sought: SeekTo, count: u32) -> u32 {
         match (sought, self) {
             (SeekTo::Number(number), _) => number,
@@ -176,8 +177,8 @@ impl Numbered {
         self.records.get(from_one(key)?)
     }
 
-    /// Stores a record. With R_NOOVERWRITE an existing record stays; with R_IAFTER and R_IBEFORE the new number is
-    /// returned.
+    /// Stores a record. With R_NOOVERWRITE an existing record stays. With R_IAFTER and R_IBEFORE the call returns the
+    /// new number.
     pub(crate) fn put(&mut self, key: &[u8], record: Vec<u8>, flags: u32) -> Answer<Stored> {
         if !matches!(flags, 0 | R_CURSOR | R_SETCURSOR | R_IAFTER | R_IBEFORE | R_NOOVERWRITE) {
             return Err(unknown("put", flags));
@@ -207,7 +208,7 @@ impl Numbered {
         Ok(if self.records.put(from_one(key)?, &record, when)? { Stored::There } else { Stored::No })
     }
 
-    /// Deletes a record by its number or at the cursor. Returns whether there was one.
+    /// Deletes a record by its number or at the cursor. Returns whether the record existed.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 => {

@@ -1,4 +1,4 @@
-//! `dbopen`: finds the file and the mode, and opens it as the info argument says.
+//! `dbopen`: determines the file and the mode, and opens the file as the info argument states.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::{File, OpenOptions};
@@ -51,12 +51,12 @@ impl OpenMode {
         Ok(OpenMode { flags, mode, modes })
     }
 
-    /// Returns how to open a file that keeps the records of a text file, and is made if it is missing.
+    /// Returns how to open the file of `bfname`, which keeps the records of a text file: it is made if it is missing.
     pub(crate) fn to_keep() -> OpenMode {
         OpenMode { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
     }
 
-    /// Returns how to open a file that has the records without a text file.
+    /// Returns how to open the file of `bfname` if it has the records and there is no text file.
     pub(crate) fn to_go_on() -> OpenMode {
         OpenMode { flags: libc::O_RDWR, mode: 0, modes: 0 }
     }
@@ -69,7 +69,7 @@ impl OpenMode {
         self.flags & libc::O_ACCMODE == libc::O_RDONLY
     }
 
-    /// Returns a database of an environment, opened in this way.
+    /// Returns a database of an environment, opened in the mode of this `OpenMode`.
     pub(crate) fn shared(&self, home: &Arc<OpenEnvironment>, name: &str) -> Shared {
         Shared {
             home: Arc::clone(home),
@@ -145,7 +145,7 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
     if is_emptied {
         let make = maker(&home.env, &given)?;
         match make(&name) {
-            // A database of the requested form is emptied, and other programs keep using it.
+            // If the database has the requested form, it is only emptied, and other programs can go on using it.
             Ok(()) => {}
             Err(Error::Database { .. }) => {
                 check_may_make_anew(&home, &name, how)?;
@@ -160,7 +160,7 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
-        // A hash function only decides where a pair lies, and in shared mode the library uses its own.
+        // A hash function only decides where a pair lies. In shared mode the library uses its own function.
         PairsInfo::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
@@ -171,8 +171,8 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
     }
 }
 
-/// Returns a closure that opens the database with a given name if it has the requested form, with pages of any size,
-/// and makes it if it is missing.
+/// Returns a closure that takes a name. The closure opens the database with that name if it has the requested form,
+/// with pages of any size, and makes the database if it is missing.
 fn maker<'a>(env: &'a Env, given: &PairsInfo) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
     let (has_duplicates, order) = match given {
         PairsInfo::Btree { has_duplicates, compare, .. } => {
@@ -188,7 +188,7 @@ fn maker<'a>(env: &'a Env, given: &PairsInfo) -> Answer<impl Fn(&str) -> libtp::
     })
 }
 
-/// Opens a tree. An existing tree itself decides whether a key has several values or one.
+/// Opens a tree. If the tree exists, its own kind decides whether a key has several values or one.
 fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_emptied: bool) -> Answer<Box<dyn Pairs>> {
     let (env, name) = (&at.home.env, &at.name);
     let opened = match has_duplicates {
@@ -196,7 +196,7 @@ fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_empt
         false => tree(env, name, compare).map(Tree::One),
     };
     let opened = match (opened, has_duplicates) {
-        // The tree may be of the other kind. If it fits neither, the error of the requested kind is returned.
+        // The tree may be of the other kind. If it is of neither kind, the error for the requested kind is returned.
         (Err(Wrong::Kind(_)), true) => tree(env, name, compare).map(Tree::One),
         (Err(Wrong::Kind(first)), false) => lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first)),
         (opened, _) => opened,
@@ -224,7 +224,7 @@ enum Tree {
     Lists(Multi),
 }
 
-/// The reason why a database is not opened: it is of another kind, or another failure.
+/// The reason why a database is not opened: the database is of another kind, or another error occurred.
 enum Wrong {
     Kind(Error),
     Else(Refusal),
@@ -248,7 +248,7 @@ impl From<Error> for Wrong {
     }
 }
 
-/// Returns the order that a comparison function stands for, or `None` without a function.
+/// Returns the order of a comparison function, or `None` if no function was given.
 fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
     let what = "a comparison function was given whose order has no name, and other processes cannot call it. Give it one before dbopen, in every program that opens the file: tp_order(\"NAME\", ..) registers how a key is spelled so that the bytes are in that order, and db_order(compare, \"NAME\") says that the comparison is that order. Or use db_compare_descending, db_compare_caseless or db_compare_little_endian, which have names. Nothing was opened";
     let named = |compare| order_of(compare).ok_or_else(|| Wrong::Else(Refusal::invalid(what)));
@@ -257,7 +257,7 @@ fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
 
 fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
     let Some(order) = order(compare)? else {
-        // An existing tree may be in an order of the library. Then that order decides.
+        // An existing tree may be in one of the library's orders. Then that order is used.
         return match env.btree(name) {
             Err(refused @ Error::Database { .. }) => match env.database(name) {
                 Ok(Database::Btree(db)) => Ok(db),

@@ -28,7 +28,7 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &OpenMode, given: &RecordsInf
     }
     if let Some(kept_in) = given.kept_in.as_deref() {
         let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
-        // Without a text file only this file has the records.
+        // Without a text file, only the file of `bfname` has the records.
         let file = if path.is_some() || how.has(libc::O_CREAT) { OpenMode::to_keep() } else { OpenMode::to_go_on() };
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
@@ -37,12 +37,12 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &OpenMode, given: &RecordsInf
             None => records.go_on_with(kept)?,
         }
     }
-    // Changes of a text that is opened for reading stay in memory, so the records count as writable.
+    // Even if the text is opened for reading, changes are allowed and stay in memory. So the records count as writable.
     Ok(Store::Numbered(Numbered::new(Box::new(records), given.length, false)))
 }
 
-/// Opens the text file at `path`. Its records are in a list: in the environment of the text's directory, under the
-/// text's name, or where `bfname` says.
+/// Opens the text file at `path`. Its records are in a list. The list is in the environment of the text's directory,
+/// under the text's name, or where `bfname` states.
 pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> Answer<Store> {
     let (directory, name) = of_path(path)?;
     let text = directory.join(&name);
@@ -66,8 +66,8 @@ pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> A
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
         (Some(Err(_)), _) => true,
     };
-    // A database of the requested form is emptied, and other programs keep using it. O_TRUNC applies to the path, not
-    // to `bfname`.
+    // If the database has the requested form, it is only emptied, and other programs can go on using it. O_TRUNC
+    // applies to `path`, not to `bfname`.
     if how.has(libc::O_TRUNC) && !fits && given.kept_in.is_none() {
         check_may_make_anew(&home, &name, how)?;
         let records = with_text(&home, (&name, Place::Anew), &text, (how, given))?;
@@ -86,7 +86,7 @@ pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> A
 enum Place {
     Missing,
     There,
-    /// Another database has the list's name, and is made anew.
+    /// A database of another form has the list's name, and is made anew as a list.
     Anew,
 }
 
@@ -124,10 +124,10 @@ fn with_text(
         return Err(Refusal::invalid(what));
     }
     if place == Place::There {
-        // Refuses a database of a wrong kind before the text is touched.
+        // Refuses a database of a wrong kind before anything changes in the text file.
         home.env.list(name)?;
     }
-    // Everything that can refuse comes before the first deletion.
+    // All checks that can refuse come before the first deletion.
     drop(how.open_without(libc::O_TRUNC, text)?);
     let text = text.canonicalize().map_err(|error| Refusal::io(&text.display().to_string(), &error))?;
     if place == Place::Anew {

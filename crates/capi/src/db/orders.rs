@@ -1,5 +1,5 @@
-//! Comparison functions whose order has a name, so that a shared file can use them (docs/design/0011): the library's
-//! own, and those that the program has assigned to an order.
+//! Comparison functions whose order has a name, so that shared files can use them (docs/design/0011): the library's own
+//! functions, and functions that the program has assigned to an order.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::db::rule::Compare;
 use crate::db::{answer, SUCCESS};
 use crate::order::order_named;
 
-/// The program's functions with their orders.
+/// The program's functions, each with its order.
 static NAMED: Mutex<Vec<(Compare, Arc<dyn Order>)>> = Mutex::new(Vec::new());
 
 /// Returns the order of a comparison function, or `None` if the order has no name.

@@ -1,6 +1,8 @@
-//! Plain mode: the pairs of one file in this process's memory, in the order of its rule, and in the file after `sync`.
+//! Plain mode: the pairs of one file, in this process's memory and in the order of the file's rule. After `sync` they
+//! are also in the file.
 //!
-//! Paper: none; this is db(3) without LIBTP. No log, no locks, no shared memory: one program at a time.
+//! Paper: none; this is db(3) without LIBTP. It has no log, no locks and no shared memory, so only one program at a
+//! time may use a file.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -11,7 +13,7 @@ use crate::db::plain_file::{Frame, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::rule::{Entry, Rule};
 
-/// Bytes of the number in front of the key in a place.
+/// The length of the pair's number, which stands in front of the key in a place.
 const NUMBER_BYTES: usize = 8;
 
 /// The pairs, with their file if there is one.
@@ -45,7 +47,7 @@ impl Plain {
     fn insert(&mut self, key: &[u8], number: u64, value: &[u8]) {
         let entry = Entry::new(self.rule, key, number);
         self.next = self.next.max(number + 1);
-        // An equal key may have other bytes. The key and value given last are kept.
+        // An equal key may have different bytes. The key and the value of the last put are kept.
         self.take(&entry);
         self.live_bytes += Frame::Put { key, number, value }.bytes();
         self.pairs.insert(entry, value.into());
@@ -138,7 +140,7 @@ impl Pairs for Plain {
         let mut found = false;
         while let Some((entry, _)) = self.first_of(key) {
             let entry = Entry::new(self.rule, &entry.key, entry.number);
-            // A comparison function that is no order may not find a key again.
+            // If a comparison function defines no order, a key may not be found again.
             if !self.remove(&entry) {
                 break;
             }

@@ -1,11 +1,12 @@
-//! The file of plain mode (docs/formats/plain.md): a header, and a sequence of frames that record puts and deletions.
+//! The file of plain mode (docs/formats/plain.md): a header, and a sequence of frames. Each frame records a put or a
+//! deletion.
 //!
 //! Invariants
-//! 1. The file's contents are the frames between the two ends that the valid slot with the greater generation names.
-//!    They were synced before the slot was written.
+//! 1. The file's contents are the frames between two ends. The valid slot with the greater generation names these ends.
+//!    The frames were synced before the slot was written.
 //! 2. Bytes that the slot names are not overwritten before another slot names other bytes.
-//! 3. Only `sync` writes, and only into a file with the contents that this process last read or wrote. So changes of
-//!    two processes that are not synced yet do not collide.
+//! 3. Only `sync` writes, and only into a file with the contents that this process last read or wrote. So unsynced
+//!    changes of two processes do not collide.
 //!
 //! If we die here: the file has the contents of the last `sync`.
 
@@ -34,8 +35,8 @@ const DELETE: u32 = 2;
 // format: end
 /// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
-/// Bound for the waste, in bytes: dead frames may take this much more than the live ones, and noted frames this much
-/// more than half of the live ones.
+/// Bound for the waste, in bytes. Dead frames may take this much more than the live frames. Unwritten frames may take
+/// this much more than half of the live frames.
 const WASTE_MAX: u64 = 1 << 16;
 
 /// The kind of a file, as its header states.
@@ -124,21 +125,21 @@ pub(crate) struct PlainFile {
     kind: Kind,
     /// The slot that names the file's contents; `None` while the file is empty.
     slot: Option<Slot>,
-    /// A later slot that may name the contents instead: it was written, and its sync failed.
+    /// A later slot that was written, and whose sync failed. On the disk, this slot may name the contents instead.
     doubtful: Option<Slot>,
     /// Frames that are not written yet.
     noted: Vec<u8>,
     /// The end of the last frame that was written.
     written: u64,
     is_changed: bool,
-    /// All live frames must be written again: the noted ones are incomplete, or a written one may be missing on the
-    /// disk.
+    /// Whether all live frames must be written again: the unwritten frames are incomplete, or a written frame may be
+    /// missing on the disk.
     is_to_be_anew: bool,
 }
 
 impl PlainFile {
-    /// Opens a file. An empty file becomes what `wanted` says. Otherwise the header decides about duplicates, and a
-    /// file with another type or hash function is refused.
+    /// Opens a file. An empty file gets the kind `wanted`. If the file is not empty, its header decides about
+    /// duplicates, and a file with another type or hash function is refused.
     pub(crate) fn open(file: File, path: &Path, wanted: Kind) -> Answer<PlainFile> {
         let mut opened = PlainFile {
             file: Arc::new(file),
@@ -212,7 +213,7 @@ impl PlainFile {
         newest.ok_or_else(|| self.wrong("a slot of its header is damaged"))
     }
 
-    /// Passes all frames to `each`, oldest first.
+    /// Passes all frames to `each`, the oldest first.
     pub(crate) fn read(&mut self, mut each: impl FnMut(Frame<'_>)) -> Answer<()> {
         let Some(slot) = self.slot else { return Ok(()) };
         let mut from = BufReader::with_capacity(1 << 16, At { file: &self.file, at: slot.start, end: slot.end });
@@ -243,8 +244,8 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Returns whether the file has the contents that this process last read or wrote. Another process may have written
-    /// or emptied the file meanwhile.
+    /// Returns whether the file still has the contents that this process last read or wrote. Another process may have
+    /// written or emptied the file since.
     fn is_as_known(&self) -> Answer<bool> {
         let length = self.length()?;
         match self.slot {
@@ -266,7 +267,8 @@ impl PlainFile {
         Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())))
     }
 
-    /// Notes a change for the next sync. `live_bytes` is the size of all live frames after it.
+    /// Adds a change to the frames that the next sync writes. `live_bytes` is the size of all live frames after the
+    /// change.
     pub(crate) fn note(&mut self, frame: Frame<'_>, live_bytes: u64) {
         self.is_changed = true;
         if self.is_to_be_anew {
@@ -274,13 +276,14 @@ impl PlainFile {
         }
         frame.append_to(&mut self.noted);
         if self.noted.len() as u64 > live_bytes / 2 + WASTE_MAX {
-            // Writing all live frames takes at most twice as long, and keeping the notes would double the memory.
+            // The next sync then writes all live frames, which takes at most twice as long. Keeping the unwritten
+            // frames would double the memory.
             self.is_to_be_anew = true;
             self.noted = Vec::new();
         }
     }
 
-    /// Writes the noted frames behind the written ones, where no slot names any bytes.
+    /// Writes the unwritten frames behind the written ones, where no slot names any bytes.
     fn write_noted(&mut self) -> Answer<()> {
         self.check_is_as_known()?;
         if self.slot.is_none() {
@@ -293,8 +296,8 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Syncs the file. After a failed sync the system may consider bytes written that are not on the disk, so all live
-    /// frames must be written again.
+    /// Syncs the file. After a failed sync the system may take bytes for written that are not on the disk. So all live
+    /// frames must then be written again.
     fn force(&mut self) -> Answer<()> {
         let synced = self.file.sync_data();
         #[cfg(test)]
@@ -303,13 +306,13 @@ impl PlainFile {
         synced.map_err(|error| self.trouble("it cannot be synced", &error))
     }
 
-    /// Makes `live` the file's contents. `live` is the result of all noted changes.
+    /// Makes `live` the file's contents. `live` is the result of all changes so far.
     pub(crate) fn sync<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<()> {
-        // A new file is written even without any pair, unless another program has made the file meanwhile.
+        // A new file is written even if it has no pairs, unless another program has made the file meanwhile.
         if !self.is_changed && (self.slot.is_some() || !self.is_as_known()?) {
             return Ok(());
         }
-        // A handle of its own for the lock, because `self` changes meanwhile.
+        // The lock gets a file handle of its own, because `self` changes while the lock is held.
         let file = Arc::clone(&self.file);
         let _alone = Alone::wait_for(&file);
         self.check_is_as_known()?;
@@ -322,7 +325,7 @@ impl PlainFile {
         self.write_noted()?;
         self.force()?;
         let slot = Slot { generation: self.next_generation(), start, end: self.written };
-        // The sync may have taken long, and another program may have written.
+        // The sync may have taken long, and another program may have written to the file meanwhile.
         self.check_is_as_known()?;
         let named = self.file.write_all_at(&slot.to_bytes(), slot.place());
         named.map_err(|error| self.trouble("its header cannot be written", &error))?;
@@ -331,30 +334,30 @@ impl PlainFile {
         (self.slot, self.doubtful) = (Some(slot), None);
         (self.is_changed, self.is_to_be_anew) = (false, false);
         if matches!(self.is_as_known(), Ok(true)) {
-            // Bytes behind the end belong to no frame and do no harm, so a failure does not matter.
+            // Bytes behind the end belong to no frame and do no harm, so a failure of this call does not matter.
             let _ = self.file.set_len(slot.end);
         }
         Ok(())
     }
 
-    /// Returns the next generation. The first comes from the clock, so that a file which was emptied and made again has
-    /// different slots.
+    /// Returns the next generation. A file's first generation comes from the clock, so that a file which was emptied
+    /// and made again has different slots.
     fn next_generation(&self) -> u64 {
         match self.slot {
             Some(slot) if slot.generation > 0 => slot.generation + 1,
             _ => {
                 let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-                // Odd, because a new file has no slot at that place.
+                // The number is odd, because a new file has no slot at the place for odd generations.
                 u64::try_from(nanos).unwrap_or(0) | 1
             }
         }
     }
 
-    /// Collects the live frames for a fresh sequence, in front of the slot's frames if there is room. Returns where
-    /// they begin.
+    /// Collects the live frames for a fresh sequence: in front of the slot's frames if they have room there, else
+    /// behind them. Returns where the frames begin.
     fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
         self.noted.clear();
-        // While a slot is doubtful, the room in front may hold its frames, and the frames of both slots must stay.
+        // While a slot is doubtful, its frames may lie in the room in front, and the frames of both slots must stay.
         let front = self.slot.filter(|_| self.doubtful.is_none()).map_or(0, |slot| slot.start - FIRST);
         let named = [self.slot, self.doubtful].into_iter().flatten().map(|slot| slot.end).fold(FIRST, u64::max);
         let start = if live_bytes <= front { FIRST } else { named };
@@ -409,7 +412,7 @@ pub(crate) mod faults {
     use std::io;
 
     thread_local! {
-        /// The number of syncs that succeed before one fails.
+        /// The number of syncs that succeed before a sync fails.
         pub(crate) static SYNCS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 

@@ -26,7 +26,7 @@ impl Refusal {
 
     /// Returns the failure for a file of another kind or a damaged file.
     pub(crate) fn wrong_file(text: impl Into<String>) -> Refusal {
-        // Other systems have EFTYPE for this.
+        // Other systems have the error EFTYPE for this.
         Refusal::new(libc::EINVAL, text)
     }
 

@@ -1,7 +1,7 @@
 //! The order of the pairs of a plain file: by bytes, or by functions of the program.
 //!
-//! A function is called wherever two keys are compared, with no lock held. It must return: a function that leaves by
-//! `longjmp` leaves the file in use for ever.
+//! A function is called wherever two keys are compared, with no lock held. The function must return: if it leaves by
+//! `longjmp`, the file stays in use for ever.
 
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
@@ -18,15 +18,15 @@ pub(crate) type HashFunction = extern "C" fn(*const c_void, usize) -> u32;
 pub(crate) enum Rule {
     Bytes,
     Compared(Compare),
-    /// By db(3)'s own hash function of the key, then by bytes. The order has no meaning, but a file of few keys has
-    /// always been read in it.
+    /// By db(3)'s own hash function of the key, then by bytes. The order has no meaning, but readers of a file with few
+    /// keys have always got the pairs in this order.
     Scattered,
     /// By the value of the program's hash function, then by bytes.
     Hashed(HashFunction),
 }
 
 impl Rule {
-    /// Returns the hash value of a key, which is kept with the key.
+    /// Returns the hash value of a key. The value is kept with the key.
     fn hash(self, key: &[u8]) -> u32 {
         match self {
             Rule::Hashed(hash) => hash(key.as_ptr().cast(), key.len()),
@@ -36,7 +36,7 @@ impl Rule {
     }
 }
 
-/// A pair's key, and the number that tells it from other pairs with the same key.
+/// A pair's key, and the number that distinguishes the pair from other pairs with the same key.
 pub(crate) struct Entry {
     rule: Rule,
     hash: u32,

@@ -16,14 +16,16 @@ use crate::db::refusal::{Answer, Refusal};
 pub(crate) struct Shared {
     pub(crate) home: Arc<OpenEnvironment>,
     pub(crate) name: String,
-    /// With DB_TXN: the calls belong to the thread's transaction, or are durable when they return.
+    /// Whether the file was opened with DB_TXN. Its calls then belong to the thread's transaction, or are durable when
+    /// they return.
     pub(crate) is_protected: bool,
     pub(crate) is_read_only: bool,
     pub(crate) descriptor: Option<File>,
 }
 
 impl Shared {
-    /// Does some work in the thread's transaction, or in a transaction of its own, which is run again if necessary.
+    /// Does some work in the thread's transaction, or else in a transaction of its own, which is run again if
+    /// necessary.
     pub(crate) fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
         if !self.is_protected {
             self.refuse_own_locks()?;
@@ -35,8 +37,8 @@ impl Shared {
         }
     }
 
-    /// Refuses a call that might wait for a lock of the thread's own transaction. Deadlock detection would not see that
-    /// this transaction waits for the call, so the wait would last for ever.
+    /// Refuses a call outside of the thread's transaction that might wait for a lock of that transaction. Deadlock
+    /// detection would not see that the transaction waits for the call, so the wait would last for ever.
     fn refuse_own_locks(&self) -> Answer<()> {
         if !current::has_used(&self.home, &self.name)? {
             return Ok(());
@@ -64,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A B-tree with one value for each key, or a hash file. The key names the place.
+/// A B-tree with one value for each key, or a hash file. The key is the place.
 pub(crate) struct SharedPairs {
     pub(crate) at: Shared,
     pub(crate) db: Db,
@@ -183,7 +185,7 @@ fn step_list(cursor: &mut MultiCursor<'_>, sought: SeekTo<'_>) -> Result<Option<
     }
 }
 
-/// Sends a cursor to a place and returns whether it found the pair there.
+/// Moves a cursor to a place and returns whether it found the pair there.
 fn stands_on(cursor: &mut MultiCursor<'_>, place: &Place) -> Result<bool> {
     cursor.go_to(place)?;
     Ok(cursor.place() == Some(place))

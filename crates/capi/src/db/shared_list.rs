@@ -1,8 +1,9 @@
-//! DB_RECNO in shared mode: a list of an environment, and the text file that it is read from and written back to.
+//! DB_RECNO in shared mode: a list of an environment, and the text file from which the list is read and to which it is
+//! written back.
 //!
-//! The cursor outlives transactions, and other processes renumber meanwhile. So the cursor is kept as the record that
-//! it stands on, and each call looks that record up again. A call is one transaction, or a part of the thread's, so no
-//! other session intervenes between a step and its result.
+//! The cursor outlives transactions, and other processes renumber records meanwhile. So the record on which the cursor
+//! stands is kept, and each call looks that record up again. A call is one transaction, or a part of the thread's
+//! transaction, so no other session intervenes between a step and its result.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ impl SharedList {
         SharedList { at, list, text: Arc::new(text), length, place: None }
     }
 
-    /// Stores a record under a number. Behind the last record, empty records fill the numbers between.
+    /// Stores a record under a number. If the number lies behind the last record, fills the numbers between with empty
+    /// records.
     fn store(&self, txn: &Txn<'_>, number: u64, record: &[u8], count: u64) -> Result<()> {
         self.list.put(txn, number, record)?;
         if let Length::Fixed(..) = self.length {

@@ -1,6 +1,7 @@
-//! DB_RECNO in shared mode over a database that keeps its numbers: one made by `tp_recno_open` or by a Rust program.
+//! DB_RECNO in shared mode over a database that keeps its numbers: a database made by `tp_recno_open` or by a Rust
+//! program.
 //!
-//! Other programs may have stored these numbers elsewhere, as links. So a call that would change a number is refused.
+//! Other programs may have stored these numbers elsewhere, as links. So calls that would change a number are refused.
 
 use std::ffi::c_int;
 
@@ -37,7 +38,8 @@ impl SharedRecords {
         })
     }
 
-    /// Returns a record that is not behind the last. A record that another program deleted reads as an empty one.
+    /// Returns a record whose number is not behind the last. A record that another program has deleted reads as an
+    /// empty record.
     fn record(&self, txn: &Txn<'_>, number: u64) -> Result<Vec<u8>> {
         Ok(self.recno.get(txn, number)?.unwrap_or_else(|| self.length.filler()))
     }
@@ -79,7 +81,7 @@ impl Records for SharedRecords {
     }
 
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
-        // Behind the last record no number changes.
+        // Behind the last record, an insertion changes no number.
         match self.put(number, record, When::New)? {
             true => Ok(()),
             false => Err(self.no_renumbering()),

@@ -1,10 +1,10 @@
-//! DB_RECNO in plain mode: the lines of a text file, or its parts of fixed length, as records.
+//! DB_RECNO in plain mode. The records are the lines of a text file, or its parts of fixed length.
 //!
-//! Any other program can read and write the file: opening reads it, and `sync` writes it as a whole. With `bfname` a
-//! second file has the records, too, and no crash cuts that file short.
+//! Any other program can read and write the text file: opening reads it, and `sync` writes it as a whole. With `bfname`
+//! a second file has the records too, and a crash cannot cut that file short.
 //!
-//! If we die here: a crash during a write may cut the file short, as in db(3). A program that needs more opens it with
-//! DB_TXN.
+//! If we die here: a crash during a write may cut the text file short, as in db(3). A program that needs more safety
+//! opens the file with DB_TXN.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -29,11 +29,12 @@ pub(crate) struct TextFile {
     end: u8,
     file: Option<(File, PathBuf)>,
     is_changed: bool,
-    /// The text is opened for reading: changes stay in memory, and in the file of `bfname`.
+    /// Whether the text file stays as it is, because it is opened for reading: changes stay in memory, and in the file
+    /// of `bfname`.
     is_left: bool,
-    /// `bfname`: a file with the records under their numbers.
+    /// `bfname`: a file that has the records under their numbers.
     kept: Option<Plain>,
-    /// The records have changed since the file of `bfname` was last updated.
+    /// Whether the records have changed since the file of `bfname` was last updated.
     is_ahead: bool,
     cursor: CursorPlace,
 }
@@ -61,7 +62,7 @@ impl TextFile {
         Ok(opened)
     }
 
-    /// From the next sync of a change on, keeps the records in `kept`, too. Until then `kept` stays as it is: it may
+    /// Keeps the records in `kept` too, from the next sync of a change on. Until then `kept` stays as it is: it may
     /// hold records that a dead program has not written to the text.
     pub(crate) fn keep_in(&mut self, mut kept: Plain) -> Answer<()> {
         each_kept(&mut kept, |_| Ok(()))?;
@@ -74,7 +75,7 @@ impl TextFile {
         self.is_left = true;
     }
 
-    /// Takes the records from `kept`, which alone has them.
+    /// Takes the records from `kept`: there is no text file that has them.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
         let (records, length) = (&mut self.records, self.length);
         each_kept(&mut kept, |record| {
@@ -124,7 +125,7 @@ impl TextFile {
     fn take_apart(&mut self, text: &[u8]) {
         match self.length {
             Length::Variable => {
-                // The last record may lack its end byte.
+                // The last record may have no end byte.
                 let whole = text.strip_suffix(&[self.end]).unwrap_or(text);
                 if !text.is_empty() {
                     self.records = whole.split(|byte| *byte == self.end).map(Box::from).collect();
@@ -259,7 +260,7 @@ impl Records for TextFile {
     }
 
     fn sync(&mut self, is_text: bool) -> Answer<()> {
-        // R_RECNOSYNC wants the records in that file even if they did not change: an editor begins with this call.
+        // R_RECNOSYNC updates the file of `bfname` even if no record has changed: an editor makes this call first.
         if self.is_ahead || !is_text {
             self.keep()?;
         }

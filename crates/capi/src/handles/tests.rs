@@ -1,4 +1,4 @@
-//! Misuse of handles, and threads that open and close things.
+//! Misuse of handles, and threads that open and close values.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn who_uses_it_alone_is_alone_and_who_closes_it_finds_nobody() {
     drop((one, other));
     let mut held = THINGS.hold(thing).ok().unwrap();
     held.0 = 6;
-    // A child that another thread forks now finds the same state.
+    // The child of a fork made by another thread now finds the same state.
     let refused = message_of(THINGS.hold(thing));
     assert!(refused.contains("another call of this program") && refused.contains("the child of a fork"));
     assert!(message_of(THINGS.pin(thing)).contains("another call of this program"));

@@ -1,4 +1,4 @@
-/* Several values, lists, indices, memory and words, where a process forks and where threads work side by side.
+/* Several values of a key, lists, indices, memory and words of transactions: in a process that forks, and in several threads.
  *
  *   apart DIRECTORY fork        the child tries what its parent has open, and the parent goes on
  *   apart DIRECTORY threads     threads write to a database with an index at once, and hand a transaction on by its word

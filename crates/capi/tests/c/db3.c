@@ -1,6 +1,6 @@
 /*
- * db(3) as its manual pages have it: dbopen(3), btree(3), hash(3), recno(3) of 4.4BSD. In plain mode, in shared mode, and in
- * transactions of the caller; each of the statements that are checked stands above the check.
+ * Checks the statements of db(3)'s manual pages: dbopen(3), btree(3), hash(3), recno(3) of 4.4BSD. The checks run in plain mode, in
+ * shared mode, and in transactions of the caller. Each statement stands above its check.
  *
  * usage: db3 DIRECTORY MODE [PREFIX], MODE one of plain, memory, lock, txn, within; PREFIX is in front of the names of all files, so
  *        that several processes may do this in one directory
@@ -568,7 +568,7 @@ static void fixed_records(void)
     CHECK(db->close(db) == 0);
 }
 
-/* Whether the text file has this in it. */
+/* Whether the text file contains this text. */
 static int text_is(const char *name, const char *wanted)
 {
     char text[256];
@@ -787,7 +787,7 @@ static void kept_elsewhere(void)
         CHECK(db != NULL && gets_number(db, 4, NULL) && del_number(db, 2, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 2, "added") && gets_number(db, 3, NULL) && db->close(db) == 0);
-        /* Records of another length than R_FIXEDLEN says. */
+        /* The length of these records differs from the length of R_FIXEDLEN. */
         info.flags = R_FIXEDLEN;
         info.reclen = 6;
         CHECK(dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info) == NULL && errno == EFTYPE);
@@ -804,7 +804,7 @@ static void kept_elsewhere(void)
         return;
     }
     CHECK(access(path_of("kept.tp"), F_OK) == 0 && access(path_of("behind.tp"), F_OK) != 0);
-    /* A record that would be two in the text. */
+    /* This record would become two records in the text. */
     db = open_("behind", O_RDWR, DB_RECNO, &info);
     CHECK(db != NULL);
     REFUSED(put_number(db, 1, "a\nb", 0, NULL), EINVAL);

@@ -1,5 +1,5 @@
 /*
- * db(3) and several processes.
+ * Several processes use db(3) on the same files.
  *
  * usage: db3_many DIRECTORY transfers SEED COUNT    money goes from account to account (DB_TXN); until killed if COUNT is 0
  *        db3_many DIRECTORY open COUNT               accounts with 100 each
@@ -119,7 +119,7 @@ static void audit(void)
     printf("%d accounts, sum %d, %d entries\n", count, sum, entries);
 }
 
-/* Two processes add to one number by turns; each sees the other's put at once. */
+/* Two processes take turns in adding to one number; each sees the other's put at once. */
 static void shared(const char *directory, int flags, int count)
 {
     int to_child[2], to_parent[2], turn, number = 0;

@@ -1,13 +1,13 @@
 /*
- * db(3)'s records by number and several processes, which renumber each other's.
+ * db(3)'s records by number: several processes insert and delete records, which renumbers the records of all of them.
  *
  * usage: db3_records DIRECTORY open COUNT          cards with the numbers from 0, in order
  *        db3_records DIRECTORY moves NAME COUNT    moves cards, each move with a line in the diary; until killed if COUNT is 0
  *        db3_records DIRECTORY marks NAME COUNT    puts a card of its own in the middle, and writes on it through the cursor
  *        db3_records DIRECTORY audit               prints how many cards, their sum, marks and lines
  *
- * A card is a record "card N", and every N is there once. A move takes one out and puts it in elsewhere. The diary, whose oldest
- * lines are deleted, has a line "NAME N" for each move, in the order in which they were committed.
+ * A card is a record "card N", and every N exists once. A move deletes a card and inserts it elsewhere. The diary has a line "NAME N"
+ * for each move, in the order of the commits. The diary's oldest lines are deleted.
  */
 #include <db.h>
 

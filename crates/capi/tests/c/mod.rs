@@ -1,4 +1,5 @@
-//! The base of the tests in C: the library as C links it, a compiler with all warnings, and valgrind.
+//! Common code of the tests in C: the library in the form that C programs link, a compiler with all warnings, and
+//! valgrind.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::os::unix::fs::symlink;
@@ -20,7 +21,7 @@ pub fn built(name: &str) -> PathBuf {
 /// All warnings, each an error.
 pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"];
 
-/// Returns the compiler that an environment variable names, or the usual one.
+/// Returns the compiler that the environment variable names, or else the usual one.
 pub fn compiler(variable: &str, usual: &str) -> Command {
     Command::new(std::env::var(variable).unwrap_or_else(|_| usual.into()))
 }
@@ -43,7 +44,7 @@ pub enum Link {
 pub fn workshop() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let stripped = directory.path().join("libtp.so.0");
-    // Without debug information: valgrind would read all of it at each start.
+    // The copy has no debug information, which valgrind would read at each start.
     let strip = Command::new("strip").args(["--strip-debug", "-o"]).arg(&stripped).arg(built("libtp.so")).status();
     if !strip.is_ok_and(|status| status.success()) {
         symlink(built("libtp.so"), &stripped).unwrap();
@@ -85,7 +86,7 @@ pub fn compiled_together(sources: &[&str], workshop: &Path) -> PathBuf {
 /// Links a program, and returns its path.
 fn linked(mut command: Command, workshop: &Path, link: Link, program: PathBuf) -> PathBuf {
     match link {
-        // Without debug information, as in `workshop`.
+        // No debug information, as in `workshop`.
         Link::Static => command.arg(built("libtp.a")).arg("-Wl,--strip-debug"),
         Link::Shared => command.arg("-L").arg(workshop).arg("-ltp").arg(format!("-Wl,-rpath,{}", workshop.display())),
     };
@@ -94,8 +95,8 @@ fn linked(mut command: Command, workshop: &Path, link: Link, program: PathBuf) -
     program
 }
 
-/// Runs programs that were compiled together in one process under valgrind, if that is installed; valgrind has to find
-/// nothing. Returns the output of each.
+/// Runs programs that were compiled together in one process, under valgrind if it is installed. valgrind must find no
+/// error. Returns the output of each program.
 pub fn say_together_under_valgrind(program: &Path, arguments: &[Vec<String>]) -> Vec<String> {
     let all = arguments.join(&"--".to_owned());
     let message = says_under_valgrind(program, &all.iter().map(String::as_str).collect::<Vec<_>>());
@@ -104,7 +105,7 @@ pub fn say_together_under_valgrind(program: &Path, arguments: &[Vec<String>]) ->
     outputs
 }
 
-/// Returns the output with its code.
+/// Returns the output with the exit code.
 pub fn told(output: &Output) -> String {
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{}\n{out}{error}", output.status)
@@ -117,17 +118,17 @@ pub fn plainly(program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a program that has to succeed, and returns its output.
+/// Runs a program that must succeed, and returns its output.
 pub fn says(program: &Path, arguments: &[&str]) -> String {
     succeeded(&mut plainly(program, arguments))
 }
 
-/// Runs a program under valgrind, if that is installed; valgrind has to find nothing.
+/// Runs a program, under valgrind if it is installed, and returns its output. valgrind must find no error.
 pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
     succeeded(&mut under_valgrind(program, arguments))
 }
 
-/// The exit code of a program in which valgrind has found something.
+/// The exit code of a program in which valgrind has found an error.
 pub const FOUND: i32 = 99;
 
 /// The treatment of leaks at a program's end.
@@ -135,15 +136,15 @@ pub const FOUND: i32 = 99;
 pub enum Leaks {
     /// Each leak is an error.
     Errors,
-    /// valgrind looks for leaks and reports no leak. An open environment's tables have only pointers into their blocks.
-    /// The child of a fork has the memory of its parent's threads.
+    /// valgrind looks for leaks, but no leak is an error. At the end an open environment's tables have only pointers
+    /// into their blocks, and the child of a fork has the memory of its parent's threads.
     Sought,
-    /// valgrind does not look for leaks: an open segment may use all addresses that the segment may grow into, and
-    /// valgrind would read all of these addresses.
+    /// valgrind does not look for leaks: an open segment may use all addresses into which it may grow, and valgrind
+    /// would read all of them.
     Unsought,
 }
 
-/// Returns the command for a program, with its children under valgrind if that is installed.
+/// Returns the command for a program and its children, under valgrind if it is installed.
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let ends_with_it = ["fork", "apart"].iter().any(|name| program.ends_with(name))
         || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
@@ -174,7 +175,7 @@ pub fn is_turn_of(number: usize, days: usize) -> bool {
     is_deep() || seed.is_none_or(|seed| (seed + number) % days == 0)
 }
 
-/// Returns whether all programs run directly and under valgrind.
+/// Returns whether all programs run both directly and under valgrind.
 pub fn is_deep() -> bool {
     std::env::var_os("LIBTP_TEST_DEEP").is_some()
 }
@@ -185,8 +186,8 @@ fn succeeded(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns whether a tool is installed. A missing tool is reported loudly, and is a failure where nothing may be
-/// skipped.
+/// Returns whether a tool is installed. A missing tool is reported by a conspicuous message. Where no test may be
+/// skipped, it is a failure.
 pub fn is_installed(tool: &str, package: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).exists()));

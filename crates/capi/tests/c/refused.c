@@ -369,8 +369,8 @@ static void *moves(void *argument)
     return NULL;
 }
 
-/* A commit whose file cannot be put in its place yet, because the directory has gone after the commit. The code of the commit is true
- * of the transaction, also while the directory moves. */
+/* A commit whose file cannot be put in its place yet, because its directory has disappeared after the commit. The code of the commit
+ * states the fate of the transaction, even while the directory moves. */
 static void files_that_wait(struct scene *scene)
 {
     tp_txn *txn;

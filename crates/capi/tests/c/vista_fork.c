@@ -50,7 +50,7 @@ int main(int argc, char **argv)
             return 1;
         bytes[0] = 1;
         void *block = vista_malloc(segment, 100);
-        /* Else the child inherits the unprinted output, too. */
+        /* Otherwise the child would also inherit the unprinted output. */
         fflush(stdout);
         pid_t child = way % 2 == 0 ? fork() : (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
         if (child == 0)

@@ -18,7 +18,8 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let input = input.to_vec();
-    // A program that ends early closes the pipe. The test is about its output and its exit code.
+    // A program that ends early closes the pipe, so the write may fail. The test checks only the output and the exit
+    // code.
     let feeder = std::thread::spawn(move || stdin.write_all(&input).ok());
     let Output { status, stdout, stderr } = child.wait_with_output().expect("a child can be waited for");
     feeder.join().expect("the feeder does not panic");
@@ -26,26 +27,26 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
 }
 
 impl Said {
-    /// Returns standard output as text, of a run that must have succeeded.
+    /// Returns standard output as text. The run must have succeeded.
     pub fn text(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         String::from_utf8(self.out).expect("text is UTF-8")
     }
 
-    /// Returns standard output as lines of JSON: nothing else may be on it.
+    /// Returns standard output as lines of JSON. Nothing else may be on it.
     pub fn json(&self) -> Vec<Value> {
         let text = std::str::from_utf8(&self.out).expect("JSON is UTF-8");
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         text.lines().map(parse).collect()
     }
 
-    /// Returns the last line of JSON, of a run that must have succeeded.
+    /// Returns the last line of JSON. The run must have succeeded.
     pub fn result(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}{}", String::from_utf8_lossy(&self.out), self.err);
         self.json().pop().expect("there is a result")
     }
 
-    /// Returns standard error, of a run that must have ended with this code.
+    /// Returns standard error. The run must have ended with the exit code `code`.
     pub fn refused(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}{}", String::from_utf8_lossy(&self.out), self.err);
         &self.err

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 ///
 /// Names are plain file names: not empty, no `/`, not `.` or `..` (see [`check_name`]).
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Opens the file `name` as `mode` says. Until [`Directory::sync`] has returned, a power cut may take away the
-    /// name of a file made here, even if the file itself was synced.
+    /// Opens the file `name` as `mode` says. A power cut may take away the name of a file made here until
+    /// [`Directory::sync`] has returned, even if the file itself was synced.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] (only [`OpenMode::CreateNew`]), [`Error::Denied`],
@@ -23,30 +23,30 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// that is not a file, [`Error::Io`].
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
 
-    /// Opens the directory `name` inside this one, and makes it if it is missing. A new directory is durable when
-    /// *this* directory is synced; its contents need syncs of their own.
+    /// Opens the directory `name` inside this directory, and makes it if it is missing. The name of a new directory is
+    /// durable when *this* directory is synced; its contents need syncs of their own.
     ///
     /// # Errors
     /// As [`Directory::open`], without [`Error::Exists`].
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>>;
 
-    /// Gives the file `from` the name `to`, replacing the file of that name if there is one, so that
-    /// at every moment, and after a power cut, `to` names either the old file or the new one.  The
-    /// change is durable after [`Directory::sync`]; the contents are not synced by it.
+    /// Gives the file `from` the name `to`, and replaces a file that has that name. At every moment, and after a power
+    /// cut, `to` names either the old file or the new one. The new name is durable after [`Directory::sync`], which
+    /// does not sync the file's contents.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Io`].
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Removes the name `name`; open handles of the file stay usable. The name may come back at a power cut until
-    /// [`Directory::sync`] has returned.
+    /// Removes the name `name`; open handles of the file stay usable. Until [`Directory::sync`] has returned, a power
+    /// cut may bring the name back.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Io`].
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Returns the names of all files here, without directories, sorted. A name that is made or removed meanwhile may
-    /// be missing or present.
+    /// Returns the names of all files here, without directories, sorted. A name that is made or removed during the call
+    /// may be missing or present.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Io`].
@@ -61,8 +61,8 @@ pub trait Directory: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Returns whether a file or directory `name` is here now. It may be gone at the next call: a caller that must be
-    /// the one to make a file opens it with [`OpenMode::CreateNew`].
+    /// Returns whether a file or directory `name` is here now. It may be gone at the next call. A caller that must make
+    /// the file itself opens it with [`OpenMode::CreateNew`].
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Io`].
@@ -79,19 +79,18 @@ pub trait Directory: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Makes every creation, renaming and removal of a name here safe from a power cut before it
-    /// returns.  It does not sync any file's contents, and an error is as final as that of
-    /// [`File::sync`].
+    /// Makes every creation, renaming and removal of a name here safe from a power cut before it returns. Syncs no
+    /// file's contents. An error is as final as an error of [`File::sync`].
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Full`].
     fn sync(&self) -> Result<()>;
 
-    /// Returns a description of where `name` lies, for messages. It looks nothing up, and the text is not a path to
-    /// open.
+    /// Returns a description of where `name` lies, for messages. The description is no path to open, and nothing is
+    /// looked up for it.
     fn describe(&self, name: &str) -> String;
 
-    /// Returns the directory's identity, which does not depend on its path; `None` where the disk has no identities.
+    /// Returns the directory's identity, which does not depend on its path; `None` if the disk has no identities.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
@@ -99,21 +98,21 @@ pub trait Directory: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns a spare descriptor, which the caller closes when it has to open a file and the process has reached its
-    /// limit of descriptors; `None` where the files of this directory need no descriptors.
+    /// Returns a spare descriptor; `None` where the files of this directory need no descriptors. The caller closes it
+    /// when the process has reached its limit of descriptors and still has to open a file.
     fn spare_descriptor(&self) -> Option<OwnedFd> {
         None
     }
 
-    /// Returns whether the directory is on a network filesystem, where locks, shared mappings and syncs of several
+    /// Returns whether the directory is on a network filesystem. There the locks, shared mappings and syncs of several
     /// machines do not keep this contract. A list of known types decides; an unknown type counts as local.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
     fn is_network(&self) -> Result<bool>;
 
-    /// Returns the interface to files of other programs, anywhere on the machine; a path without a leading `/` begins
-    /// in this directory. `None` where this disk has no such files.
+    /// Returns the interface to files of other programs, anywhere on the machine; `None` if this disk has no such
+    /// files. A path without a leading `/` begins in this directory.
     fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
         None
     }
@@ -122,12 +121,13 @@ pub trait Directory: Send + Sync + fmt::Debug {
 /// How [`Directory::open`] treats an existing or missing name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// The file must be there; it is opened for reading and writing.
+    /// The file must exist; it is opened for reading and writing.
     Existing,
-    /// The file is made, empty, unless it is there.
+    /// An existing file is opened; a missing file is made, empty.
     Create,
-    /// The file is made, empty; an existing file is [`Error::Exists`]. Of several concurrent callers, one succeeds.
+    /// A new, empty file is made; an existing file is [`Error::Exists`]. Of several concurrent callers, exactly one
+    /// succeeds.
     CreateNew,
-    /// The file must be there; every change through this handle is [`Error::ReadOnly`].
+    /// The file must exist; every change through this handle is [`Error::ReadOnly`].
     ReadOnly,
 }

@@ -11,8 +11,8 @@ use crate::error::Result;
 
 /// One open file.
 ///
-/// Dropping the handle closes the file. Closing syncs nothing and reports no error: a caller that needs the bytes
-/// syncs first.
+/// Dropping the handle closes the file. A close syncs nothing and reports no error: a caller that needs the bytes syncs
+/// first.
 pub trait File: Send + Sync + fmt::Debug {
     /// Fills `buf` from byte `offset` on and returns the number of bytes read. The number is smaller than the length of
     /// `buf` only at the end of the file. Bytes before the end that were never written are zero. After an error the
@@ -22,17 +22,17 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Io`] when the disk cannot read.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Writes all of `bytes` at byte `offset`, extending the file if need be. Every later read through any handle
-    /// sees them. They are not safe from a power cut before [`File::sync`] has returned, and after an error any part
-    /// of them may have been written.
+    /// Writes all of `bytes` at byte `offset`, extending the file if need be. Every later read through any handle sees
+    /// the bytes. The bytes are not safe from a power cut before [`File::sync`] has returned. After an error any part
+    /// of `bytes` may have been written.
     ///
     /// # Errors
     /// [`Error::Full`] when there is no block for them, [`Error::ReadOnly`] on a read-only handle,
     /// [`Error::Io`] when the disk cannot write.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one call where the
-    /// system has one. It is no more atomic than two writes: it only saves a call for a ring that wraps.
+    /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one call if the
+    /// system has such a call. The call is no more atomic than two writes: it only saves a call for a ring that wraps.
     ///
     /// # Errors
     /// As [`File::write_at`].
@@ -66,20 +66,21 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Allocates the blocks of the bytes in `range`, so that no later write in the range fails for want of space. A
     /// file that was shorter gets the length `range.end`. The blocks are not durable before the next sync. Existing
-    /// bytes stay and new ones read as zero. After an error the length may have grown, but no byte has changed. A block
-    /// that lies only partly in the range is allocated, too. An empty range changes nothing, not even the length.
+    /// bytes stay, and new bytes read as zero. After an error the length may have grown, but no byte has changed. A
+    /// block that lies only partly in the range is allocated too. An empty range changes nothing, not even the length.
     ///
-    /// A filesystem may look at each block of the range, also at existing ones (tmpfs does): a caller that extends a
+    /// A filesystem may check each block of the range, existing blocks too (tmpfs does). So a caller that extends a
     /// file step by step should pass only the new part.
     ///
-    /// Where the filesystem has no such call, this writes zeros beyond the old end; holes before the old end stay.
+    /// If the filesystem has no such call, this call writes zeros behind the old end; holes before the old end stay.
     ///
     /// # Errors
     /// [`Error::Full`] when the filesystem has too few blocks, [`Error::ReadOnly`], [`Error::Io`].
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Gives the blocks in `range` back to the filesystem: the bytes then read as zero, and the length stays. A later
-    /// write there may find the disk full. A power cut before the next sync of the file may bring the old bytes back.
+    /// Gives the blocks in `range` back to the filesystem. The bytes then read as zero, and the length stays. A later
+    /// write to these bytes may find the disk full. A power cut before the next sync of the file may bring the old
+    /// bytes back.
     ///
     /// A filesystem that has no such call keeps the blocks and the bytes.
     ///
@@ -89,37 +90,36 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Returns whether the filesystem records the first write of each block that [`File::allocate`] gave, so that the
-    /// next sync must write that record, too. Where it does, a caller that writes a file in small synced pieces first
-    /// fills the file with zeros.
+    /// Returns whether the filesystem makes a record of the first write to each block that [`File::allocate`] gave. The
+    /// next sync must then write that record too. So on such a filesystem, a caller that writes a file in small synced
+    /// pieces fills the file with zeros first.
     fn notes_first_writes(&self) -> bool {
         true
     }
 
-    /// Makes every byte written through any handle, and the length, safe from a power cut before it returns. It does
-    /// not make the file's *name* safe (that is [`Directory::sync`]). After an error the caller must not call it
-    /// again for the same bytes: a later success means nothing.
+    /// Makes every byte written through any handle, and the length, safe from a power cut before it returns. Does not
+    /// make the file's *name* safe (that is [`Directory::sync`]). After an error the caller must not call it again for
+    /// the same bytes: a later success would mean nothing.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Full`]; either is final for the unsynced bytes.
     fn sync(&self) -> Result<()>;
 
-    /// Locks one byte for this open file and returns whether it did: `Ok(false)` only when another handle holds a
+    /// Locks one byte for this open file and returns whether it did. Returns `Ok(false)` only if another handle holds a
     /// conflicting lock and `wait` is false. The kernel drops the lock when the last copy of the handle is closed,
-    /// however the process ends, and not before. The byte need not exist. A byte that this handle has locked already
-    /// changes to `mode`.
+    /// however the process ends, and not before. The byte need not exist. If this handle has locked the byte already,
+    /// the lock's mode changes to `mode`.
     ///
-    /// In the child of a fork the handle refers to no file, so the child does not keep the lock; a child made by a
-    /// raw `clone` calls [`give_up_inherited`](crate::give_up_inherited) at once.
+    /// In the child of a fork the handle refers to no file, so the child does not keep the lock. A child made by a raw
+    /// `clone` must call [`give_up_inherited`](crate::give_up_inherited) at once.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] for an exclusive lock on a read-only handle, [`Error::Io`] where the
     /// filesystem has no locks.
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool>;
 
-    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives. Where the filesystem
-    /// allows that, the lock is this process's alone: no child process has the lock, not even a child made by a raw
-    /// `clone`.
+    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives. If the filesystem
+    /// allows, no child of this process has the lock, not even a child made by a raw `clone`.
     ///
     /// # Errors
     /// As [`File::lock`].
@@ -127,22 +127,22 @@ pub trait File: Send + Sync + fmt::Debug {
         self.lock(0, LockMode::Exclusive, false)
     }
 
-    /// Unlocks one byte; without a lock nothing happens. Unlocking makes no write durable.
+    /// Unlocks one byte. If the byte is not locked, nothing happens. Unlocking makes no write durable.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
     fn unlock(&self, byte: u64) -> Result<()>;
 
-    /// Returns the lowest byte of `from .. from + bytes` that any other open file has locked in any mode, `None` if
-    /// there is none. An open file of this process counts, too. The answer may be out of date when it arrives, unless
-    /// a lock of the caller's forbids the change.
+    /// Returns the lowest byte of `from .. from + bytes` that another open file has locked in any mode; `None` if there
+    /// is none. Another open file of this process counts too. The answer may be out of date when it arrives, unless a
+    /// lock of the caller prevents every change of it.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
     fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>>;
 
-    /// Returns the file's identity. A copy of the file, or a later file of the same name, has another one. The
-    /// identity stays the same for the file's life, however often the file is written or renamed.
+    /// Returns the file's identity. A copy of the file, or a later file of the same name, has a different identity. The
+    /// identity stays the same for the file's life, whenever the file is written or renamed.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
@@ -152,27 +152,27 @@ pub trait File: Send + Sync + fmt::Debug {
 /// How strongly a byte is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
-    /// Held beside other shared locks.
+    /// The lock may be held together with other shared locks.
     Shared,
-    /// Held alone.
+    /// The lock is held alone.
     Exclusive,
 }
 
-/// Identity of a file, for the region's header (a copied file must not pass for the original).
+/// Identity of a file. The region's header has it, so that a copied file is not taken for the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The filesystem's device number.
     pub device: u64,
     /// The file's number on that filesystem; reused after the file is gone.
     pub inode: u64,
-    /// The time at which the file was made, nanoseconds since 1970; zero where the filesystem does not keep it. The
-    /// time of the last change is no substitute: every write changes it.
+    /// The time at which the file was made, in nanoseconds since 1970; zero if the filesystem does not keep it. The
+    /// time of the last change would be no substitute, because every write changes it.
     pub birth_ns: u64,
 }
 
 impl Identity {
-    /// Returns whether the filesystem reported the birth time. Without it, a file that was deleted and made again may
-    /// have the same identity.
+    /// Returns whether the filesystem reported the birth time. Otherwise a file that was deleted and made again may
+    /// have the same identity as before.
     pub fn is_birth_known(&self) -> bool {
         self.birth_ns != 0
     }

@@ -1,9 +1,9 @@
-//! The interface to plain files: files of other programs, anywhere on the machine, which transactions replace.
+//! The interface to plain files: files of other programs, anywhere on the machine, which transactions can replace.
 //!
-//! A path is names with `/` between them. A path that begins with `/` begins at the root, any other in the directory
-//! that returned the interface. No name in it is `.` or `..`, and no directory on it is a symbolic link: so one file
-//! has one path, unless a directory is mounted twice, and a user who may write to a directory cannot redirect a path
-//! through it. A symbolic link as the last name is never followed either.
+//! A path is names with `/` between them. A path that begins with `/` begins at the root; any other path begins in the
+//! directory that returned the interface. No name in a path is `.` or `..`, and no directory on a path is a symbolic
+//! link. So a file has one path only, unless a directory is mounted twice, and a user who may write to a directory
+//! cannot redirect a path through it. If the last name is a symbolic link, it is not followed either.
 //!
 //! The rules of [`File`] and [`Directory`](crate::Directory) hold: unsynced is unpromised, a failed sync is final.
 
@@ -17,15 +17,15 @@ use crate::error::Result;
 
 /// The interface to plain files.
 pub trait PlainFiles: Send + Sync + fmt::Debug {
-    /// Returns the status of the file, directory or other entry at `path`, `None` if there is no entry.
+    /// Returns the status of the file, directory or other entry at `path`; `None` if there is no entry.
     ///
     /// # Errors
     /// [`Error::NotFound`] when the directory is missing, [`Error::Unsuitable`] when the path is not valid, or leads
     /// through a symbolic link or a file; [`Error::Denied`], [`Error::Io`].
     fn status(&self, path: &str) -> Result<Option<PlainStatus>>;
 
-    /// Returns a number that identifies `directory`: another directory under that path, of another disk say, has
-    /// another number.
+    /// Returns a number that identifies `directory`. If the path later leads to another directory, for example on
+    /// another disk, the number is different.
     ///
     /// # Errors
     /// As [`PlainFiles::status`].
@@ -37,9 +37,9 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// [`Error::NotFound`], [`Error::Unsuitable`] when it is not a file; as [`PlainFiles::status`].
     fn open(&self, path: &str) -> Result<Arc<dyn File>>;
 
-    /// Makes a file at `path`, which must be free, and opens it for writing. The file has the mode, owner and group of
-    /// `like`; until it has all three, only its owner has access. Without `like` the file has the mode, owner and group
-    /// of any file that this process makes.
+    /// Makes a file at `path`, which must be free, and opens it for writing. The file gets the mode, owner and group of
+    /// `like`; until it has all three, only its owner has access. Without `like`, the file gets the same mode, owner
+    /// and group as any other file that this process makes.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Denied`], also when the file cannot get the owner or the group: then the file is
@@ -49,8 +49,9 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// Gives the file at `path` the additional name `other`, which must be free.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Unsuitable`] on another filesystem, or when it is a directory; [`Error::Denied`],
-    /// also where the filesystem has no hard links; [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
+    /// [`Error::Exists`]; [`Error::Unsuitable`] if `other` is on another filesystem, or if `path` is a directory;
+    /// [`Error::Denied`], also if the filesystem has no hard links; [`Error::Full`], [`Error::ReadOnly`],
+    /// [`Error::Io`].
     fn link(&self, path: &str, other: &str) -> Result<()>;
 
     /// Gives the file at `path` the name `name` in the same directory, replacing the file of that name, as
@@ -67,7 +68,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Unsuitable`], [`Error::Io`].
     fn remove(&self, path: &str) -> Result<()>;
 
-    /// Checks that this process may replace or remove the entry at `path`, as far as that can be known in advance.
+    /// Checks that this process may replace or remove the entry at `path`, as far as a check in advance can tell.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
@@ -79,7 +80,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// As [`PlainFiles::status`].
     fn list(&self, directory: &str) -> Result<Vec<String>>;
 
-    /// Makes every change of a name in `directory` safe from a power cut before it returns.
+    /// Makes every change of a name in `directory` safe from a power cut before this call returns.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Full`], final as those of [`File::sync`]; as [`PlainFiles::status`].

@@ -1,6 +1,7 @@
-//! A lock that no child of this process has: a mapping, and no descriptor, keeps its open file.
+//! A lock that no child of this process has. A mapping, and no descriptor, keeps the lock's open file.
 //!
-//! The file is opened a second time for the lock, because every child has the descriptor that is used for writing.
+//! The file is opened a second time for the lock, because every child has a copy of the descriptor that is used for
+//! writing.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -12,7 +13,7 @@ use super::PosixFile;
 use crate::contract::{File, LockMode};
 use crate::error::Result;
 
-/// How long the lock is retried: a child may have it that soon runs another program.
+/// The longest time for which the lock is retried: its holder may be a child that soon runs another program.
 const SOON: Duration = Duration::from_millis(250);
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -30,12 +31,12 @@ impl PosixFile {
             Ok(again) if Anchor::holds_locks_of(&again) && !planted("io: a cloned child keeps its parent's lock") => {
                 again
             }
-            // Without an anchor, a child keeps the lock until it gives up the descriptor.
+            // Without an anchor, a child has the lock too, until the child gives up the descriptor.
             _ => return self.lock(0, LockMode::Exclusive, false),
         };
         let again = PosixFile::new(again.into(), self.path.clone(), true);
-        // A child made from here until `again` is closed has the lock, too, until it runs another program. The lock
-        // may be held now by such a child of an earlier holder, so it is retried.
+        // A child made between here and the close of `again` has the lock too, until the child runs another program. A
+        // child that an earlier holder made in this way may hold the lock now, so the lock is retried.
         let begun = Instant::now();
         while !again.lock(0, LockMode::Exclusive, false)? {
             if begun.elapsed() >= SOON {

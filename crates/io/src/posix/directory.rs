@@ -1,7 +1,7 @@
 //! A directory of the machine's own filesystem.
 //!
-//! A new file takes its permissions (mode `rwxrwx---` gives `rw-rw----`) and its group from the directory, and its
-//! owner, too, if root makes the file.
+//! A new file takes its permissions (mode `rwxrwx---` gives `rw-rw----`) and its group from the directory, and also its
+//! owner if root makes the file.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ impl PosixDirectory {
     /// Opens the directory at `path`, which must be there.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Unsuitable`] when something else has that
-    /// path, [`Error::Io`].
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Unsuitable`] when the path leads to something that is not a
+    /// directory, [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PosixDirectory> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -62,7 +62,7 @@ impl PosixDirectory {
         PosixDirectory::open(path)
     }
 
-    /// Returns the directory's path as it was given.
+    /// Returns the directory's path, as the caller gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -91,15 +91,16 @@ impl PosixDirectory {
         let own = rustix::fs::fstat(made)?;
         let mut mode = rights(directory.st_mode);
         if own.st_uid == 0 && directory.st_uid != 0 {
-            // If root is not allowed to do this, root stays the owner.
+            // If root is not allowed to change the owner, root stays the owner.
             let _ = rustix::fs::fchown(made, Some(Uid::from_raw(directory.st_uid)), None);
         }
         let group = Some(Gid::from_raw(directory.st_gid));
         if own.st_gid != directory.st_gid && rustix::fs::fchown(made, None, group).is_err() {
-            // The file cannot have the directory's group, so its own group gets no rights.
+            // The file cannot get the directory's group, so the group that it has gets no rights.
             mode &= !0o060;
         }
-        // Set again, because the umask has cut the mode above. Some filesystems have no modes to change.
+        // The mode is set a second time, because the umask has reduced the mode above. Some filesystems have no modes
+        // to change.
         match rustix::fs::fchmod(made, Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(errno),
@@ -114,7 +115,7 @@ impl PosixDirectory {
                 answer => return answer,
             }
             match self.make(name) {
-                // Another process made it between the two calls: open it.
+                // Another process made the file between the two calls. The next try opens it.
                 Err(Errno::EXIST) => {}
                 answer => return answer,
             }
@@ -123,7 +124,7 @@ impl PosixDirectory {
 }
 
 /// Returns the rights to a file in a directory with the rights `directory`. A user who may not write may not read
-/// either, because a read lock is enough to make all other users wait.
+/// either, because a read lock is enough to keep all other users waiting.
 fn rights(directory: u32) -> u32 {
     let writers = directory & 0o222;
     (writers | writers << 1) & directory & 0o666
@@ -135,7 +136,7 @@ impl Directory for PosixDirectory {
         let fail = |errno| self.error(Operation::Open, name, errno);
         let descriptor = match mode {
             OpenMode::Existing => self.open_flags(name, OFlags::RDWR, Mode::empty()),
-            // Non-blocking: the open of a pipe would wait for a writer.
+            // Non-blocking, because the open of a pipe would wait for a writer.
             OpenMode::ReadOnly => self.open_flags(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()),
             OpenMode::CreateNew => self.make(name),
             OpenMode::Create => self.open_or_make(name),
@@ -203,7 +204,7 @@ impl Directory for PosixDirectory {
         let fail = |errno| self.error(Operation::List, "", errno);
         for entry in rustix::fs::Dir::read_from(&self.descriptor).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            // A name that is not UTF-8 is not a file of the library.
+            // The library's own files have UTF-8 names only.
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
@@ -212,7 +213,7 @@ impl Directory for PosixDirectory {
                 FileType::Unknown => {
                     match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(status) => FileType::from_raw_mode(status.st_mode),
-                        // Removed since the listing.
+                        // The entry was removed after the listing.
                         Err(Errno::NOENT) => continue,
                         Err(errno) => return Err(self.error(Operation::List, name, errno)),
                     }
@@ -255,7 +256,7 @@ impl Directory for PosixDirectory {
     }
 
     fn sync(&self) -> Result<()> {
-        // Repeated after a signal, as for a file.
+        // The call is repeated after a signal, as for a file.
         retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
             .map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
     }

@@ -1,10 +1,11 @@
 //! Recognizes network filesystems by their type.
 //!
-//! An environment on one would break silently: its locks, its shared mappings or its syncs do not hold between
-//! machines. The library refuses such an environment, and this list decides.
+//! An environment on a network filesystem would break without notice, because the filesystem's locks, shared mappings
+//! or syncs do not hold between machines. The library refuses such an environment. This list decides which filesystems
+//! are refused.
 
-/// Filesystems whose files are on another machine, or are changed by several machines at once:
-/// NFS, SMB, CIFS, SMB2, 9P, AFS, AFS of the kernel, Ceph, Coda, NCP, GFS2, OCFS2, Lustre.
+/// Filesystems whose files lie on another machine, or that several machines change at once: NFS, SMB, CIFS, SMB2, 9P,
+/// AFS, AFS of the kernel, Ceph, Coda, NCP, GFS2, OCFS2, Lustre.
 const NETWORK_MAGICS: [u32; 13] = [
     0x6969,
     0x517b,
@@ -28,7 +29,7 @@ pub(super) fn is_network(magic: u32, number: &str) -> bool {
     if magic != FUSE_MAGIC {
         return NETWORK_MAGICS.contains(&magic);
     }
-    // Without /proc the type of the filesystem behind FUSE is unknown; an unknown type counts as local.
+    // Without /proc the type of the filesystem behind FUSE cannot be found, and an unknown type counts as local.
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounted_type(&mounts, number).is_some_and(is_network_fuse)
 }
@@ -42,7 +43,7 @@ fn mounted_type<'t>(mounts: &'t str, number: &str) -> Option<&'t str> {
         .find_map(|line| line.split_once(" - ")?.1.split(' ').next())
 }
 
-/// Returns whether a FUSE filesystem reaches over a network; `fuse`, `fuseblk`, `fuse.ntfs-3g` and others keep their
+/// Returns whether a FUSE filesystem works over a network. `fuse`, `fuseblk`, `fuse.ntfs-3g` and others keep their
 /// files on this machine.
 fn is_network_fuse(kind: &str) -> bool {
     let name = kind.strip_prefix("fuse.").unwrap_or(kind);

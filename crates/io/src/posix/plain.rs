@@ -1,7 +1,8 @@
 //! Plain files of the machine's own filesystems.
 //!
 //! Each call opens the directories of its path anew, name by name and never through a symbolic link. No directory is
-//! kept open, so a call hours after the path was given, or by another process, takes the same way.
+//! kept open between calls. So a call that comes hours after the path was given, or from another process, takes the
+//! same way as any other.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ fn status_of(found: &Stat) -> PlainStatus {
         FileType::Symlink => PlainKind::Link,
         _ => PlainKind::Other,
     };
-    // A time before 1970 counts as second 0, and one that does not fit (after 2554) as the largest value.
+    // A time before 1970 counts as second 0, and a time that does not fit (after 2554) as the largest value.
     let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
     let modified_ns =
         seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(found.st_mtime_nsec).unwrap_or(0));
@@ -127,14 +128,14 @@ impl PlainFiles for PosixPlain {
         let fail = |errno| self.error(Operation::Inspect, directory, errno);
         let opened = self.directory(Operation::Inspect, directory)?;
         let inode = rustix::fs::fstat(&opened).map_err(fail)?.st_ino;
-        // The root directories of most filesystems have the same inode number: the birth time tells them apart.
+        // Most filesystems' root directories have the same inode number, so the birth time distinguishes them.
         Ok(inode.rotate_left(32) ^ super::birth_ns(&opened).map_err(fail)?)
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
         let fail = |errno| self.error(Operation::Open, path, errno);
-        // Non-blocking: the open of a pipe would wait for a writer.
+        // Non-blocking, because the open of a pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
             .and_then(super::above_standard)
@@ -159,7 +160,7 @@ impl PlainFiles for PosixPlain {
             .and_then(super::above_standard)
             .map_err(fail)?;
         if let Some(errno) = like.and_then(|like| PosixPlain::apply_directory_rights(&made, like).err()) {
-            // The file is of no use; if it stays here, it is removed later with the other leftovers.
+            // The file is useless by now. If it cannot be removed here, it is removed later with the other leftovers.
             let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
             return Err(fail(errno));
         }
@@ -169,7 +170,8 @@ impl PlainFiles for PosixPlain {
     fn link(&self, path: &str, other: &str) -> Result<()> {
         let (from, name) = self.place(Operation::Link, path)?;
         let (to, other) = self.place(Operation::Link, other)?;
-        // Without AT_SYMLINK_FOLLOW: the symbolic link itself gets the name, not its target.
+        // No AT_SYMLINK_FOLLOW: if the path leads to a symbolic link, the link itself gets the name, not the link's
+        // target.
         retry_on_intr(|| rustix::fs::linkat(&from, name, &to, other, AtFlags::empty()))
             .map_err(|errno| self.error(Operation::Link, path, errno))
     }
@@ -193,7 +195,8 @@ impl PlainFiles for PosixPlain {
         rustix::fs::accessat(&directory, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(fail)?;
         let above = rustix::fs::fstat(&directory).map_err(fail)?;
         let own = rustix::process::geteuid().as_raw();
-        // In a sticky directory like /tmp only the file's owner, the directory's owner and root may replace a file.
+        // In a sticky directory like /tmp, only the owner of the file, the owner of the directory and root may replace
+        // a file.
         let is_sticky = above.st_mode & 0o1000 != 0;
         if !is_sticky || own == 0 || own == above.st_uid {
             return Ok(());
@@ -219,9 +222,9 @@ impl PlainFiles for PosixPlain {
     }
 
     fn sync(&self, directory: &str) -> Result<()> {
-        // An error of the opening is no failed sync.
+        // An error at the opening does not count as a failed sync.
         let opened = self.readable(Operation::Open, directory)?;
-        // Repeated after a signal, as for a file.
+        // The call is repeated after a signal, as for a file.
         retry_on_intr(|| rustix::fs::fsync(&opened))
             .map_err(|errno| self.error(Operation::SyncDirectory, directory, errno))
     }

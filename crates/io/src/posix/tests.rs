@@ -180,7 +180,7 @@ fn a_lock_dies_with_its_process() {
     assert!(file.lock(byte, LockMode::Exclusive, false).unwrap());
 }
 
-/// Runs in the child of the test above; without the environment variable it does nothing.
+/// The work of the child of the test above. Without the environment variable it does nothing.
 #[test]
 fn hold_a_lock_for_a_parent() {
     let Some(path) = std::env::var_os("LIBTP_IO_HOLD") else {

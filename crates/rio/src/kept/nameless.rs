@@ -19,9 +19,9 @@ use crate::{Identity, Keeping, Kept, Region, Result};
 #[derive(Clone, Debug)]
 pub struct Nameless {
     file: Arc<File>,
-    /// The path for error texts.
+    /// The path that error texts name.
     path: PathBuf,
-    /// Whether a region was copied into it.
+    /// Whether a region was copied into the file.
     is_copy: bool,
 }
 
@@ -35,7 +35,7 @@ impl Nameless {
         Ok(Nameless { file: Arc::new(file), path: path.to_path_buf(), is_copy: false })
     }
 
-    /// Stores a part of the region that is being copied into the file.
+    /// Stores one part of the region that is being copied into the file.
     ///
     /// # Errors
     /// `System`, also if the filesystem has no room.
@@ -43,7 +43,8 @@ impl Nameless {
         self.file.write_all_at(bytes, place).map_err(|source| system(&self.path, "filling the memory", source))
     }
 
-    /// Completes the copy of a region: it can now be opened, like a region left in good order, without a seal.
+    /// Completes the copy of a region. The region can then be opened like a region left in good order, but without a
+    /// seal.
     ///
     /// # Errors
     /// As [`Nameless::store`].
@@ -55,7 +56,8 @@ impl Nameless {
 }
 
 impl Keeping {
-    /// As [`Keeping::open`], for the region that was copied into the file, or a new one. No other handle can have it.
+    /// As [`Keeping::open`], for the region that was copied into the file, or for a new region. No other handle can
+    /// have this region.
     ///
     /// # Errors
     /// As [`Keeping::open`].
@@ -81,7 +83,7 @@ impl Keeping {
 
     fn have(&self, region: Region, file: File) -> Kept {
         let survives = self.prepare(&region);
-        // The file has no name, so no other process could take the lock.
+        // The file has no name, so no other process could take its lock.
         Kept::new(region, Lock::Open(file), survives)
     }
 }

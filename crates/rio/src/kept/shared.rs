@@ -1,10 +1,12 @@
-//! A kept region that several handles share: the first opener and the last leaver have it alone for that time.
+//! A kept region that several handles share. The first handle to open it and the last handle to leave it are alone with
+//! it while they do so.
 //!
-//! A handle that is alone reads the state of the last close, before any handle stores. So a region is opened under
-//! the exclusive lock, which becomes a shared one once the header states that the region is in use. A handle joins a
-//! region in use by the shared lock.
+//! A handle that is alone reads the state of the last close, before any handle stores. So a region is opened under the
+//! exclusive lock. The handle exchanges it for a shared lock once the header states that the region is in use. A handle
+//! joins a region in use under the shared lock.
 //!
-//! If we die here: the kernel drops the lock; the header states that the region is in use, or still that it is not.
+//! If we die here: the kernel drops the lock. The header then states either that the region is in use or that it is
+//! not.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -18,11 +20,12 @@ use crate::error::system;
 use crate::region::use_lock::patiently;
 use crate::{Access, Error, RegionHeader, Result};
 
-/// How long to wait for a handle that opens or leaves the region, which takes two syncs.
+/// The longest wait for a handle that opens or leaves the region, which takes two syncs.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Takes the exclusive lock if no other handle has the file, else the shared lock. `None` if there is no such file.
+/// Takes the exclusive lock if no other handle has the file, else the shared lock. Returns `None` if there is no such
+/// file.
 pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
     let begun = Instant::now();
     loop {
@@ -32,8 +35,8 @@ pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
         }
         match super::lock(path, access, FlockOperation::NonBlockingLockShared) {
             Ok(Some(file)) if !is_left(&file) => return Ok(Some(file)),
-            // Either the last handle has left, so this one may be alone, or another handle is alone with the file
-            // now.
+            // Either the last handle has left, and this handle may now be alone; or another handle is now alone with
+            // the file.
             Ok(Some(_)) => {}
             Err(Error::InUse { .. }) if begun.elapsed() < PATIENCE => {}
             refused => return refused,
@@ -49,15 +52,16 @@ fn is_left(file: &File) -> bool {
     read.is_ok() && word != [0; 8]
 }
 
-/// Lets other handles join: the header states that the region is in use.
+/// Lets other handles join. The header already states that the region is in use.
 pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
-    // The exchange gives one lock back before it takes the other. Another handle may come in between, and soon does
-    // the same.
+    // The exchange gives one lock back before it takes the other. Another handle may get the exclusive lock in between,
+    // and soon exchanges it too.
     let taken = patiently(PATIENCE, MOMENT, |_| true, || flock(lock, FlockOperation::NonBlockingLockShared));
     taken.map_err(|errno| system(path, "locking", errno.into()))
 }
 
-/// Returns whether no other handle has the region. If so, no other handle can join until our lock goes.
+/// Returns whether no other handle has the region. If so, no other handle can join until this handle's lock is given
+/// back.
 pub(super) fn is_last(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

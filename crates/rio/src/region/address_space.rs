@@ -1,8 +1,9 @@
-//! The address space of a region: as much as it may ever need, or under a limit (`RLIMIT_AS`) a part of the rest.
+//! The address space of a region: as much as the region may ever need, or under a limit (`RLIMIT_AS`) a part of what
+//! the process has left.
 //!
-//! Not in the papers. The kernel grants a mapping of nearly all the remaining address space, and then the process has
-//! none for its threads and its own memory. So a region takes half of the rest at most. A process that attaches takes
-//! as much as the region's maker.
+//! Not in the papers. Under a limit, the kernel grants a mapping of nearly all the remaining address space, and the
+//! process then has none left for its threads and its own memory. So a region takes at most half of the remaining
+//! address space. A process that attaches takes as much as the region's maker.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -12,8 +13,8 @@ use rustix::process::{getrlimit, Resource};
 
 use crate::{planted, Mapping, RegionHeader};
 
-/// Maps `wanted` bytes of address space. Under a limit it maps a half of that, a quarter, and so on, but always all
-/// of the file, which has `size` bytes.
+/// Maps `wanted` bytes of address space. Under a limit that does not allow `wanted` bytes, maps a half of them, a
+/// quarter, and so on. The mapping always has all of the file, whose length is `size` bytes.
 pub(super) fn reserve(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
     let most = left().map_or(u64::MAX, |left| left / 2);
     let least = size.max(noted(file));
@@ -33,7 +34,7 @@ pub(super) fn reserve(file: &File, wanted: usize, size: u64) -> std::io::Result<
     }
 }
 
-/// Returns the bytes that the region's maker mapped, or 0 if the file has no power of two there.
+/// Returns the bytes that the region's maker mapped, or 0 if the header's word for them is not a power of two.
 fn noted(file: &File) -> u64 {
     let mut word = [0; 8];
     let read = file.read_exact_at(&mut word, offset_of!(RegionHeader, reserve) as u64);

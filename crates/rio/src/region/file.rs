@@ -1,4 +1,4 @@
-//! Holes in a region's file, which are room to grow into without blocks yet, and reads of the file.
+//! Holes in a region's file, and reads of the file. A hole is room to grow into that has no blocks yet.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use crate::error::system;
 use crate::{Region, Result};
 
 impl Region {
-    /// Leaves a hole of `bytes` behind the memory handed out. Only in a new region that no other process knows.
+    /// Leaves a hole of `bytes` behind the memory handed out. Only for a new region that no other process knows.
     ///
     /// # Errors
     /// `Reserve` if the address range is used up; `System` if the file cannot be made that long.
@@ -25,7 +25,7 @@ impl Region {
         Ok(())
     }
 
-    /// Reads from the file, which shows the stores into the mapping.
+    /// Reads from the file. The file also shows the stores into the mapping.
     ///
     /// # Errors
     /// `System` if the file cannot be read, or is too short.
@@ -54,7 +54,7 @@ impl Region {
                 Ok(from) => from.min(end),
                 // The rest is a hole.
                 Err(rustix::io::Errno::NXIO) => break,
-                // The filesystem does not know: all of the file may be data.
+                // The filesystem knows no holes: all of the file counts as data.
                 Err(rustix::io::Errno::INVAL) => at,
                 Err(errno) => return Err(system(self.path(), "looking for holes", errno.into())),
             };

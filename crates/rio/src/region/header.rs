@@ -1,4 +1,4 @@
-//! A region's header: its maker, its owner, and the places of the managers' headers.
+//! A region's header: the region's maker, its owner, and the places of the managers' headers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,11 +23,11 @@ crate::shared! {
         pub layout: Word<u64>,
         /// Non-zero once the region is complete.
         pub ready: Word<u64>,
-        /// The machine's boot id when it was made.
+        /// The machine's boot id when the region was made.
         pub boot: [Word<u64>; 2],
         /// The environment that the region belongs to.
         pub environment: [Word<u64>; 2],
-        /// The log's incarnation that the region was made for (PROTOCOLS L1).
+        /// The log's incarnation for which the region was made (PROTOCOLS L1).
         pub incarnation: Word<u64>,
         /// Inode of the environment's control file (PROTOCOLS F1).
         pub control_inode: Word<u64>,
@@ -51,11 +51,12 @@ crate::shared! {
         pub directory_bytes: Word<u64>,
         /// The path of the environment's directory at the last attach.
         pub directory: [Word<u64>; 448],
-        /// Checksum of a kept region's tables from when it was last left in good order; 0: there is none.
+        /// Checksum of a kept region's tables, made when the region was last left in good order; 0 if it was not.
         pub seal: Word<u64>,
         /// Bytes of address space that every process has mapped: the greatest size of the region.
         pub reserve: Word<u64>,
-        /// Hash of the layouts that another build must share to take the log out of this region, and of no others.
+        /// Hash of the layouts on which the log's removal from this region depends. A build that only takes the log out
+        /// of the region must have the same hash; other layouts may differ.
         pub log_layout: Word<u64>,
         /// The first word is non-zero if a sync of a kept region has failed and no sync of all of it has succeeded
         /// since. The rest is zero, kept for later.
@@ -101,7 +102,7 @@ pub enum RootSlot {
     Files = 5,
     /// The environment itself.
     Environment = 6,
-    /// The party that decides the fate of unfinished transactions, if that is not the region's own library.
+    /// The party that decides about unfinished transactions, if that is not the region's own library.
     Owner = 7,
     /// Tests, and applications with structures of their own.
     Spare = 15,
@@ -156,7 +157,7 @@ impl RegionHeader {
 
     /// Records whether a sync of the region has failed.
     pub(crate) fn set_doubtful(&self, had_failed_sync: bool) {
-        // Store only a change: for most regions there is none.
+        // Only a change is stored: for most regions the value never changes.
         if had_failed_sync != self.had_failed_sync() {
             self.spare[0].publish(u64::from(had_failed_sync));
         }

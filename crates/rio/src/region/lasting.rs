@@ -1,11 +1,11 @@
-//! A region that many processes share and that outlives a crash of the system: what its memory survives, and the
-//! steps after which all of it is there.
+//! A region that many processes share and that outlives a crash of the system: what its memory survives, and the steps
+//! after which all of its stores survive.
 //!
 //! Paper: Rio Vista, section 3. A kept region ([`Kept`](crate::Kept)) belongs to one process, which writes back its
-//! stores as it goes. Here the code that needs a part of the memory to be safe writes that part back when it needs
-//! to; everything else may be lost.
+//! stores as it goes. Here code that needs a part of the memory to be safe writes that part back at that moment.
+//! Everything else may be lost.
 //!
-//! If we die here: the part may not be safe, and the caller did not get the answer that it is.
+//! If we die here: the part may not be safe, and the caller got no answer that it is.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use crate::flush::WriteBack;
 use crate::names::sync_directory;
 use crate::{Access, Bytes, Identity, Offset, Region, Result, Survives};
 
-/// No page is smaller: one store to each such part gives all of the file its blocks.
+/// No system has smaller pages: one store to each piece of this length gives all of the file its blocks.
 const PAGE_BYTES: usize = 4096;
 
 /// What a region's memory survives, and the write-back that this needs.
@@ -35,13 +35,13 @@ impl Default for Lasting {
     }
 }
 
-/// Lines are written back, by the processor's own instruction.
+/// Set if lines are written back, by the processor's own instruction.
 const WRITTEN_BACK: u64 = 1 << 8;
 #[cfg(feature = "planted")]
 const SIMULATED: u64 = 1 << 9;
 
 impl Lasting {
-    /// Returns the number for shared memory: zero if the memory survives only processes.
+    /// Returns the value as a number for shared memory; zero if the memory survives only processes.
     pub fn to_word(self) -> u64 {
         let how = match self.write_back {
             WriteBack::None => 0,
@@ -67,12 +67,12 @@ impl Lasting {
         if word & SIMULATED != 0 {
             return Lasting { survives, write_back: WriteBack::Simulated };
         }
-        // This machine made the number, and its processor has an instruction for it.
+        // This machine made the number, so its processor has the instruction.
         let how = if word & WRITTEN_BACK != 0 { WriteBack::best() } else { None };
         Lasting { survives, write_back: how.unwrap_or_default() }
     }
 
-    /// As [`Lasting::from_word`], or `None` if `to_word` never returns that number.
+    /// As [`Lasting::from_word`], or `None` if the number is none that `to_word` returns.
     pub fn try_from_word(word: u64) -> Option<Lasting> {
         Some(Lasting::from_word(word)).filter(|says| says.to_word() == word)
     }
@@ -97,13 +97,13 @@ impl Region {
         Survives::of(self.file())
     }
 
-    /// Returns what its memory survives: see [`Lasting::of`].
+    /// Returns what the region's memory survives: see [`Lasting::of`].
     pub fn find_lasting(&self, declared: Option<Survives>) -> Lasting {
         Lasting::of(self.file(), declared)
     }
 
-    /// Makes this process put the file's new blocks safely on the disk before it uses them. Called once; without
-    /// effect if the memory outlives only processes.
+    /// Makes this process put the file's new blocks safely on the disk before it uses them. Called once. Has no effect
+    /// if the memory outlives only processes.
     pub fn set_lasting(&self, lasting: Lasting) {
         if lasting.is_lasting() {
             let _ = self.0.safe.is_lasting.set(());
@@ -111,7 +111,7 @@ impl Region {
     }
 
     /// Makes all stores so far survive: writes the cache's lines to memory, and the file's length, blocks and name to
-    /// its disk. No other process has the region.
+    /// its disk. Called while no other process has the region.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -174,7 +174,7 @@ impl Region {
         word.publish(!word.get());
     }
 
-    /// Checks the region as `check_maker` does, except the layout and the start of the machine.
+    /// Checks the region as `check_maker` does, but accepts any layout and any start of the machine.
     fn check_left(&self) -> Result<()> {
         let own = self.metadata()?;
         let header = self.header();
@@ -193,8 +193,8 @@ impl Region {
         Ok(())
     }
 
-    /// Starts to write lines of the region back to memory, if need be. They are in memory after the next
-    /// [`Region::fence`].
+    /// Starts to write lines of the region back to memory, unless `how` states that none are written back. The lines
+    /// are in memory after the next [`Region::fence`].
     ///
     /// # Panics
     /// If the bytes do not lie in the region.
@@ -213,7 +213,7 @@ impl Region {
         }
     }
 
-    /// Orders write-backs: lines written back before this are in memory before any later store.
+    /// Orders write-backs: lines written back before this call are in memory before any later store.
     #[inline]
     pub fn fence(&self, how: WriteBack) {
         how.fence_if_any();
@@ -230,8 +230,8 @@ impl Region {
         }
     }
 
-    /// Stores the present content to each page that has blocks, so that the next sync writes the page even if the
-    /// system takes it for written. Holes in the file stay holes.
+    /// Stores to each page that has blocks the content that it already has. The next sync then writes the page even if
+    /// the system takes it for written. Holes in the file stay holes.
     ///
     /// # Errors
     /// `System` if the search for holes fails.
@@ -242,15 +242,15 @@ impl Region {
         Ok(())
     }
 
-    /// Gives each page from one place to another its block, if the block was only allocated. The contents stay, even
-    /// if another thread stores to the page meanwhile.
+    /// Gives its block to each page in the range whose block was only allocated. The contents stay, even if another
+    /// thread stores to the page meanwhile.
     pub(super) fn touch(&self, from: u64, to: u64) {
-        // The file is that long already; the size in the header may be smaller.
+        // The file already has that length; the size in the header may be smaller.
         self.0.mapping.allow(usize::try_from(to).expect("a region is mapped"));
         for at in (from.next_multiple_of(8)..to).step_by(PAGE_BYTES) {
             let word = &self.undo_words(at.max(8), 8)[0];
-            // Hidden from the compiler, which would drop an `or` with zero: the store is wanted. Relaxed: the store
-            // publishes nothing.
+            // `black_box` hides the zero from the compiler, which would drop an `or` with zero: the store is wanted.
+            // Relaxed: the store publishes nothing.
             word.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
         }
     }

@@ -1,6 +1,6 @@
 //! References into a region: to the values that typed offsets name, and to words that any thread may store to.
 //!
-//! Following an offset checks bounds and alignment, because another process may have stored a bad one.
+//! Every use of an offset checks bounds and alignment, because another process may have stored a bad offset.
 
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Bytes, Offset, Region, RegionHeader, Shared};
 
-/// The payload of the unwinding of a thread whose region is broken (PROTOCOLS D13): the thread can neither go on nor
-/// return a value. The environment's door catches it and begins anew.
+/// The payload with which a thread unwinds when its region is broken (PROTOCOLS D13): the thread can neither go on nor
+/// return a value. The environment's door catches the unwinding and begins anew.
 pub struct Broken;
 
 impl Region {
     /// Returns the `T` at `offset`.
     ///
     /// # Panics
-    /// If the offset is out of the region's bounds or misaligned: its storer broke an invariant. In a region marked
-    /// broken the thread unwinds with [`Broken`].
+    /// If the offset is out of the region's bounds or misaligned: the code that stored it broke an invariant. In a
+    /// region marked broken, the thread unwinds with [`Broken`] instead.
     #[inline]
     pub fn at<T: Shared>(&self, offset: Offset<T>) -> &T {
         let place = self.known_place(offset.raw(), size_of::<T>(), align_of::<T>());
@@ -46,7 +46,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
     }
 
-    /// Returns a handle to the `T` at `offset` that keeps the mapping alive and is not checked again.
+    /// Returns a handle to the `T` at `offset`. The handle keeps the mapping alive, and its uses are not checked again.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -72,8 +72,8 @@ impl Region {
 
     /// Copies `src` into the region, eight bytes at a time. Both `at` and the length are multiples of eight.
     ///
-    /// For bytes that a reader may copy out at the same time and then check (the log's ring): the copy is made of
-    /// relaxed atomic stores, so a torn read is a wrong checksum and never undefined.
+    /// For bytes that a reader may copy out at the same time and then check (the log's ring). The copy is made of
+    /// relaxed atomic stores, so a torn read is a wrong checksum and never undefined behaviour.
     ///
     /// # Panics
     /// If the area is out of bounds or not made of whole words.
@@ -85,7 +85,7 @@ impl Region {
             // Relaxed: the log's tail, stored with release after this copy, publishes the bytes.
             word.store(eight, Ordering::Relaxed);
         };
-        // Four at once: a short record is copied with few jumps.
+        // Four words at once, so that a short record is copied with few jumps.
         let (mut fours, mut parts) = (words.chunks_exact(4), src.chunks_exact(32));
         for (four, part) in (&mut fours).zip(&mut parts) {
             store(&four[0], &part[..8]);
@@ -106,7 +106,7 @@ impl Region {
     pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
         let words = self.slice_of_words(at, dst.len());
         for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
-            // Relaxed: the caller loaded the tail with acquire before, and checks the copy.
+            // Relaxed: the caller has loaded the tail with acquire before, and checks the copy.
             eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
@@ -115,12 +115,13 @@ impl Region {
     fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
         assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
         let place = self.known_place(at.raw(), bytes, 8);
-        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way
-        // are lent as plain slices only to a hold that excludes writers.
+        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access. Areas used in this way are
+        // lent as plain slices only to a hold that excludes writers.
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
     }
 
-    /// Returns the words that a roll-back stores to. The owner of the section rolls back, or a survivor of its death.
+    /// Returns the words that a roll-back stores to. Only the owner of the section rolls back, or a survivor of its
+    /// death.
     #[inline]
     pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
         self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
@@ -135,7 +136,8 @@ impl Region {
         self.place(offset, bytes, align).unwrap_or_else(|| self.out_of_bounds(offset))
     }
 
-    /// Unwinds or panics. After [`Region::give_up_growth`] a process does not see the new part of a broken region.
+    /// Unwinds if the region is broken, else panics. In a broken region the place may be valid: after
+    /// [`Region::give_up_growth`], this process does not see its new part.
     #[cold]
     #[inline(never)]
     fn out_of_bounds(&self, offset: u64) -> ! {

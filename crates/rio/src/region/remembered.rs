@@ -1,13 +1,13 @@
-//! Remembered places: where this process last found values of a region, each with an area that belongs to it.
+//! Remembered places: where this process last found values of a region. Each place is remembered with an area that
+//! belongs to the value.
 //!
-//! Following an offset checks bounds and alignment each time. Here they are checked once, when the value is
-//! remembered.
+//! Every use of an offset checks bounds and alignment. Here they are checked only once, when the value is remembered.
 //!
 //! Invariants
 //! 1. The low half of an entry is zero, or the place of a `T` in the region, in units of [`UNIT`].
 //! 2. Entries are this process's own memory. A wild store of another process does not reach them.
 //!
-//! An entry may be stale: its value may have become something else. The caller looks at the value.
+//! An entry may be stale: its place may hold another value by now. So the caller checks the value.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,8 @@ use crate::{Bytes, Offset, Region, Shared};
 
 /// The alignment of values.
 const UNIT: u64 = 64;
-/// The alignment of areas. In these units two places fit into one word, unless they lie at the far end of a large region.
+/// The alignment of areas. In these units, the places of a value and of its area fit into one word, unless they lie at
+/// the far end of a large region.
 const AREA_UNIT: u64 = 4096;
 
 /// A table of `N` entries for values of one region.
@@ -34,15 +35,16 @@ impl<T: Shared, const N: usize> Remembered<T, N> {
         Remembered { region: region.clone(), entries, values: PhantomData }
     }
 
-    /// Returns the entry of a number; numbers that are equal modulo `N` share an entry.
+    /// Returns the entry for a number. Numbers that are equal modulo `N` share an entry.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Place<'_, T> {
-        // Relaxed: the caller acquires a word of the value. The entry needs no order: any entry of the table leads to
-        // a value (invariant 1).
+        // Relaxed: the caller acquires a word of the value. The entry itself needs no order: any entry of the table
+        // leads to a value (invariant 1).
         Place { region: &self.region, entry: self.entries[number % N].load(Ordering::Relaxed), value: PhantomData }
     }
 
-    /// Remembers a value of the region and an area of it. Does nothing for places that an entry has no room for.
+    /// Remembers a value of the region and an area that belongs to it. Does nothing if a place does not fit into an
+    /// entry.
     ///
     /// # Panics
     /// If the value does not lie in the region.
@@ -73,13 +75,13 @@ impl<'r, T: Shared> Place<'r, T> {
             return None;
         }
         let place = self.region.0.mapping.base().as_ptr().wrapping_add(usize::try_from(place).ok()?);
-        // SAFETY: this place was the address of a `&T` in this mapping when the entry was stored (invariant 1; an
-        // entry is one word), aligned and in bounds; regions never shrink, and the mapping lives as long as `'r`;
+        // SAFETY: this place was the address of a `&T` in this mapping when the entry was stored (invariant 1; an entry
+        // is one word), so it is aligned and in bounds. Regions never shrink, and the mapping lives as long as `'r`.
         // `T: Shared` is atomics only, valid for any bytes.
         Some(unsafe { &*place.cast::<T>() })
     }
 
-    /// Asks the processor to bring `bytes` of the area into its cache. A hint: reads nothing.
+    /// Asks the processor to bring `bytes` of the area into its cache. Only a hint, which reads nothing.
     #[inline(always)]
     pub fn prefetch(&self, bytes: usize) {
         #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,10 @@
-//! The work that keeps a region whole through a crash of the system that its stores survive. It secures the lines that
-//! are still in the processor's cache. It also secures the file's length and blocks: the filesystem keeps these in
+//! The work that keeps a region whole through a crash of the system that its stores survive. The work secures the lines
+//! that are still in the processor's cache. It also secures the file's length and blocks, which the filesystem keeps in
 //! ordinary memory until it has written them.
 //!
 //! Paper: a departure from Rio, which kept all of the file cache and wrote it to the disk before the next start.
 //!
-//! A region whose memory survives only processes needs no such work: after such a crash it is not used.
+//! A region whose memory survives only processes needs no such work: after a crash of the system it is not used.
 //!
 //! If we die here: the file is longer than the region's header states, and its end is zeros.
 
@@ -24,34 +24,34 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub(super) struct Safe {
     /// How cache lines are written back.
     write_back: OnceLock<WriteBack>,
-    /// New blocks are filled and synced before they are used. Held by the thread that does so.
+    /// Set if new blocks are filled and synced before they are used. The thread that fills them holds the lock.
     filling: OnceLock<Mutex<()>>,
-    /// Set if several processes share the region and it outlives a crash of the system: new blocks are on the disk
-    /// before they are used.
+    /// Set if several processes share the region and its memory outlives a crash of the system. New blocks are then on
+    /// the disk before they are used.
     pub(super) is_lasting: OnceLock<()>,
 }
 
 impl Safe {
-    /// Takes the lock for filling, if new blocks are filled: two threads at once would overwrite each other's stores
-    /// with zeros.
+    /// Takes the lock for filling, if new blocks are filled. Without the lock, two threads at once could overwrite each
+    /// other's stores with zeros.
     pub(super) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         self.filling.get().map(|filling| filling.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Region {
-    /// Sets how cache lines are written back in memory that outlives them. Called once, before any store.
+    /// Sets how cache lines are written back, for memory that outlives the cache. Called once, before any store.
     pub(crate) fn set_write_back(&self, how: WriteBack) {
         self.0.safe.write_back.get_or_init(|| how);
     }
 
-    /// Returns how cache lines are written back in memory that outlives them.
+    /// Returns how cache lines are written back, for memory that outlives the cache.
     pub fn write_back(&self) -> WriteBack {
         self.0.safe.write_back.get().copied().unwrap_or_default()
     }
 
-    /// Makes sure that the file's new blocks are filled, and on its disk, before they are used. Only one process has
-    /// the region.
+    /// Makes sure that the file's new blocks are filled, and on its disk, before they are used. Only for a region that
+    /// one process has alone.
     pub(crate) fn set_filled(&self) {
         self.0.safe.filling.get_or_init(Mutex::default);
     }
@@ -61,7 +61,7 @@ impl Region {
         self.0.safe.filling.get().is_some()
     }
 
-    /// Fills the part of a new region that is not handed out yet, if its blocks are to be filled.
+    /// Fills the blocks of a new region that are not handed out yet, if blocks are filled at all.
     ///
     /// # Errors
     /// `System` if the file cannot be written.
@@ -82,12 +82,12 @@ impl Region {
         if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made safe") {
             return Ok(());
         }
-        // Blocks that are only allocated would be zeros again after a crash, whatever was stored there: the
-        // filesystem notes in ordinary memory, at the first store, that they are in use.
+        // After a crash, a block that was only allocated would be zeros again, whatever was stored there: the
+        // filesystem records the first store to a block in ordinary memory only.
         if is_filled {
             self.fill(from, to)?;
         } else {
-            // Another process may do the same, and may already have stored there.
+            // Another process may be doing the same, and may already have stored there.
             self.touch(from, to);
         }
         self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))
@@ -102,7 +102,7 @@ impl Region {
         Ok(())
     }
 
-    /// Starts to write a part of the region back from the cache to memory, if its memory needs that.
+    /// Starts to write a part of the region back from the cache to memory, if lines are written back at all.
     ///
     /// # Panics
     /// If the part does not lie in the region.
@@ -111,12 +111,14 @@ impl Region {
         self.write_back().write_back(place, bytes);
     }
 
-    /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
+    /// Writes a few stored words back, if lines are written back at all. The words are in memory before any later
+    /// store.
     pub fn write_back_words<T: Shared>(&self, words: &T) {
         self.write_back_and_fence((self.offset_of(words).raw(), size_of::<T>() as u64));
     }
 
-    /// Writes a part of the region back, if its memory needs that: the part is in memory before any later store.
+    /// Writes a part of the region back, if lines are written back at all. The part is in memory before any later
+    /// store.
     #[inline]
     pub fn write_back_and_fence(&self, (at, bytes): (u64, u64)) {
         if self.write_back() != WriteBack::None {
@@ -125,7 +127,7 @@ impl Region {
         }
     }
 
-    /// As [`Region::write_back_and_fence`], for everything before `end`: called after changes that are not undone.
+    /// As [`Region::write_back_and_fence`], for everything before `end`. Called after changes that are never undone.
     pub fn write_back_front(&self, end: u64) {
         self.write_back_and_fence((0, end));
     }
@@ -135,7 +137,7 @@ impl Region {
     /// # Errors
     /// `System` if the disk refuses.
     pub fn sync(&self) -> Result<()> {
-        // The kernel does not write back a synchronous mapping: that is the program's task.
+        // The kernel does not write a synchronous mapping back: the program has to do that.
         if self.write_back() != WriteBack::None {
             for part in self.parts()? {
                 self.write_back_part(part.start, usize::try_from(part.end - part.start).unwrap_or(usize::MAX));

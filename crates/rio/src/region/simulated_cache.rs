@@ -2,8 +2,8 @@
 //! line.
 //!
 //! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` has a
-//! copy beside it, with the contents that its memory would have without the cache. Of each line that differs, a crash
-//! leaves either version: a cache may write back any line at any time, and in any order.
+//! copy, with the contents that its memory would have without the cache. Of each line that differs, a crash leaves
+//! either version, because a cache may write back any line at any time, and in any order.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use crate::{Offset, Region};
 
 const LINE: usize = 64;
 
-/// The memory of each region with such a cache, by its file's inode.
+/// The simulated memory of each region that has such a cache, by the inode of the region's file.
 static MEMORIES: OnceLock<Mutex<HashMap<u64, Vec<u8>>>> = OnceLock::new();
 
 fn with_memory<T>(region: &Region, what: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -30,7 +30,7 @@ pub(crate) fn write_back(region: &Region, at: u64, bytes: usize) {
         if memory.len() < to {
             memory.resize(to, 0);
         }
-        // A store that runs concurrently may be missed: it was not stored before the write-back.
+        // A store that runs at the same time may be missed. Such a store counts as made after the write-back.
         copy_out(region, from, &mut memory[from..to]);
     });
 }
@@ -61,14 +61,14 @@ pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
     })
 }
 
-/// Forgets the region's memory: it is gone, or another region takes its place.
+/// Forgets the region's simulated memory: the region is gone, or another region takes its place.
 pub fn forget(region: &Region) {
     with_memory(region, Vec::clear);
 }
 
-/// Forgets the memory of each region whose file this process does not have open any more.
+/// Forgets the simulated memory of each region whose file this process no longer has open.
 pub fn forget_closed() {
-    // Lock first: a region opened meanwhile has no memory here yet.
+    // The lock is taken first: a region opened meanwhile has no memory here yet.
     let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let inodes: HashSet<u64> =
@@ -76,7 +76,7 @@ pub fn forget_closed() {
     all.retain(|inode, _| inodes.contains(inode));
 }
 
-/// Copies bytes out of the region. Its first word is the magic number, which never changes and has no offset.
+/// Copies bytes out of the region. The region's first word is copied apart: it is the magic number, and has no offset.
 fn copy_out(region: &Region, at: usize, to: &mut [u8]) {
     let skipped = 8_usize.saturating_sub(at);
     to[..skipped].copy_from_slice(&region.header().magic.get().to_ne_bytes()[..skipped]);

@@ -1,10 +1,10 @@
 //! Regions that no process uses, and their removal.
 //!
 //! Invariants
-//! 1. Only a process that holds a lock on the region's file, shared or exclusive, removes its name. So the holder of
-//!    the exclusive lock knows that the name still leads to this file.
-//! 2. A process that opens a region checks, after taking its lock, that the file still has a name, and starts again
-//!    if it has none.
+//! 1. Only a process that holds a lock on the region's file, shared or exclusive, removes the file's name. So the
+//!    holder of the exclusive lock knows that the name still leads to this file.
+//! 2. A process that opens a region takes its lock, and then checks that the file still has a name. If the file has
+//!    none, the process opens the path again.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,8 @@ use crate::Result;
 pub struct UnusedRegion(Region);
 
 impl UnusedRegion {
-    /// Takes the region at `path`. `None` if it is used, if it belongs to another user, or if it is no region.
+    /// Takes the region at `path`. Returns `None` if a process uses the region, if it belongs to another user, or if
+    /// the file is no region.
     ///
     /// # Errors
     /// `System` if the file cannot be opened or mapped, `Unusable` if it is too short to be a region.
@@ -42,7 +43,7 @@ impl UnusedRegion {
         let unused = Region::map(file, path, 0).map(UnusedRegion)?;
         match use_lock::has_name(&unused.0 .0.file) {
             Ok(true) => Ok(Some(unused)),
-            // Another process has just removed it.
+            // Another process has just removed the region.
             Ok(false) => Ok(None),
             Err(source) => Err(system(path, "stat", source)),
         }
@@ -77,13 +78,13 @@ impl Drop for UnusedRegion {
     }
 }
 
-/// Removes any file at the place of a region. The lock keeps a process that has just found the old region unused from
-/// removing the next file there.
+/// Removes any file at the place of a region. Another process may have just found the old region unused; the lock keeps
+/// that process from removing the next file there.
 ///
 /// # Errors
 /// The error of `unlink`.
 pub fn remove_region(path: &Path) -> io::Result<()> {
-    // A file that cannot be opened for reading is not ours, and only its owner removes it as unused.
+    // A file that cannot be opened for reading is not ours, and only its owner may remove it as unused.
     let file = open_at_once(path, false);
     if let Ok(file) = &file {
         use_lock::lock_shared(file)?;
@@ -139,7 +140,7 @@ mod tests {
             let left = UnusedRegion::take(&path).expect("a region").expect("no process uses the region");
             let came = std::thread::scope(|scope| {
                 let comes = scope.spawn(|| attach(&path));
-                // The outcome is the same however far the other thread gets meanwhile.
+                // The outcome is the same, however far the other thread gets in this time.
                 std::thread::sleep(Duration::from_millis(50));
                 if is_removed {
                     left.remove().expect("ours");

@@ -1,12 +1,12 @@
 //! The locks on a region's file: a process that has the region open holds a shared one, and a process that removes an
 //! unused region holds the exclusive one.
 //!
-//! The locks are `flock`'s and belong to the open file, so a child of a fork has its parent's. All that such a child
-//! can do is keep the file from being removed for as long as the child lives; liveness does not depend on these locks
-//! (PROTOCOLS D9).
+//! The locks are `flock`'s and belong to the open file, so a child of a fork has its parent's lock. Such a child can
+//! only keep the file from being removed for as long as the child lives. No decision whether a process lives depends on
+//! these locks (PROTOCOLS D9).
 //!
-//! No wait for a lock is unbounded, because every user who may read the file can take the lock. A process that does
-//! not get the lock goes on without: while a stranger holds it, no other process can take it and remove the file.
+//! No wait for a lock is unbounded, because every user who may read the file can take the lock. A process that does not
+//! get the lock goes on without it: while a stranger holds the lock, no process can take it and remove the file.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 
-/// A process that removes a region's file holds the lock for a few system calls.
+/// The longest wait for the shared lock. A process that removes a region's file holds the exclusive lock for a few
+/// system calls only.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// Repeats an attempt that is refused for the moment, with pauses, until `patience` is over. Returns the last outcome.
+/// Repeats an attempt, with pauses, while it is refused only for the moment, until `patience` is over. Returns the last
+/// outcome.
 pub(crate) fn patiently<T, E>(
     patience: Duration,
     pause: Duration,
@@ -38,7 +40,7 @@ pub(crate) fn patiently<T, E>(
 
 /// Marks the region as used until the file is closed. Returns false if the file has lost its name.
 pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
-    // Refused for good: the holder does not remove the file, or the filesystem has no such locks.
+    // A refusal that lasts is ignored: the holder does not remove the file, or the filesystem has no such locks.
     let is_busy = |errno: &Errno| matches!(*errno, Errno::WOULDBLOCK | Errno::INTR);
     let _ = patiently(PATIENCE, MOMENT, is_busy, || flock(file, FlockOperation::NonBlockingLockShared));
     has_name(file)
@@ -49,16 +51,16 @@ pub(super) fn take(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Gives the lock back. A close alone is not enough: a child of a fork would delay it.
+/// Gives the lock back. A close alone is not enough: a child of a fork would delay the unlock.
 pub(super) fn give_back(file: &File) {
-    // If this fails, closing the file nearly always does the same.
+    // If the call fails, the close still unlocks the file, unless such a child exists.
     let _ = flock(file, FlockOperation::Unlock);
 }
 
-/// Returns whether no other process uses the region. The caller attends it.
+/// Returns whether no other process uses the region. The caller holds the shared lock.
 pub(super) fn is_alone(file: &File) -> bool {
     let alone = take(file);
-    // The exchange of one lock for the other gives back the first, so take it again in either case.
+    // The attempt may give the shared lock back, so it is taken again in either case.
     let _ = lock_shared(file);
     alone
 }

@@ -1,4 +1,4 @@
-//! The audit of an undo log before its roll-back: can a session have written its content?
+//! The audit of an undo log before its roll-back: can a session have written the log's content?
 //!
 //! A wild store may have hit the log. A roll-back would then store garbage over good data.
 
@@ -13,7 +13,7 @@ pub(crate) enum Form {
     Words = 0,
     /// Images of any length and place.
     Bytes = 1,
-    /// As `Bytes`, each record with a checksum.
+    /// Images as in `Bytes`, with a checksum in each record.
     Checked = 2,
 }
 
@@ -23,7 +23,7 @@ impl Undo {
         forms.get(usize::try_from(self.region.at(self.log).form.load()).ok()?).copied()
     }
 
-    /// Checks that the log has only whole images of places inside the region, in the log's form, and a zero behind
+    /// Checks that the log has only whole images, of places inside the region and in the log's form, and a zero behind
     /// them.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Undo {
 
     /// Returns the place and the length of every before-image, the oldest first.
     pub fn saved(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        // With checksums only the whole log tells which records count, so a list is made.
+        // With checksums, only the whole log tells which records are valid, so a list of them is made.
         let checked = (self.form() == Some(Form::Checked)).then(|| self.records(0).into_iter());
         let (mut listed, mut at) = (checked, 0);
         std::iter::from_fn(move || {
@@ -72,8 +72,7 @@ impl Undo {
         })
     }
 
-    /// Returns whether there is a before-image: as [`Undo::has_images`], but ignores the leftovers of an earlier
-    /// sequence.
+    /// Returns whether there is a before-image. Unlike [`Undo::has_images`], ignores records of an earlier sequence.
     pub fn has_saved(&self) -> bool {
         self.has_images() && (self.form() != Some(Form::Checked) || !self.records(0).is_empty())
     }

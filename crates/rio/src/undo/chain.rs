@@ -1,10 +1,10 @@
 //! A chain of logs: a segment that several threads change has one log for each thread.
 //!
-//! Paper: a departure; Vista is for one thread. The header word `further` of each log leads to the next. The changes
-//! of two open transactions never overlap, so the order of the roll-backs does not matter. The logs do not overlap
-//! either: a chain in which two logs share bytes was damaged, and no image of it is put back.
+//! Paper: a departure; Vista is for one thread. The header word `further` of each log leads to the next log. The
+//! changes of two open transactions never overlap, so the order of the roll-backs does not matter. The logs do not
+//! overlap either: if two logs of a chain share bytes, the chain was damaged, and no image of it is put back.
 //!
-//! If we die here: a log is linked once it is whole and empty; a log that is not linked is unused memory.
+//! If we die here: a log is linked only once it is whole and empty; a log that is not linked is merely unused memory.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use super::{Undo, UndoLog};
 use crate::{planted, Offset, Word};
 
 impl Undo {
-    /// The word that leads to the next log.
+    /// Returns the word that leads to the next log.
     fn next(&self) -> &Word<u64> {
         &self.region.at(self.log).further
     }
 
-    /// Makes an empty log of `bytes` and links it behind this one.
+    /// Makes an empty log of `bytes` and links it behind this log.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -41,7 +41,7 @@ impl Undo {
         Undo::open(&self.region, self.log)
     }
 
-    /// Returns the logs behind this one.
+    /// Returns all logs behind this log.
     ///
     /// # Errors
     /// The fault of the chain, as a sentence without its full stop.
@@ -68,7 +68,7 @@ impl Undo {
         Ok(logs)
     }
 
-    /// The ranges of its header and of its records.
+    /// Returns the ranges of the log's header and of its records.
     fn parts(&self) -> [Range<u64>; 2] {
         [self.header_place(), self.area_range()].map(|(at, bytes)| at..at + bytes)
     }
@@ -92,7 +92,8 @@ impl Undo {
             return Err(format!("an undo log has an image of an undo log's own bytes, at {place}"));
         }
         images.sort_unstable();
-        // The furthest end of the images so far, its log, and the furthest end of all other logs.
+        // The furthest end of the images so far; the log of that image; and the furthest end of the images of all other
+        // logs.
         let (mut furthest, mut whose, mut of_others) = (0, 0, 0);
         for (place, end, log) in images {
             if place < if log == whose { of_others } else { furthest } {

@@ -1,20 +1,20 @@
 //! Records with checksums: the undo log in memory that outlives the processor's cache.
 //!
-//! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the
-//! stores that it covers, with one fence. Lines get to memory in any order, so a partial record and a record of an
-//! earlier sequence do not count.
+//! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the stores
+//! that it covers, with one fence. Cache lines get to memory in any order, so recovery ignores partial records and
+//! records of an earlier sequence.
 //!
-//! The commit is the log's next sequence number. Either the number waits for a fence behind the stores, and then for
-//! its own fence. Or, after a transaction that stored little, the number is written back together with the stores and
-//! a sum of the stored bytes: recovery then believes the number only if the sum agrees. A fence takes longer than a
-//! sum.
+//! The commit is the log's next sequence number. There are two ways to commit. Either the commit waits for a fence
+//! after the stores, and then for another fence after the number. Or, after a transaction that stored little, the
+//! number is written back together with the stores and with a sum of the stored bytes; recovery then accepts the number
+//! only if the sum agrees. A fence takes longer than such a sum.
 //!
-//! Ranges may be announced before they are declared: their records are then written back together. To write back one
-//! record takes as long as to write back all of them.
+//! Ranges may be announced before they are declared: their records are then written back together. Writing all of them
+//! back takes as long as writing back one record.
 //!
 //! If we die here: until the next transaction's first record, recovery checks the sum, so the summed bytes may not
-//! change meanwhile. If several threads have a log each, another thread may change them, so there the commit uses
-//! fences. Stores outside of transactions come after [`Undo::confirm`].
+//! change in that time. If several threads have a log each, another thread may change these bytes, so the commit uses
+//! fences there. Code that stores outside of transactions calls [`Undo::confirm`] first.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -24,8 +24,8 @@ use crate::bytes::{copy_image, sum_bytes};
 use crate::checksum::mix;
 use crate::{planted, Word, WriteBack};
 
-/// `UndoLog::ended[0]` has the next sequence number above these bits, and the transaction's number of records in
-/// them.
+/// The number of low bits of `UndoLog::ended[0]` that hold the transaction's number of records. The bits above them
+/// hold the next sequence number.
 const COUNT_BITS: u32 = 20;
 const COUNT_MAX: usize = (1 << COUNT_BITS) - 1;
 /// Above this number of bytes a sum takes longer than a fence.
@@ -34,28 +34,29 @@ const SUMMED_BYTES_MAX: usize = 2048;
 /// A handle's state for a log whose records have checksums.
 #[derive(Default)]
 pub(crate) struct Checked {
-    /// No other log's transaction changes the same bytes between two transactions of this log.
+    /// Whether no other log's transaction changes the same bytes between two transactions of this log.
     pub(super) is_alone: Cell<bool>,
-    /// The first words of the saved records. A copy: a line that was written back is not in the first-level cache.
+    /// The first words of the saved records. These are copies, because a log line that was written back is no longer in
+    /// the first-level cache.
     pub(super) headers: RefCell<Vec<u64>>,
-    /// The range in `headers` of the records that were announced and are not declared yet.
+    /// The range in `headers` of the records that are announced and not yet declared.
     pub(super) announced: Cell<(usize, usize)>,
     pub(super) is_announcing: Cell<bool>,
 }
 
 impl Undo {
-    /// Sets the form of the records to come: any length and place, with checksums if the memory outlives the cache.
-    /// The log is empty.
+    /// Sets the form of the records to come: images of any length and place, with checksums if the memory outlives the
+    /// cache. The log must be empty.
     ///
     /// If we die here: the log is empty in either form.
     pub fn set_form(&self) {
         let wanted = if self.write_back == WriteBack::None { Form::Bytes } else { Form::Checked };
         let form = &self.region.at(self.log).form;
-        // Images whose fate is not decided yet keep the form that they were saved in.
+        // Images of a transaction that is not decided yet keep the form in which they were saved.
         if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            // Records with checksums left behind the zero are of an earlier sequence now.
+            // Records with checksums that are left behind the zero now belong to an earlier sequence.
             self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
@@ -63,7 +64,8 @@ impl Undo {
         self.checked.is_alone.set(true);
     }
 
-    /// States that there are other logs, whose transactions may change the same places in between.
+    /// Declares that there are other logs, whose transactions may change the same places between two transactions of
+    /// this log.
     pub(super) fn be_one_of_several(&self) {
         self.checked.is_alone.set(false);
     }
@@ -74,36 +76,36 @@ impl Undo {
         self.write_back != WriteBack::None
     }
 
-    /// Writes the images that `save` saves back together. They are in memory when this returns, and are not saved
-    /// again when they are declared in the same order.
+    /// Calls `save`, and writes the images that `save` has saved back together. The images are in memory when this call
+    /// returns. If the ranges are later declared in the same order, their images are not saved again.
     pub fn announce<R>(&self, save: impl FnOnce() -> R) -> R {
         let (from, first) = (self.top.get(), self.checked.headers.borrow().len());
         self.checked.is_announcing.set(true);
         let saved = save();
         self.checked.is_announcing.set(false);
         if self.top.get() != from {
-            // With the zero behind the last record.
+            // The zero behind the last record is written back too.
             self.write_back_records(&self.words[from..=self.top.get()]);
             self.checked.announced.set((first, self.checked.headers.borrow().len()));
         }
         saved
     }
 
-    /// Returns whether an image of `bytes` at `place` is the next announced one, which need not be saved.
+    /// Returns whether an image of `bytes` at `place` is the next announced image, which need not be saved again.
     #[inline]
     fn is_announced(&self, place: u64, bytes: usize) -> bool {
         let (next, to) = self.checked.announced.get();
-        // A longer image takes several records and was not announced as one.
+        // An image longer than one record takes several records, and was not announced as one.
         bytes <= RECORD_BYTES_MAX && next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
     }
 
-    /// Returns whether `bytes` at `place` can be lent with no other step, if the log ends at `top`. False in a child
-    /// of the process that opened the log.
+    /// Returns whether `bytes` at `place` can be lent with no other step, if the log ends at `top`. Always false in a
+    /// child of the process that opened the log.
     pub fn is_ready(&self, top: usize, place: u64, bytes: usize) -> bool {
         self.has_quick_room(top, bytes) || (self.is_announced(place, bytes) && self.start.mark.is_current())
     }
 
-    /// Takes the record off the announced ones, if it is the next. Returns whether it did.
+    /// Removes the record from the announced records, if it is the next of them. Returns whether it was.
     fn was_announced(&self, place: u64, bytes: usize) -> bool {
         let is_next = self.is_announced(place, bytes) && !self.checked.is_announcing.get();
         if is_next {
@@ -122,7 +124,7 @@ impl Undo {
         let header = header(place, old.len()) | CHECKED;
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
-        // The image may fill only a part of the last word.
+        // The image may fill only a part of the last word, so the word is cleared first.
         words[count].init(0);
         copy_image(&words[1..=count], old);
         words[count + 1].init(checksum(self.sequence_now(), header, &words[1..=count]));
@@ -135,7 +137,7 @@ impl Undo {
         at + count + 2
     }
 
-    /// Writes records back: they are in memory before any later store.
+    /// Writes records back. The records are in memory before any later store.
     pub(super) fn write_back_records(&self, words: &[Word<u64>]) {
         self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
         if !planted("undo: no fence behind a record") {
@@ -149,20 +151,20 @@ impl Undo {
         log.sequence.get().max(log.ended[0].get() >> COUNT_BITS)
     }
 
-    /// Empties the log in memory that outlives the cache: writes the stores back, and then, or together with them,
-    /// the next sequence number.
+    /// Empties the log in memory that outlives the cache. First writes the stores back and then the next sequence
+    /// number, or writes both back together.
     #[inline(never)]
     pub(super) fn commit_checked(&self) {
         let top = self.top.get();
         if top == 0 {
-            // The records were written by a dead process.
+            // A dead process has written these records, so this handle has no list of them.
             let records = self.records(0);
             return self.keep_rolled_back(0, &records);
         }
         let (sequence, headers) = (self.sequence_now(), self.headers_to(top));
         let (bytes, count) = (headers.iter().map(|header| bytes_of(*header)).sum::<usize>(), headers.len());
         let is_summed = self.checked.is_alone.get() && bytes <= SUMMED_BYTES_MAX && count <= COUNT_MAX;
-        // Before any write-back: a load of a line that is being written back has to wait.
+        // The sum is made before any write-back, because a load of a line that is being written back has to wait.
         let sum = if is_summed { self.sum_stored(sequence, &headers) } else { 0 };
         if !(is_summed && planted("undo: committed before the stores are in memory")) {
             headers.iter().for_each(|header| self.write_back_stored(*header));
@@ -177,8 +179,8 @@ impl Undo {
             if !planted("undo: a commit returns before its end is in memory") {
                 self.write_back.fence();
             }
-            // The next record's fence covers this write-back; the commit does not wait for it. Once the number is in
-            // memory, recovery ignores the sum, and stores outside of transactions need no extra step.
+            // The fence of the next record also covers this write-back, so the commit does not wait for it. Once the
+            // number is in memory, recovery ignores the sum, and stores outside of transactions need no extra step.
             log.sequence.publish(sequence + 1);
             self.write_back.write_back(std::ptr::from_ref(&log.sequence).cast(), 8);
         } else {
@@ -190,7 +192,7 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// Writes back every store that the log covers, before another party decides that the stores stand.
+    /// Writes back every store that the log covers. Called before another party decides whether the stores stand.
     pub fn save_stored(&self) {
         let top = self.top.get();
         if self.write_back != WriteBack::None && top != 0 {
@@ -203,7 +205,7 @@ impl Undo {
     fn headers_to(&self, top: usize) -> Ref<'_, Vec<u64>> {
         let words = |headers: &[u64]| headers.iter().map(|header| 1 + words_of(*header)).sum::<usize>();
         if words(&self.checked.headers.borrow()) != top {
-            // A section in between was rolled back.
+            // A section was rolled back since, so the list is made again.
             let (mut headers, mut at) = (self.checked.headers.borrow_mut(), 0);
             headers.clear();
             while at < top {
@@ -221,13 +223,14 @@ impl Undo {
         self.cut(0);
     }
 
-    /// Writes back the places of the records, which were rolled back or were ended by another process, and then
-    /// discards the log. Does nothing for a part of the log: that part is handled with the whole.
+    /// Writes back the places of the records, after the records were rolled back or another process ended their
+    /// transaction. Then discards the log. Does nothing for a part of the log: its places are written back with the
+    /// whole.
     pub(super) fn keep_rolled_back(&self, start: usize, records: &[usize]) {
         if start != 0 || self.write_back == WriteBack::None {
             return;
         }
-        // The last transaction may have ended by a sum with its stores not yet in memory.
+        // The last transaction may have ended by a sum, and its stores may not be in memory yet.
         let last =
             if records.is_empty() { self.whole_records(0, self.sequence_now().wrapping_sub(1)) } else { Vec::new() };
         for &record in records.iter().chain(&last) {
@@ -238,7 +241,7 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// Makes the end of a transaction that ended by a sum independent of the sum. Called before a store outside of a
+    /// If the last transaction ended by a sum, makes its end independent of the sum. Called before a store outside of a
     /// transaction to bytes that such a transaction may have changed.
     pub fn confirm(&self) {
         if self.write_back != WriteBack::None {
@@ -250,9 +253,10 @@ impl Undo {
 
     /// Returns the records to put back after a death.
     ///
-    /// A transaction that ended by a sum may be in memory only in part. It is whole if its changed bytes have the
-    /// sum, or if some of its records are missing: then the next transaction, which waited for it, has overwritten
-    /// them. While all its records are there, no later transaction has stored anything.
+    /// The stores of a transaction that ended by a sum may be in memory only in part. The transaction is whole if its
+    /// changed bytes have the sum. The transaction is also whole if some of its records are missing: then the next
+    /// transaction has overwritten these records, and the next transaction began only when this one was in memory.
+    /// While all records of the last transaction exist, no later transaction has stored anything.
     pub(super) fn checked_records(&self, start: usize) -> Vec<usize> {
         let log = self.region.at(self.log);
         let (sequence, ended) = (log.sequence.load(), log.ended[0].load());
@@ -320,7 +324,7 @@ fn checksum(sequence: u64, header: u64, image: &[Word<u64>]) -> u64 {
     image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
 }
 
-/// Returns whether a record is complete and of this sequence.
+/// Returns whether a record is complete and belongs to the sequence number `sequence`.
 fn is_whole(sequence: u64, header: u64, rest: &[Word<u64>]) -> bool {
     let sum = rest.split_last().filter(|_| header & CHECKED != 0);
     sum.is_some_and(|(sum, image)| sum.load() == checksum(sequence, header, image))
@@ -376,7 +380,7 @@ mod tests {
         undo.words.iter().zip(copy).for_each(|(word, was)| word.init(*was));
     }
 
-    /// Ends the transaction, with a sequence word that is not in memory yet.
+    /// Ends the transaction by a sum, with a sequence word that is not in memory yet.
     fn end_by_sum(undo: &Undo) {
         let sequence = &undo.region.at(undo.log).sequence;
         let before = sequence.get();
@@ -394,7 +398,7 @@ mod tests {
         let one = first.top.get();
         save(&first, 100);
         let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(Word::get).collect();
-        // The first user dies. The next user writes no checksums, and the user after it writes checksums.
+        // The first user dies. The second user writes records without checksums, and the third user with checksums.
         drop(made.used_by(WriteBack::None));
         let last = made.used_by(WriteBack::Clflush);
         save(&last, 0);
@@ -474,7 +478,7 @@ mod tests {
                 log.confirm();
             }
             put(log, &saved);
-            // Another thread has stored there since.
+            // Another thread has stored there after the commit.
             made.word(0).init(90 + nth);
             drop(made.used_by(WriteBack::Clflush));
             assert_eq!(made.words()[0], 90 + nth, "the record is not taken for a record of the ended transaction");
@@ -493,7 +497,7 @@ mod tests {
                 undo.confirm();
             }
             put(&undo, &saved);
-            // A store outside of a transaction.
+            // This store belongs to no transaction.
             made.word(0).init(90);
             drop(made.used_by(WriteBack::Clflush));
             assert_eq!(made.words()[0], if is_confirmed { 90 } else { 0 });
@@ -507,7 +511,7 @@ mod tests {
         undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
         let at = undo.words.len();
         assert!(undo.is_ready(at, made.place, 8), "the range was announced");
-        // The longer lengths have the same lowest bits.
+        // The lowest bits of the longer lengths are the same.
         for longer in [8 << 20, 16 << 20] {
             assert!(!undo.is_ready(at, made.place, longer + 8), "{longer} and 8 bytes");
         }
@@ -523,13 +527,13 @@ mod tests {
             made.store(&undo, at, 7);
         }
         assert_eq!((undo.top.get(), undo.saved().count()), (all, 2));
-        // A range that was not announced, or is declared again, is saved.
+        // A range that was not announced, or that is declared again, is saved as usual.
         made.store(&undo, 128, 7);
         made.store(&undo, 0, 8);
         assert_eq!(undo.saved().count(), 4);
         undo.roll_back();
         assert_eq!(made.words(), [0, 0, 0]);
-        // No announced record is left.
+        // No announced record is left by now.
         made.store(&undo, 0, 1);
         assert_eq!(undo.saved().count(), 1);
     }

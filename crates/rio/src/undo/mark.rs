@@ -1,15 +1,15 @@
-//! Marks: a roll-back to a mark puts back the changes made since, and the log goes on from there.
+//! Marks in the log: a roll-back to a mark puts back the changes made since the mark, and the log goes on from there.
 //!
 //! Paper: a departure; an abort of Vista takes everything back. Records are contiguous, so a mark is the place of the
 //! next record, and stays valid when the log moves to a longer area.
 //!
-//! With checksums, a record that was cut off still has the sequence number of the running transaction. The next
-//! record overwrites the first of them. If another one then stood right behind it, and the zero in between were not
-//! yet in memory, recovery would put that one back over unrelated data. So every record that is cut off is made
-//! invalid before anything else is saved.
+//! If records have checksums, a record that was cut off still has the sequence number of the running transaction. The
+//! next record overwrites the first cut record. If another cut record then began right behind the new record, and the
+//! zero between the two were not in memory yet, recovery would put back the cut record over unrelated data. So every
+//! cut record is made invalid before anything else is saved.
 //!
-//! If we die here: the log is cut only after all is put back. The repairing session puts some images back a second
-//! time, which changes nothing, and goes on with the images before the mark.
+//! If we die here: the log is cut only after everything is put back. The repairing session puts some images back a
+//! second time, which changes nothing, and goes on with the images before the mark.
 
 use super::{planted, words_of, Undo, WriteBack};
 use crate::failpoint;
@@ -18,16 +18,16 @@ use crate::failpoint;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndoMark(usize);
 
-/// A record that is cut off: the word where it begins, and its first word.
+/// A record that is cut off: the index of its first word, and that word's value.
 type Gone = (usize, u64);
 
 impl Undo {
-    /// Returns the log's end as a mark, for a log whose end its sections keep. A range announced before the mark and
-    /// declared after it is saved again.
+    /// Returns the log's end as a mark. Only for a log whose end is kept in the log's handle, not in a transaction's
+    /// copy. A range announced before the mark and declared after it is saved again.
     pub fn mark(&self) -> UndoMark {
         let top = self.take_top();
         self.set_top(top);
-        // The image of an announced range may be older than the mark.
+        // An announced image may be older than the mark, and is therefore dropped.
         self.checked.announced.set((0, 0));
         UndoMark(top)
     }
@@ -69,7 +69,7 @@ impl Undo {
 
     fn cut_off(&self, start: usize, gone: &[Gone]) {
         self.cut(start);
-        // Remove them from the list of first words too: a transaction of many parts would keep them to its end.
+        // The list of first words is cut too; otherwise it would grow until the end of a transaction with many parts.
         let mut headers = self.checked.headers.borrow_mut();
         let left = headers.len().saturating_sub(gone.len());
         headers.truncate(left);
@@ -107,7 +107,7 @@ mod tests {
             let in_memory: Vec<u64> = undo.words.iter().map(Word::get).collect();
             undo.save_bytes(place + 500, &[5; 40]);
             if how != WriteBack::None {
-                // The line with the zero behind it is not in memory yet.
+                // The line with the zero behind the new record is not in memory yet.
                 let top = undo.top();
                 undo.words[top].init(in_memory[top]);
             }

@@ -1,8 +1,8 @@
-//! The room in an undo log, its growth, and the *quick path*: an image is saved, or the log emptied, with no other
-//! step (no checksum, no guard to open, no block to free).
+//! The room in an undo log, the log's growth, and the *quick path*. On the quick path an image is saved, or the log
+//! emptied, with no other step (no checksum, no guard to open, no block to free).
 //!
-//! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger area can take its
-//! place, also while sections are open.
+//! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger area can replace it
+//! even while sections are open.
 
 use std::sync::atomic::Ordering;
 
@@ -25,9 +25,9 @@ impl Undo {
         self.lengthen(words.next_power_of_two(), |_, _| Ok(()))
     }
 
-    /// As [`Undo::ensure`], for the only owner of the log's region. `ready` gets the place and the length of the
-    /// longer log before it is used; the length is rounded up to a multiple of `unit`. If `ready` fails, the next
-    /// call uses the same room.
+    /// As [`Undo::ensure`], for the only owner of the log's region. `ready` gets the place and the length of the longer
+    /// log before the log is used; the length is rounded up to a multiple of `unit`. If `ready` fails, the next call
+    /// uses the same memory again.
     ///
     /// # Errors
     /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; the errors of `ready`.
@@ -48,24 +48,24 @@ impl Undo {
         self.start.spare = Some((area, words));
         ready(area.raw(), words * 8)?;
         self.start.spare = None;
-        // The images of open sections move too, with the zero behind the last record.
+        // The images of open sections are copied too, with the zero behind the last record.
         let new = self.region.slice(area, self.top.get() + 1);
         for (to, from) in new.iter().zip(self.words.iter()) {
             to.init(from.get());
         }
-        // The images get to memory before the link to them.
+        // The images get to memory before the link to the new area.
         if !planted("undo: a longer log is linked before its images are in memory") {
             self.region.write_back_and_fence((area.raw(), size_of_val(new) as u64));
         }
         let header = self.region.at(self.log);
-        // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
-        // loses no image. The area is stored first, because a survivor that reads the old, smaller length stays inside
-        // the new area.
+        // If we die here: both areas hold the records, and the records fit the smaller length, so the new area with the
+        // old length loses no image. The area is stored first, so that a survivor that still reads the old, smaller
+        // length stays inside the new area.
         failpoint("rio: larger undo log allocated, not used");
         header.area.publish(Some(area));
         failpoint("rio: undo log moved, length old");
         header.words.publish(words);
-        // The link gets to memory before any record saved in the new area.
+        // The link gets to memory before any record that is saved in the new area.
         self.region.write_back_and_fence(self.header_place());
         self.words = Undo::area(&self.region, self.log);
         if self.is_quick() {
@@ -74,11 +74,11 @@ impl Undo {
         Ok(())
     }
 
-    /// Returns the words for an image if it takes the quick path: one record without a checksum, and the log has room
-    /// for it.
+    /// Returns the words for an image, if the image can take the quick path: it takes one record without a checksum,
+    /// and the log has room for that record.
     #[inline(always)]
     pub(super) fn quick_room(&self, top: usize, bytes: usize) -> Option<&[Word<u64>]> {
-        // Zero bytes wrap around and are refused: an empty image would still be a record.
+        // A length of zero wraps around and is refused: an empty image would still be a record.
         if bytes.wrapping_sub(1) >= RECORD_BYTES_MAX {
             return None;
         }
@@ -90,8 +90,8 @@ impl Undo {
         words.get(top..top.checked_add(bytes.div_ceil(8) + 2)?)
     }
 
-    /// Returns whether an image of `bytes` can take the quick path in a log that ends at `top`. False in a child of
-    /// the process that opened the log.
+    /// Returns whether an image of `bytes` can take the quick path in a log that ends at `top`. Always false in a child
+    /// of the process that opened the log.
     #[inline(always)]
     pub fn has_quick_room(&self, top: usize, bytes: usize) -> bool {
         self.quick_room(top, bytes).is_some() && self.start.mark.is_certain()
@@ -122,8 +122,8 @@ impl Undo {
         self.quick.first().is_some_and(|first| first.get() == 0)
     }
 
-    /// As [`Undo::discard`] if the quick path is on, for a caller that keeps the log's end itself. Returns whether it
-    /// did: not in a child of the process that opened the log.
+    /// As [`Undo::discard`] on the quick path, for a caller that keeps the log's end itself. Returns whether the log
+    /// was discarded: it is not if the quick path is off, or in a child of the process that opened the log.
     #[inline(always)]
     pub fn discard_quickly(&self) -> bool {
         let Some(first) = self.quick.first().filter(|_| self.start.mark.is_certain()) else { return false };
@@ -131,17 +131,18 @@ impl Undo {
         true
     }
 
-    /// Returns the log's end, for a log whose end its sections keep.
+    /// Returns the log's end. Only for a log whose end is kept in this handle, not in a transaction's copy.
     pub fn top(&self) -> usize {
         self.top.get()
     }
 
-    /// Sets the log's end, for sections that save from now on.
+    /// Sets the log's end, where the next section saves.
     pub fn set_top(&self, top: usize) {
         self.top.set(top);
     }
 
-    /// Takes the log's end, for a caller that keeps it from now on. If the end was not set, finds it in the records.
+    /// Returns the log's end to a caller that keeps it from now on. If this handle does not have the end, finds it in
+    /// the records.
     pub fn take_top(&self) -> usize {
         let top = self.top.replace(0);
         if self.words.get(top).is_some_and(|word| word.get() == 0) {
@@ -150,7 +151,7 @@ impl Undo {
         self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()))
     }
 
-    /// Saves the cache line around the address.
+    /// Saves the cache line that contains the address.
     pub(crate) fn save_line(&self, address: usize) {
         let place = self.region.offset_of_address(address) / LINE as u64 * LINE as u64;
         let mut old = [0; LINE];
@@ -175,15 +176,16 @@ impl Undo {
         top
     }
 
-    /// Returns whether the log has room for one image of `bytes`. False in a child of the process that opened it.
+    /// Returns whether the log has room for one image of `bytes`. Always false in a child of the process that opened
+    /// the log.
     pub fn has_room(&self, bytes: usize) -> bool {
-        // With the headers and checksums of its parts, and the zero.
+        // The image may take several records, with their headers and checksums; the zero needs a word too.
         let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
         let offered = self.top.get()..self.words.len() - self.kept_back;
         self.words.get(offered).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
     }
 
-    /// Keeps the last `bytes` of the log back: [`Undo::has_room`] offers only the room before them, and a section may
+    /// Reserves the last `bytes` of the log: [`Undo::has_room`] offers only the room before them, but a section may
     /// still save there.
     pub fn keep_back(&mut self, bytes: u64) {
         let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX).min(self.words.len());
@@ -199,11 +201,11 @@ impl Undo {
     pub fn area_range(&self) -> (u64, u64) {
         let header = self.region.at(self.log);
         let area = header.area.load().expect("an undo log was created before it is opened");
-        // From the log's header: another process may have made the log larger than this handle knows.
+        // The values come from the log's header: another process may have made the log larger than this handle knows.
         (area.raw(), header.words.load().saturating_mul(8))
     }
 
-    /// Returns the bytes of before-images that the log can take, headers included.
+    /// Returns the bytes of before-images, including their headers, that the log can take.
     pub fn capacity(&self) -> u64 {
         self.words.len() as u64 * 8
     }

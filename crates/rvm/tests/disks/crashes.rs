@@ -1,5 +1,5 @@
-//! The machine crashes between any two calls to the disk. The memory, opened again, is as after a transaction: an
-//! acknowledged one, or the transaction that was being written.
+//! The machine crashes between any two calls to the disk. The memory, opened again, has the state after some
+//! transaction: an acknowledged transaction, or the transaction that was being written.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
         transact(&mut memory, &mut draw, number).unwrap();
         states.push(state(memory.segment()));
         ends.push(disk.io_index());
-        // The transactions of a group that is not full yet are not promised.
+        // Transactions of a group that is not full yet are not promised to survive.
         safe.push((disk.io_index(), (number + 1).saturating_sub(u64::from(group))));
     }
     let (mut images, mut tried) = (disk.crash_images(), 0);
@@ -30,7 +30,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
             let mut memory = options(group).open_in(Arc::new(left.clone())).unwrap();
             let found = word(memory.segment(), 0);
             let least = safe.iter().rev().find(|(end, _)| *end <= position).map_or(0, |(_, number)| *number);
-            // The transaction that is being written may be there, and the other transactions of its group.
+            // The transaction that is being written may have survived, and so may the other transactions of its group.
             let most = ends.iter().filter(|end| **end <= position).count() as u64 + u64::from(group);
             assert!((least..=most).contains(&found), "{mode:?} at {position}: {found} is there, {least} were safe");
             assert_eq!(state(memory.segment()), states[usize::try_from(found).unwrap()], "{mode:?} at {position}");

@@ -1,6 +1,6 @@
-//! Any call to the disk fails, once or from then on. The transaction is refused with an error and is gone from
-//! memory. After a failed write or sync the log takes no more records. Acknowledged transactions are there when the
-//! memory is opened again on the mended disk, or after a power cut.
+//! A call to the disk fails, once or from then on. The transaction is refused with an error and is gone from memory.
+//! After a failed write or sync the log takes no more records. The memory has all acknowledged transactions when it is
+//! opened again on the repaired disk, or after a power cut.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const KINDS: [(Fault, Repeat); 6] = [
 ];
 const TRANSACTIONS: u64 = 40;
 
-/// Returns the memory's state after each transaction, and the number of calls that they take.
+/// Returns the memory's state after each transaction, and the number of calls that all transactions make.
 fn without_failure(group: u32, seed: u64) -> (Vec<Vec<u8>>, u64) {
     let disk = SimDisk::new(seed);
     let mut states = vec![vec![0; usize::try_from(BYTES).unwrap()]];
@@ -42,7 +42,7 @@ struct Came {
     is_poisoned: bool,
 }
 
-/// Runs transactions until one is refused, and a few more.
+/// Runs transactions until one is refused, and a few more after it.
 fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
     let mut came = Came::default();
     let mut memory = match options(group).open_in(Arc::new(disk.clone())) {
@@ -76,7 +76,7 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
     came
 }
 
-/// Checks that the memory is as after some transaction, at least number `least`.
+/// Checks that the memory has the state after some transaction, at least transaction number `least`.
 fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     let memory = options(group).open_in(Arc::new(disk));
     let memory = memory.unwrap_or_else(|error| panic!("{how}: it cannot be opened: {error}"));
@@ -85,7 +85,8 @@ fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: {found} is torn");
 }
 
-/// Every call whose number is a multiple of this is tried: all of them where `LIBTP_TEST_EVERY` is 1.
+/// Every call whose number is a multiple of this number is made to fail. With `LIBTP_TEST_EVERY` set to 1, these are
+/// all calls.
 fn every() -> usize {
     std::env::var("LIBTP_TEST_EVERY").map_or(3, |text| text.parse().unwrap())
 }

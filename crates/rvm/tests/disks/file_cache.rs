@@ -1,4 +1,4 @@
-//! Where the file cache outlives the system, nothing is synced, and the next opening finds every change.
+//! If the file cache outlives the system, nothing is synced, and the next opening finds every change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn on_a_file_cache_that_is_safe_nothing_is_synced_and_everything_is_there() {
     }
 }
 
-/// A child has its parent's files until it becomes another program.
+/// A child has its parent's files open until the child becomes another program.
 #[test]
 fn children_do_not_keep_it_locked() {
     let dir = tempfile::tempdir().unwrap();

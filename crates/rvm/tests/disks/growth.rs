@@ -1,4 +1,4 @@
-//! Growth outside of transactions gets to the database whole, or not at all.
+//! Growth outside of transactions gets to the database as a whole, or not at all.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use libtp_sim::{LossMode, SimDisk};
 
 use crate::workload::{options, transact, word, Draw};
 
-/// Bytes of a block that is freed, and of the block by which the heap then grows. The sizes decide whether the words
-/// that record the heap's units lie in one line with other changed words.
+/// The size of a block that is freed, and of the block for which the heap then grows. The sizes decide whether the
+/// words that record the heap's units lie in one line with other changed words.
 const SIZES: [(u64, u64); 6] = [
     (200_000, 1_000_000),
     (200_000, 3_000_000),
@@ -17,8 +17,8 @@ const SIZES: [(u64, u64); 6] = [
     (10_000, 9_000_000),
 ];
 
-/// Truncates, then frees a block, which changes words of the heap's header beside those that record its units, and
-/// then lets the heap grow in a transaction that aborts.
+/// Truncates the log. Then frees a block, which changes words of the heap's header beside those that record its units.
+/// Then lets the heap grow in a transaction that aborts.
 fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     transact(memory, &mut Draw(1), 1).unwrap();
     let mut txn = memory.begin().unwrap();
@@ -28,7 +28,7 @@ fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     let mut txn = memory.begin().unwrap();
     txn.free(block).unwrap();
     txn.end().unwrap();
-    // The heap keeps its growth, and no log has recorded it.
+    // The heap keeps its growth, although no log has recorded it.
     let mut txn = memory.begin().unwrap();
     let _ = txn.malloc(grown).unwrap();
     txn.abort();

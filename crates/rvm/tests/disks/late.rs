@@ -1,5 +1,5 @@
-//! Late openers: another process makes the memory after this one looked for it and before it has the log's lock.
-//! Also, the memory has no name in its directory while it is filled.
+//! Late openers: another process makes the memory after this process looked for it and before this process has the
+//! log's lock. Another test checks that the memory has no name in its directory while it is being filled.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::workload::{options, transact, word, Draw};
 
 type What = Box<dyn FnMut(&str) + Send>;
 
-/// A directory that calls `what` after each check for a name, and before each opening.
+/// A directory that calls `what` after each check for a name and before each opening.
 struct Watched {
     inner: Arc<dyn Directory>,
     what: Mutex<What>,

@@ -1,4 +1,4 @@
-//! Recoverable memory on disks that crash, and on disks that refuse.
+//! Recoverable memory on disks that crash, and on disks whose calls fail.
 //!
 //! | file | content |
 //! |---|---|

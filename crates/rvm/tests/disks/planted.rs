@@ -1,4 +1,4 @@
-//! Bugs that a build can switch on in the order of writes and syncs: one of the other tests notices each.
+//! Bugs in the order of writes and syncs that a build can switch on. For each bug, one of the other tests notices it.
 
 use std::process::Command;
 

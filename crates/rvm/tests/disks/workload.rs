@@ -5,7 +5,7 @@ use vista::Segment;
 
 /// Bytes of the flat part.
 pub const BYTES: u64 = 4096;
-/// Blocks of the heap; the place and the length of each are stored from byte 64 on.
+/// The number of blocks in the heap. The place and the length of each block are stored from byte 64 on.
 const BLOCKS: u64 = 12;
 
 /// A source of numbers from a seed.
@@ -48,14 +48,14 @@ pub fn transact(memory: &mut Rvm, draw: &mut Draw, number: u64) -> rvm::Result<(
     entry[..8].copy_from_slice(&block.to_ne_bytes());
     entry[8..].copy_from_slice(&bytes.to_ne_bytes());
     if draw.below(6) == 0 {
-        // An aborted transaction does not count: the same number comes again.
+        // An aborted transaction does not count: the next transaction gets the same number.
         txn.abort();
         return transact(memory, draw, number);
     }
     txn.end()
 }
 
-/// Returns the flat part, after a check of the blocks' contents.
+/// Checks the blocks' contents and returns the flat part.
 pub fn state(segment: &Segment) -> Vec<u8> {
     segment.verify().unwrap();
     for slot in (0..BLOCKS).map(|nth| 64 + nth * 16) {

@@ -17,14 +17,14 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOTDIR: i32 = 20;
 const EISDIR: i32 = 21;
-/// How long a waiter sleeps before it looks again.
+/// The time that a waiter sleeps before it checks again.
 const LOCK_SLEEP: Duration = Duration::from_millis(5);
 
 /// A simulated process. Dropping it kills it, as [`SimProcess::kill`] does: its locks become free, and every call on
 /// its remaining handles fails.
 ///
-/// It is also a [`Directory`], the disk's root, for callers that keep it as long as they live;
-/// [`SimProcess::directory`] returns one that does not keep the process alive.
+/// A process is also a [`Directory`], the disk's root, for callers that keep the process as long as they live.
+/// [`SimProcess::directory`] returns a directory that does not keep the process alive.
 pub struct SimProcess {
     shared: Arc<Shared>,
     number: u32,
@@ -51,7 +51,7 @@ impl SimProcess {
         Arc::new(self.root())
     }
 
-    /// Kills the process, as `kill -9` does; its writes stay.
+    /// Kills the process, as `kill -9` does. The writes that it has made stay.
     pub fn kill(&self) {
         let mut state = self.shared.state();
         if state.dead.insert(self.number) && !state.is_halted {
@@ -109,7 +109,7 @@ impl Directory for SimProcess {
     }
 }
 
-/// Makes the change that creates a node, from its directory, its name and its number.
+/// Makes the change that creates a node, from the node's directory, its name and its number.
 type Creation = fn(NodeId, Arc<str>, NodeId) -> Change;
 
 /// An open directory of a simulated disk.
@@ -135,7 +135,7 @@ impl SimDirectory {
         Call { operation, process: self.process, path, offset: None }
     }
 
-    /// Finds `name`, or makes it if it is missing and may be made.
+    /// Finds `name`, or makes the node if it is missing and may be made.
     fn find_or_make(
         &self,
         state: &mut State,
@@ -160,7 +160,7 @@ impl SimDirectory {
         Ok(())
     }
 
-    /// Returns the file with that name; a directory is an error.
+    /// Returns the file with that name. A directory with that name is an error.
     pub(super) fn file(&self, state: &State, call: &Call<'_>, name: &str) -> Result<NodeId> {
         match state.tree.names(self.node).get(name) {
             None => Err(call.error(ENOENT)),
@@ -221,7 +221,7 @@ impl Directory for SimDirectory {
         self.require_writable(&state, &call)?;
         let node = self.file(&state, &call, from)?;
         match self.file(&state, &call, to) {
-            // Both names belong to one file, or are one name: nothing changes, as in POSIX.
+            // Both names belong to one file, or are the same name: as in POSIX, nothing changes.
             Ok(there) if there == node => return Ok(()),
             Ok(_) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
@@ -336,7 +336,7 @@ impl File for SimFile {
         let call = self.call(Operation::Read, Some(offset));
         let mut state = self.shared.state();
         if let Err(error) = state.admit_whole(&call) {
-            // The contents of the buffer after an error are unknown: make them useless.
+            // After an error the contents of the buffer are unknown: this makes them useless.
             buf.fill(0xee);
             return Err(error);
         }
@@ -397,12 +397,12 @@ impl File for SimFile {
             if !wait {
                 return Ok(false);
             }
-            // Bounded, because a crash inside the call of another thread wakes no waiter.
+            // The wait is bounded, because a crash in the midst of another thread's call wakes no waiter.
             let waited = self.shared.changed.wait_timeout(state, LOCK_SLEEP);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
-        // A change from exclusive to shared may let other handles in.
+        // A change from exclusive to shared may allow locks of other handles.
         self.shared.changed.notify_all();
         Ok(true)
     }
@@ -429,7 +429,8 @@ impl File for SimFile {
     }
 }
 
-/// Returns the identity of a node. Nodes are never renumbered or used again, so the number also serves as time of birth.
+/// Returns the identity of a node. Nodes are never renumbered and their numbers never used again, so a node's number
+/// also serves as its time of birth.
 fn identity(node: u32, device: u64) -> Identity {
     let inode = u64::from(node);
     Identity { device, inode, birth_ns: inode + 1 }

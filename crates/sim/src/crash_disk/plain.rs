@@ -1,7 +1,7 @@
 //! Plain files of a simulated disk: any file of its tree, by path.
 //!
-//! There are no symbolic links, owners or rights, and no clock: a hash of the contents serves as time of the last
-//! change.
+//! The disk has no symbolic links, owners or rights, and no clock: a hash of the contents serves as the time of the
+//! last change.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Each loss mode loses only data that it may lose, and keeps the data that it must keep.
+//! Each loss mode loses only data that it may lose, and keeps all data that it must keep.
 //!
-//! The doubt: a simulated disk that is too kind passes a library that would lose data, and one that loses synced
-//! bytes fails a library that is correct. So the tests make each mode do its worst, and judge random workloads by a
-//! second, slow model of the possible contents of the disk.
+//! The doubt: a simulated disk that loses too little would pass a library that loses data, and a disk that loses synced
+//! bytes would fail a correct library. So the tests make each mode do its worst. They also compare random workloads
+//! with a second, slow model of the possible contents of the disk.
 
 use super::*;
 use libtp_io::{Directory, File, OpenMode};
@@ -24,7 +24,7 @@ fn images(disk: &SimDisk, mode: LossMode, count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|seed| walk.image(mode, seed).file_bytes("file").unwrap()).collect()
 }
 
-/// Returns the value of each sector, which must be one value throughout.
+/// Returns the value of each sector. All bytes of a sector must have one value.
 fn sectors(bytes: &[u8]) -> Vec<u8> {
     bytes
         .chunks(SECTOR_BYTES)
@@ -94,7 +94,7 @@ fn writes_in_one_sector_reach_the_disk_as_the_cache_had_them() {
     file.write_at(&[3; 100], 100).unwrap();
     let firsts: BTreeSet<(u8, u8)> =
         images(&disk, LossMode::Torn512, 100).iter().map(|image| (image[0], image[100])).collect();
-    // The later write alone cannot be there: it lies in the same sector as the earlier.
+    // No image has only the later write: it lies in the same sector as the earlier write.
     assert_eq!(firsts, BTreeSet::from([(1, 1), (2, 1), (2, 3)]));
 }
 
@@ -269,7 +269,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
         let mut seen = [0; 4 * 4096];
         file.read_at(&mut seen, 0).unwrap();
         assert_eq!(seen, [1; 4 * 4096], "the cache shows bytes that the disk does not have");
-        // Lost changes are lost in every mode: they are not unsynced changes any more.
+        // Changes lost by a failed sync are lost in every mode, because they no longer count as unsynced.
         let image = disk.crash_image(LossMode::DropAll, 1);
         for mode in LossMode::ALL {
             assert_eq!(disk.crash_image(mode, 2).file_bytes("file"), image.file_bytes("file"));
@@ -279,7 +279,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
             assert!(disk.activity().failed_sync_lost > 0);
         }
         states.insert(sectors);
-        // Bytes dirtied again are bytes synced again.
+        // Bytes that are written again after a failed sync can be synced again.
         file.write_at(&[2; 4 * 4096], 0).unwrap();
         file.sync().unwrap();
         assert_eq!(disk.crash_image(LossMode::DropAll, 1).file_bytes("file").unwrap(), [2; 4 * 4096]);
@@ -393,7 +393,7 @@ fn a_walk_and_a_single_image_agree() {
     assert_eq!(contents(&walk.image(LossMode::KeepAll, 0)), contents(&disk));
 }
 
-/// Judges images of one file by every value each byte has had since the last sync.
+/// Compares images of one file with all values that each byte has had since the last sync.
 #[test]
 fn no_image_has_a_byte_that_was_never_there_or_misses_a_synced_one() {
     for seed in 0..30 {
@@ -401,7 +401,8 @@ fn no_image_has_a_byte_that_was_never_there_or_misses_a_synced_one() {
         let mut random = Random::new(seed);
         let file = disk.open("file", OpenMode::Create).unwrap();
         Directory::sync(&disk).unwrap();
-        // The possible values of each byte; beyond the end, zero, which it is when the file grows.
+        // The possible values of each byte. Bytes behind the end have the possible value zero, because they are zero
+        // when the file grows.
         let mut possible: Vec<BTreeSet<u8>> = vec![BTreeSet::from([0]); 30_000];
         let mut lengths = BTreeSet::from([0]);
         for step in 1..60_u8 {
@@ -452,7 +453,7 @@ fn every_class_of_loss_is_active_over_a_mixed_workload() {
     }
 }
 
-/// The walk must stay cheap: the crash suites make tens of thousands of images in minutes.
+/// The walk must stay fast: the crash suites make tens of thousands of images in minutes.
 #[test]
 #[ignore = "a measurement: run it in release with --nocapture"]
 fn how_many_images_a_second() {
@@ -464,7 +465,7 @@ fn how_many_images_a_second() {
     bank.allocate(0..1 << 20).unwrap();
     let mut end = 0;
     for step in 0..1000 {
-        // Commits with a sync each; a checkpoint that writes pages now and then.
+        // Each commit has a sync; now and then a checkpoint writes pages.
         log.write_at(&vec![7; 300 + random.index(700)], end).unwrap();
         end = (end + 500) % 1_000_000;
         log.sync().unwrap();

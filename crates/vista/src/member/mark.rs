@@ -1,26 +1,26 @@
-//! Marks in a transaction: going back to a mark takes back all changes since, and the transaction goes on.
+//! Marks in a transaction. Going back to a mark takes back all changes since the mark, and the transaction goes on.
 //!
-//! Paper: a departure; there an abort takes everything back. The undo log is rolled back to the mark. Allocations
-//! since the mark have changed words that are saved there, like any others. Blocks freed since are still there, and
-//! no longer go back at the end.
+//! Paper: a departure; there an abort takes everything back. The undo log is rolled back to the mark. Allocations since
+//! the mark have changed words of the heap, and these words are saved in the log like any other. Blocks freed since the
+//! mark still exist, and the end of the transaction no longer frees them.
 //!
-//! A range declared since has to be declared again before it is stored to, because its old bytes are not saved any
-//! more.
+//! A range declared since the mark has to be declared again before it is stored to, because its old bytes are no longer
+//! saved.
 //!
-//! If we die here: the log has all that is needed to settle it (`rio/undo/mark.rs`). All other state that goes
-//! back is this process's.
+//! If we die here: the log has all that is needed to settle the transaction (`rio/undo/mark.rs`). All other state that
+//! a roll-back to a mark changes belongs to this process alone.
 
 use crate::heap::UNIT;
 use crate::{Member, Result, Segment};
 use rio::{planted, Right, UndoMark};
 
-/// A point in a transaction. The default is the beginning of any transaction.
+/// A point in a transaction. The default is the beginning of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     undo: UndoMark,
-    /// The number of blocks freed before it.
+    /// The number of blocks freed before the mark.
     freed: usize,
-    /// The number of page ranges opened before it, where pages are guarded.
+    /// The number of page ranges opened before the mark, where pages are guarded.
     opened: usize,
 }
 
@@ -30,8 +30,8 @@ impl Member {
         self.segment.mark()
     }
 
-    /// Takes back the transaction's changes here since the mark, newest first; the transaction goes on. Later marks
-    /// become invalid. Ranges declared since have to be declared again.
+    /// Takes back the transaction's changes to this segment since the mark, newest first; the transaction goes on.
+    /// Later marks become invalid. Ranges declared since the mark have to be declared again.
     ///
     /// # Errors
     /// `Memory` in a child of the process that has the segment: nothing was taken back.
@@ -61,7 +61,7 @@ impl Segment {
         }
         self.close_ranges_since(mark.opened, *mark == Mark::default());
         self.undo.set_quick(self.guarded.is_none() && self.freed.is_empty());
-        // Fresh memory allocated since the mark is not allocated any more.
+        // Fresh memory that was allocated since the mark is no longer allocated.
         let flat_end = (self.from + self.bytes).next_multiple_of(UNIT);
         self.view.set_end(self.heap.end().max(flat_end));
     }
@@ -71,9 +71,9 @@ impl Segment {
         self.guarded.as_ref().map_or(0, |guarded| guarded.open.len())
     }
 
-    /// Closes the page ranges after the first `count`, except where they overlap those. A range that the system does
-    /// not close now stays open until the transaction's end. Where a key guards, everything is closed if nothing had
-    /// been declared (`is_all`).
+    /// Closes the page ranges after the first `count`, except where they overlap the first `count`. A range that the
+    /// system refuses to close stays open until the transaction's end. If a protection key guards the segment, closes
+    /// everything if nothing had been declared (`is_all`), and otherwise nothing.
     fn close_ranges_since(&mut self, count: usize, is_all: bool) {
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {

@@ -1,17 +1,17 @@
 //! The handle of a segment has the segment's bytes to itself.
 //!
-//! The `unsafe` is a promise to the undo log, which keeps addresses of the segment as long as a transaction lasts.
+//! `unsafe` makes a promise to the undo log, which keeps addresses of the segment for as long as a transaction lasts.
 #![allow(unsafe_code)]
 
 use crate::Segment;
 use rio::{ExclusiveHold, Parts, SharedHold, Undo, View};
 
-/// Proof of having the segment: one handle at a time has it, so a borrower of this value has the bytes to itself.
+/// Proof of having the segment. One handle at a time has this value, so its borrower has the segment's bytes to itself.
 pub struct Owner(());
-// SAFETY: one handle has one, and the segment's file; where several handles share the file, one at a time is between
-// its begin and its end.
+// SAFETY: only one handle has an `Owner`, and that handle has the segment's file. Where several handles share the file,
+// only one of them at a time is between its begin and its end.
 unsafe impl SharedHold for Owner {}
-// SAFETY: as above; a mutable borrow of it is a mutable borrow of the handle.
+// SAFETY: as above; a mutable borrow of the owner needs a mutable borrow of the handle.
 unsafe impl ExclusiveHold for Owner {}
 
 impl Owner {
@@ -21,7 +21,8 @@ impl Owner {
     }
 }
 
-// SAFETY: only a mutable borrower of the segment changes its view or its log, and no other handle has its file.
+// SAFETY: only a mutable borrower of the segment changes its view or its log, and no other handle has the segment's
+// file.
 unsafe impl Parts for Segment {
     type Hold = Owner;
 

@@ -1,10 +1,10 @@
 //! Stripes: locks on parts of a segment, for its threads.
 //!
-//! A lock is one word with its owner's number, so one load tells an owner that it has the lock. A lock is taken with
+//! A lock is one word with its owner's number, so an owner finds by one load that it has the lock. A lock is taken with
 //! acquire and given back with release, which orders the accesses of two owners to the bytes.
 //!
-//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of stripes. The last lock is
-//! the lock of the heap's own structures.
+//! The locks of the flat part's stripes come first, one behind the other. Then come a fixed number of locks that the
+//! heap's bytes share. The last lock protects the heap's own structures.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,14 +15,15 @@ use rio::planted;
 /// The most stripes of the flat part by default.
 const STRIPES_MAX: u64 = 1 << 16;
 const STRIPE_BYTES: u64 = 4096;
-/// The number of stripes that the heap's bytes share.
+/// The number of locks that the heap's bytes share.
 const OF_HEAP: u64 = 1024;
-/// Tries before a waiter yields the processor.
+/// The number of tries before a waiter yields the processor or sleeps.
 const SPINS: u32 = 200;
-/// How long a waiter only yields. After that it sleeps, for the first of these pauses and at most for the second.
+/// The time in which a waiter only yields. After it the waiter sleeps, first for the first of the pauses below; each
+/// pause is twice as long as the one before, up to the second of them.
 const YIELDING: Duration = Duration::from_micros(100);
 const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
-/// How long a transaction waits that may be a part of a circle, and one that cannot be.
+/// The longest wait: for a transaction that may be a part of a circle, and for one that cannot be.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
 /// Set if the owner keeps the lock: no transaction waits for it.
 const KEPT: u32 = 1 << 31;
@@ -40,9 +41,9 @@ pub(super) type Nth = usize;
 /// The reason why a lock cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Its owner's transaction is still open.
+    /// The owner's transaction did not end in time.
     TimedOut,
-    /// Its owner keeps it.
+    /// The owner keeps the lock.
     Kept,
 }
 
@@ -64,7 +65,7 @@ impl Stripes {
         self.locks.len() - 1
     }
 
-    /// Returns whether a range of the flat part lies in one stripe, and the owner has it.
+    /// Returns whether a range of the flat part lies in a single stripe whose lock the owner has.
     #[inline(always)]
     pub(super) fn is_owned(&self, at: u64, bytes: usize, owner: u32) -> bool {
         let (first, last) = (at >> self.shift, (at + bytes as u64 - 1) >> self.shift);
@@ -79,7 +80,7 @@ impl Stripes {
 
     #[inline(always)]
     fn owner_of(lock: &AtomicU32) -> u32 {
-        // Relaxed: the value is compared with the caller's own number, which the caller alone stores.
+        // Relaxed: the value is compared with the caller's own number, and only the caller stores that number.
         lock.load(Ordering::Relaxed) & !KEPT
     }
 
@@ -90,7 +91,7 @@ impl Stripes {
         let mut of_heap: Vec<Nth> = Vec::new();
         if last >= self.flat {
             let from = first.max(self.flat);
-            // More stripes than locks would repeat the same locks.
+            // A range with more stripes than there are locks takes each lock once.
             of_heap.extend((from..=last.min(from + OF_HEAP - 1)).map(|stripe| self.of_heap_bytes(stripe)));
             of_heap.sort_unstable();
         }
@@ -110,7 +111,8 @@ impl Stripes {
     /// Takes a lock that the owner does not have, if it becomes free in time.
     pub(super) fn take(&self, nth: Nth, owner: u32, is_in_order: bool) -> Result<(), Refused> {
         let (lock, mut tries, mut start, mut pause) = (&self.locks[nth], 0, None, PAUSE[0]);
-        // Acquire: the stores of the owner before are seen. Relaxed on failure: nothing is learned.
+        // Acquire: this owner sees the stores of the previous owner. Relaxed on failure: the caller reads no bytes
+        // then.
         while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
             if planted("threads: two transactions hold one lock") {
                 return Ok(());
@@ -132,14 +134,14 @@ impl Stripes {
             } else {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE[1]);
-                // One try after each pause.
+                // The waiter makes only one try after each pause.
                 tries = SPINS - 1;
             }
         }
         Ok(())
     }
 
-    /// Makes the owner keep a lock that no worker has.
+    /// Makes the owner keep a lock, if no worker has it.
     pub(super) fn keep(&self, nth: Nth, owner: u32) -> Result<(), Refused> {
         // Orderings as in `take`.
         let kept = self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks the bytes that it touches.
+//! A transaction of one of several threads. It is like [`Txn`](crate::Txn), and also locks the bytes that it accesses.
 
 use super::{Threads, Worker};
 use crate::{Error, Result, Segment};
@@ -41,8 +41,8 @@ impl ThreadTxn<'_, '_> {
         self.worker.threads
     }
 
-    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread has
-    /// them until the transaction ends.
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread gets
+    /// these bytes until the transaction ends.
     ///
     /// # Errors
     /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow
@@ -50,7 +50,8 @@ impl ThreadTxn<'_, '_> {
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let (worker, top) = (&mut *self.worker, self.top);
-        // Checked here, so that the compiler knows the results below: nothing changes in between.
+        // The check stands here so that the compiler knows the results of the lookups below: nothing changes in
+        // between.
         let threads = worker.threads;
         let is_quick = threads.flat.has(at, bytes)
             && worker.undo.has_quick_room(top, bytes)
@@ -64,7 +65,7 @@ impl ThreadTxn<'_, '_> {
         Ok(range)
     }
 
-    /// Does `work` with the segment, where the work saves the old bytes in this worker's log.
+    /// Does `work` with the segment. Old bytes that the work saves go to this worker's log.
     fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         self.worker.undo.set_top(self.top);
         let done = self.worker.with_segment(work);
@@ -72,7 +73,8 @@ impl ThreadTxn<'_, '_> {
         done
     }
 
-    /// Returns `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
+    /// Returns the current contents of the `bytes` bytes from `at` on. No other thread gets them until the transaction
+    /// ends.
     ///
     /// # Errors
     /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`.
@@ -107,10 +109,10 @@ impl ThreadTxn<'_, '_> {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }
         if self.top == 0 {
-            // A forgotten transaction is recognized by its saved bytes.
+            // A transaction that a caller has forgotten is recognized by its saved bytes, so this one saves some.
             self.set_range(at, 8)?;
         } else {
-            // Locks the range, so that no other thread uses the block now.
+            // This locks the block's first bytes, so no other thread uses them now.
             self.worker.lock_range(at, 8)?;
         }
         self.worker.freed.insert(at, self.worker.freed.len());
@@ -118,7 +120,7 @@ impl ThreadTxn<'_, '_> {
         Ok(())
     }
 
-    /// Ends the transaction: its stores stand, and other threads may have its bytes. One store.
+    /// Ends the transaction: its stores stand, and other threads may get its bytes. The end is one store.
     ///
     /// # Errors
     /// `Memory` if blocks were freed and the undo log had to grow for that and could not: the transaction is aborted
@@ -130,7 +132,7 @@ impl ThreadTxn<'_, '_> {
             self.worker.end_slowly()?;
         }
         self.worker.unlock();
-        // Nothing is left to be taken back.
+        // The destructor has nothing left to take back.
         std::mem::forget(self);
         Ok(())
     }

@@ -11,29 +11,29 @@ use super::{ThreadTxn, Threads};
 use crate::{Error, Result, Segment};
 use rio::{ExclusiveHold, SharedHold, Undo};
 
-/// The number of times a transaction is done again at once.
+/// The number of times that a transaction is done again at once, without a pause.
 const TIMES_QUICK: u32 = 20;
-/// The pause before each later time.
+/// The pause before each later repetition.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Proof of having the stripes of a range: only the owner of a worker has it, and only for ranges whose locks were
+/// Proof of having the stripes of a range. Only a worker uses this value, and only for ranges whose locks it has
 /// checked.
 pub(super) struct Hold(());
-// SAFETY: it is shown only for ranges whose stripes its worker has, and no other worker has those meanwhile.
+// SAFETY: a hold is shown only for ranges whose stripes its worker has, and no other worker has those at that time.
 unsafe impl SharedHold for Hold {}
-// SAFETY: as above; a mutable borrow of it is a mutable borrow of the worker.
+// SAFETY: as above; a mutable borrow of the hold needs a mutable borrow of the worker.
 unsafe impl ExclusiveHold for Hold {}
 
-/// One thread's access to a shared segment: its own undo log, and the locks on parts of the segment that it has.
+/// One thread's access to a shared segment: the thread's own undo log, and the locks that the thread has.
 pub struct Worker<'t> {
     pub(super) threads: &'t Threads,
     pub(super) undo: Undo,
     pub(super) hold: Hold,
     pub(super) number: u32,
-    /// The locks that go back when the transaction ends.
+    /// The locks that are given back when the transaction ends.
     taken: Vec<Nth>,
     highest: Nth,
-    /// The locks that go back with the worker.
+    /// The locks that are given back when the worker is dropped.
     kept: Vec<Nth>,
     pub(super) freed: BTreeMap<u64, usize>,
 }
@@ -54,11 +54,11 @@ impl<'t> Worker<'t> {
         ThreadTxn { worker: self, top: 0 }
     }
 
-    /// Does `work` in a transaction and ends it, and repeats that as long as other transactions are in its way. It
-    /// does not wait for stripes that another worker keeps: the end of that is not known.
+    /// Does `work` in a transaction and ends it. Repeats both as long as other transactions are in the way. Does not
+    /// wait for a stripe that another worker keeps, because the end of that wait is not known.
     ///
     /// # Errors
-    /// The errors of `work`, except `Contended`: all changes are undone. The errors of [`ThreadTxn::end`].
+    /// The errors of `work`, except `Contended`: all changes are then undone. Also the errors of [`ThreadTxn::end`].
     pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
         let mut times = 0;
         loop {
@@ -71,22 +71,22 @@ impl<'t> Worker<'t> {
             times += 1;
             match times {
                 ..TIMES_QUICK => std::thread::yield_now(),
-                // The conflict is not a momentary one.
+                // The conflict lasts for longer than a moment.
                 _ => std::thread::sleep(PAUSE),
             }
         }
     }
 
-    /// Keeps a part of the flat part to this worker until it is dropped: whole stripes, which its transactions need
-    /// not lock any more, and other workers cannot lock.
+    /// Keeps a part of the flat part to this worker until the worker is dropped. The part is widened to whole stripes.
+    /// This worker's transactions need not lock these stripes any more, and other workers cannot lock them.
     ///
     /// # Errors
-    /// `OutOfRange`; `Kept` or `Contended` if another worker keeps or has any of it: nothing is kept then.
+    /// `OutOfRange`; `Kept` or `Contended` if another worker keeps or has any of these stripes: nothing is kept then.
     pub fn keep(&mut self, at: u64, bytes: u64) -> Result<()> {
         if bytes == 0 || at.checked_add(bytes).is_none_or(|end| end > self.threads.bytes) {
             return Err(self.threads.out_of_range(at, bytes));
         }
-        // The locks of a forgotten transaction must not be in the way.
+        // A transaction that a caller has forgotten must not hold locks that are in the way.
         self.begin().abort();
         let before = self.kept.len();
         for nth in self.threads.stripes.of_range(at, bytes) {
@@ -122,7 +122,7 @@ impl<'t> Worker<'t> {
         if stripes.has(nth, self.number) {
             return Ok(());
         }
-        // A transaction that waits only for a lock behind all that it has is never a part of a circle.
+        // A transaction that waits only for locks behind all locks that it has is never a part of a circle.
         let is_in_order = self.taken.is_empty() || nth > self.highest;
         stripes.take(nth, self.number, is_in_order).map_err(|refused| self.refused(refused, at))?;
         self.highest = if self.taken.is_empty() { nth } else { self.highest.max(nth) };
@@ -173,7 +173,7 @@ impl<'t> Worker<'t> {
     }
 }
 
-/// The segment with a worker's log in the place of its own, until this is dropped.
+/// The segment with a worker's log in place of the segment's own log, until this value is dropped.
 struct Lent<'l, 't> {
     worker: &'l mut Worker<'t>,
     segment: &'l mut Segment,
@@ -199,7 +199,7 @@ impl Drop for Worker<'_> {
         }
         self.take_back();
         self.kept.drain(..).for_each(|nth| self.threads.stripes.give(nth));
-        // The next worker gets the log.
+        // The next worker gets this worker's log.
         let mut inner = self.threads.inner();
         let log = self.undo.reopen();
         inner.logs.push((log, self.number));

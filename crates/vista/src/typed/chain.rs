@@ -1,4 +1,4 @@
-//! Follows links that may be damaged: a chain with more links than there are pairs is a circle.
+//! Follows chains of links that may be damaged: a chain with more links than its collection has pairs is a circle.
 
 use crate::{Error, Memory, Result};
 
@@ -6,10 +6,10 @@ use crate::{Error, Memory, Result};
 pub(super) struct Links(u64);
 
 impl Links {
-    /// Makes the limit for a collection that claims to have `count` nodes of at least `bytes` bytes each.
+    /// Makes the limit for a collection whose header states `count` nodes of at least `bytes` bytes each.
     ///
     /// # Errors
-    /// `Damaged` if the segment has no room for them.
+    /// `Damaged` if the segment has no room for that number of nodes.
     pub(super) fn of(memory: &impl Memory, count: u64, bytes: u64) -> Result<Links> {
         let links = Links(count);
         if count.checked_mul(bytes).is_none_or(|all| all > memory.segment().file_used()) {
@@ -21,7 +21,7 @@ impl Links {
     /// Counts one more link as followed.
     ///
     /// # Errors
-    /// `Damaged` if no link is left.
+    /// `Damaged` if the limit is used up.
     pub(super) fn follow(&mut self, memory: &impl Memory) -> Result<()> {
         self.0 = self.0.checked_sub(1).ok_or_else(|| {
             self.damaged(memory, "has more links than pairs, so the links lead in a circle or into another map")

@@ -1,8 +1,8 @@
-//! A hash map in a segment: linear hashing splits one bucket at a time, so no insertion ever moves all pairs.
+//! A hash map in a segment. Linear hashing splits one bucket at a time, so no insertion moves all pairs.
 //!
 //! A bucket is a list of nodes. The rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and no
-//! row is ever moved. When there are more pairs than buckets, the next bucket is split: each of its nodes that belongs
-//! to the new last bucket goes there. A node (`node.rs`) has a link to the next.
+//! row is ever moved. When there are more pairs than buckets, a new bucket is added at the end and the next bucket is
+//! split: its nodes whose hashes belong to the new bucket move there. A node (`node.rs`) has a link to the next.
 
 use std::marker::PhantomData;
 
@@ -23,8 +23,8 @@ struct Node {
     next: Ptr<Node>,
 }
 
-/// A hash map. Zeros are an empty map. It is used through a [`Ptr`] to it; a copy of the map itself would be a second
-/// owner of the same pairs. Keys are the same if their bytes are.
+/// A hash map. Zeros are an empty map. The map is used through a [`Ptr`] to it; a copy of the map itself would be a
+/// second owner of the same pairs. Two keys are the same if their bytes are.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct HashMap<K, V> {
@@ -49,7 +49,7 @@ impl<K, V> Default for HashMap<K, V> {
 /// A pointer to a link.
 type Slot = Ptr<Ptr<Node>>;
 
-/// Returns the hash of a key. It is the same in every run, because it decides where a pair lies.
+/// Returns the hash of a key. The hash is the same in every run, because it decides where a pair lies.
 fn hash(key: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let words = key.chunks(8).map(|chunk| {
@@ -62,7 +62,7 @@ fn hash(key: &[u8]) -> u64 {
     sum ^ sum >> 29
 }
 
-/// Returns the bucket of a hash, of `buckets` buckets.
+/// Returns the bucket of a hash, if the map has `buckets` buckets.
 fn bucket_of(hash: u64, buckets: u64) -> u64 {
     let all = buckets.next_power_of_two();
     let bucket = hash & (all - 1);
@@ -103,20 +103,21 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         self.behind(0)
     }
 
-    /// Returns the limit of links to its nodes.
+    /// Returns the limit of links to the map's nodes.
     fn links(self, memory: &impl Memory) -> Result<Links> {
         Links::of(memory, self.len(memory)?, links_bytes::<Node>())
     }
 
-    /// Returns where the link to a bucket's first node lies; the bucket must exist.
+    /// Returns where the link to a bucket's first node lies. The bucket must exist.
     fn bucket(self, memory: &impl Memory, bucket: u64) -> Result<Slot> {
         let (row, nth) = row_of(bucket);
-        // A damaged header may have any value here; to look at a pointer to nothing is an error.
+        // A damaged header may have any number here. The pointer is then `NONE`, and a later look at `NONE` returns an
+        // error.
         let first = self.header().look(memory)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
         Ok(if first.is_none() { first } else { first.nth(nth) })
     }
 
-    /// Returns where the link to the key's node lies, and the node.
+    /// Returns the key's node, and where the link to that node lies.
     fn find(self, memory: &impl Memory, key: &K) -> Result<Option<(Slot, Ptr<Node>)>> {
         let buckets = self.header().look(memory)?.buckets;
         if buckets == 0 {
@@ -170,10 +171,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(())
     }
 
-    /// Stores a value for a key. Returns whether the key is new.
+    /// Stores a value for a key. Returns whether the key was new.
     ///
     /// # Errors
-    /// As [`Stores::malloc`]; the map then has the pairs that it had.
+    /// As [`Stores::malloc`]; the map then has the same pairs as before.
     pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
@@ -186,7 +187,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         let buckets = self.header().look(txn)?.buckets;
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
         let (link_at, header_at) = (link.range(txn.segment()), self.header().range(txn.segment()));
-        // First, because a pair that is linked and not counted would be worse than a refusal.
+        // The ranges are made sure of first: a failure between the linking of a pair and its counting would leave the
+        // map damaged.
         txn.ensure_ranges(&[&[link_at, header_at], &ranges_of_new::<Node, K, V>()[..]].concat())?;
         let links = Node { next: *link.look(txn)? };
         let node = create_node(txn, links, key, value)?;
@@ -195,8 +197,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(true)
     }
 
-    /// Returns a row for buckets to come, not cleared. The header has the row before any further step may fail: after
-    /// a failure the next call finds the row there.
+    /// Returns a new row for buckets; its bytes are not cleared. The header points to the row before any further step
+    /// that may fail, so the call after a failure finds the row there.
     fn row(self, txn: &mut impl Stores, row: usize, length: u64) -> Result<Slot> {
         let known = self.header().look(txn)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
         if !known.is_none() {
@@ -209,7 +211,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(made)
     }
 
-    /// Adds a bucket, or the first eight buckets.
+    /// Adds a bucket, or the first eight buckets of an empty map.
     fn split(self, txn: &mut impl Stores) -> Result<()> {
         let buckets = self.header().look(txn)?.buckets;
         let (row, nth) = row_of(buckets);
@@ -222,7 +224,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             txn.write(self.header())?.buckets = FIRST_ROW;
             return Ok(());
         }
-        // The bucket whose nodes may belong to the new one. All of it is read before anything is stored.
+        // This bucket's nodes may belong to the new bucket. The whole bucket is read before anything is stored.
         let mut link = self.bucket(txn, bucket_of(buckets, buckets))?;
         let (mut moved, all, mut stores) = (Ptr::NONE, buckets + 1, Vec::new());
         let (mut links, mut node) = (self.links(txn)?, *link.look(txn)?);
@@ -248,7 +250,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(())
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key and its value. Returns whether the key was there.
     ///
     /// # Errors
     /// As [`Stores::free`]; the map is then unchanged.
@@ -287,7 +289,7 @@ mod tests {
             (1000..).filter(|key: &u64| bucket_of(hash(key.as_bytes()), 50) == bucket_of(hash(7_u64.as_bytes()), 50));
         is_damaged(map.get(&segment, &others.into_iter().next().unwrap()).map(|_| ()));
         let mut txn = segment.begin();
-        // Fails when the bucket with the circle is split.
+        // The insertion fails when the bucket with the circle is split.
         is_damaged((100..200).try_for_each(|key| map.insert(&mut txn, key, key).map(|_| ())));
         txn.write(map.header()).unwrap().count = u64::MAX;
         is_damaged(map.for_each(&txn, |_, _| {}));

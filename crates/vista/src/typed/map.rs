@@ -1,6 +1,6 @@
 //! An ordered map in a segment: a skip list.
 //!
-//! A node (`node.rs`) has a tower of links, whose height comes from the key's bytes, so that the same keys make the
+//! A node (`node.rs`) has a tower of links. The tower's height follows from the key's bytes, so the same keys make the
 //! same list in every run.
 
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ struct Tower {
     next: [Ptr<Tower>; LEVELS],
 }
 
-/// An ordered map. Zeros are an empty map. It is used through a [`Ptr`] to it; a copy of the map itself would be a
+/// An ordered map. Zeros are an empty map. The map is used through a [`Ptr`] to it; a copy of the map itself would be a
 /// second owner of the same pairs.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
@@ -72,7 +72,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         self.behind(0)
     }
 
-    /// Returns the limit of links to its nodes on one level.
+    /// Returns the limit of links to the map's nodes on one level.
     fn links(self, memory: &impl Memory) -> Result<Links> {
         Links::of(memory, self.len(memory)?, links_bytes::<Tower>())
     }
@@ -91,7 +91,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
                 if next.is_none() || key_of::<_, K>(next).look(memory)? >= key {
                     break;
                 }
-                // The keys of a search only become larger, so it visits no node twice, and the limit suffices.
+                // The keys along a search only become larger, so a search visits no node twice, and the limit suffices.
                 links.follow(memory)?;
                 node = next;
             }
@@ -148,7 +148,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(())
     }
 
-    /// Stores a value for a key. Returns whether the key is new.
+    /// Stores a value for a key. Returns whether the key was new.
     ///
     /// # Errors
     /// As [`Stores::malloc`]; the map is then unchanged.
@@ -159,7 +159,8 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         }
         let before = self.before(txn, &key)?;
         let height = height(key.as_bytes());
-        // First, because a pair linked on some levels and not on others, or not counted, would be worse than a refusal.
+        // The ranges are made sure of first: a failure in the midst would leave a pair that is not counted, or that is
+        // linked on some levels only.
         let segment = txn.segment();
         let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
         ranges.push(self.header().range(segment));
@@ -177,7 +178,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(true)
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key and its value. Returns whether the key was there.
     ///
     /// # Errors
     /// As [`Stores::free`]; the map is then unchanged.
@@ -188,8 +189,8 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         let mut ranges: Vec<_> = before.iter().map(|before| before.range(segment)).collect();
         ranges.push(self.header().range(segment));
         txn.ensure_ranges(&ranges)?;
-        // The node stays readable until the transaction ends. A node that is no block is refused before anything is
-        // stored.
+        // The freed node stays readable until the transaction ends. If the pointer leads to no block, the call fails
+        // before anything is stored.
         txn.delete(node)?;
         for (level, before) in before.into_iter().enumerate() {
             if before.look(txn)?.next[level] == node {

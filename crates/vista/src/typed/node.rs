@@ -1,14 +1,15 @@
-//! The nodes of the maps: links to other nodes, and behind them the key and the value, each at a multiple of 16.
+//! The nodes of the maps. A node has links to other nodes, then the key, then the value; key and value begin at
+//! multiples of 16.
 
 use super::{create_row, NEW};
 use crate::{Persist, Ptr, Result, Stores};
 
-/// Returns the bytes from a node with links of this type to its key.
+/// Returns the distance in bytes from a node's beginning to its key, if its links have the type `N`.
 pub(super) const fn links_bytes<N>() -> u64 {
     (size_of::<N>() as u64).next_multiple_of(16)
 }
 
-/// Returns the bytes from a node to its value.
+/// Returns the distance in bytes from a node's beginning to its value.
 const fn value_at<N, K>() -> u64 {
     links_bytes::<N>() + (size_of::<K>() as u64).next_multiple_of(16)
 }
@@ -28,7 +29,7 @@ pub(super) fn ranges_of_new<N, K, V>() -> [(u64, usize); 3] {
     [size_of::<N>(), size_of::<K>(), size_of::<V>()].map(|bytes| (NEW, bytes))
 }
 
-/// Makes a node. No other node leads to it yet.
+/// Makes a node. No other node has a link to it yet.
 pub(super) fn create_node<N: Persist, K: Persist, V: Persist>(
     txn: &mut impl Stores,
     links: N,

@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{create_row, write_row, NEW};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
-/// A vector. Zeros are an empty vector. It is used through a [`Ptr`] to it; a copy of the vector itself would be a
-/// second owner of the same values.
+/// A vector. Zeros are an empty vector. The vector is used through a [`Ptr`] to it; a copy of the vector itself would
+/// be a second owner of the same values.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Vector<T> {
@@ -51,7 +51,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(self.len(memory)? == 0)
     }
 
-    /// Returns where the value with that index, from zero on, lies.
+    /// Returns where the value with the index `index` (from zero on) lies.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -60,7 +60,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok((index < vector.count).then(|| vector.items.behind::<T>(0).nth(index)))
     }
 
-    /// Returns the value with that index.
+    /// Returns the value with the index `index`.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -80,7 +80,8 @@ impl<T: Persist> Ptr<Vector<T>> {
             let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
             let old =
                 if count == 0 { Vec::new() } else { txn.segment().get(items.range(txn.segment()).0, bytes)?.to_vec() };
-            // First, so that no header that could not be stored points to a freed row.
+            // The ranges are made sure of first: a failure after the old row was freed would leave the header pointing
+            // to it.
             let header = self.header().range(txn.segment());
             txn.ensure_ranges(&[(NEW, bytes), header, (NEW, size_of::<T>()), header])?;
             let row = create_row::<T>(txn, larger)?;

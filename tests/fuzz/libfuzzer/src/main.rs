@@ -1,6 +1,6 @@
-//! libFuzzer at one of the doors of `libtp-fuzz`: which, says `LIBTP_FUZZ_TARGET`.
+//! Runs libFuzzer on one target of `libtp-fuzz`; `LIBTP_FUZZ_TARGET` names the target.
 //!
-//! `cargo xtask soak fuzz` builds and runs it, with the flags that make code tell where it was.
+//! `cargo xtask soak fuzz` builds and runs this program, with the flags that record which code an input reaches.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -44,7 +44,7 @@ pub struct Said {
     pub region: String,
     /// Size of that memory, in bytes.
     pub region_bytes: u64,
-    /// Allocated bytes of it.
+    /// Allocated bytes of that memory.
     pub region_used: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log: u64,

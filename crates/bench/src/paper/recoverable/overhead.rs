@@ -22,7 +22,8 @@ const GROUPED: [Contender; 3] = [
 const BARE: &str = "bare write and fdatasync";
 /// The swapped pointers, and whether they are always the same.
 const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random of 50 MB", false)];
-/// A smaller overhead, in microseconds, cannot be told from none, and would have no place on a logarithmic axis.
+/// A smaller overhead, in microseconds, cannot be distinguished from zero, and would have no place on a logarithmic
+/// axis.
 const LEAST: f64 = 0.001;
 
 pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {

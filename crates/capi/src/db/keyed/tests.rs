@@ -82,7 +82,7 @@ fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
     }
 }
 
-/// The order differs; the contents are the same.
+/// The order of the pairs differs between the modes; the contents are the same.
 #[test]
 fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
     let given = PairsInfo::Hash { hash: None, page_bytes: 0 };

@@ -1,4 +1,4 @@
-//! Plain mode and shared mode answer all calls alike. Plain mode is simple enough to be the model.
+//! Plain mode and shared mode give the same answers to all calls. Plain mode is so simple that it serves as the model.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -92,7 +92,7 @@ fn records_of_one_length_behave_the_same_in_both_modes() {
     compare(Length::Fixed(4, b'.'), 3);
 }
 
-/// A database of `tp_recno_open` keeps its numbers, which other programs may have stored.
+/// A database of `tp_recno_open` keeps its numbers, because other programs may have stored them.
 #[test]
 fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
     let home = tempfile::tempdir().unwrap();

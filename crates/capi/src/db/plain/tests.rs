@@ -25,7 +25,8 @@ fn put(plain: &mut Plain, key: &str, value: &str) {
     plain.put(key.as_bytes(), value.as_bytes(), false).unwrap().unwrap();
 }
 
-/// A crash leaves any part of the bytes written since the last sync, in any order. No part may count.
+/// A crash leaves any part of the bytes written since the last sync, in any order. No such part may change the
+/// contents.
 #[test]
 fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_made_it_say() {
     let home = tempfile::tempdir().unwrap();
@@ -40,7 +41,7 @@ fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_m
     plain.delete(b"key 9").unwrap();
     plain.sync().unwrap();
     let (after, whole) = (all(&plain), fs::read(&path).unwrap());
-    // While the slot of the last sync is missing, any bytes behind the end may be there or not.
+    // As long as the slot of the last sync is missing, any part of the bytes behind the end may be present.
     for kept in image.len()..=whole.len() {
         let mut torn = whole[..kept].to_vec();
         torn[32..96].copy_from_slice(&image[32..96]);
@@ -112,10 +113,10 @@ fn who_has_changed_a_file_meanwhile_is_not_written_over() {
     assert_eq!(all(&open(&path).unwrap()), all(&second));
 }
 
-/// The size of a value that exceeds the bound for noted frames.
+/// The size of a value that exceeds the bound for unwritten frames.
 const MUCH: usize = 1_200_000;
 
-/// A program that has the file open, as the model sees it.
+/// A program that has the file open, in the model.
 struct Party {
     plain: Plain,
     /// The index of the file's state that this program knows.
@@ -133,8 +134,9 @@ impl Party {
         self.is_changed = true;
     }
 
-    /// Syncs. Returns whether the file now has this program's contents: it must if the file had the state that this
-    /// program knew. With no change to write, only a new file changes: it is made.
+    /// Syncs this program's changes. Returns whether the file now has this program's contents. If the file had the
+    /// state that this program knew, the file must have these contents. If there is no change to write, a sync only
+    /// makes a missing file.
     fn sync(&mut self, states: usize, is_made: bool) -> bool {
         let done = self.plain.sync();
         match (self.knows == states, self.is_changed) {
@@ -156,13 +158,13 @@ impl Party {
     }
 }
 
-/// Regression test. A program with many noted changes wrote them at once behind the end that it knew, over bytes that
-/// another program had synced or noted there meanwhile. And when two programs made a file, the second wrote over the
-/// first.
+/// Regression test. A program with many unwritten changes wrote them at once behind the end that it knew. There it
+/// overwrote bytes that another program had written or synced meanwhile. And when two programs made a file, the second
+/// overwrote the file of the first.
 #[test]
 fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_and_the_other_is_told() {
     let home = tempfile::tempdir().unwrap();
-    // If the file has pairs, frames are appended behind the existing ones; otherwise all frames are new.
+    // If the file has pairs, frames are appended behind the existing frames; otherwise all frames are new.
     for is_new in [true, false] {
         for order in 0..4_usize.pow(4) {
             let path = home.path().join(format!("{is_new} {order}"));
@@ -187,7 +189,8 @@ fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_
                 if what < 2 && step < 3 {
                     continue;
                 }
-                // This is the state that a program opens now, or after a crash that kept all written bytes.
+                // A program that opens the file now gets this state. So does a program after a crash that kept all
+                // written bytes.
                 let says = open(&path).unwrap_or_else(|refused| panic!("order {order}, step {step}: {}", refused.text));
                 assert!(all(&says) == expected, "order {order}, step {step}, is_new {is_new}");
             }
@@ -232,7 +235,7 @@ fn sync_that_fails(plain: &mut Plain, syncs_before: u32) {
     assert!(refused.errno == libc::EIO && refused.text.contains("cannot be synced"), "{}", refused.text);
 }
 
-/// Returns a file with room in front of its frames for as many bytes.
+/// Returns a file whose frames have at least as many free bytes in front of them as the live frames take.
 fn with_room_in_front(path: &Path) -> Plain {
     let mut plain = open(path).unwrap();
     for round in 0..3 {
@@ -246,8 +249,8 @@ fn with_room_in_front(path: &Path) -> Plain {
     plain
 }
 
-/// Bytes written before a failed sync may be on the disk or not. Later writes neither overwrite the file's contents nor
-/// rely on those bytes.
+/// After a failed sync, the written bytes may be on the disk or not. Later writes neither overwrite the file's contents
+/// nor rely on those bytes.
 #[test]
 fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_what_it_said() {
     let home = tempfile::tempdir().unwrap();
@@ -255,7 +258,7 @@ fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_wh
     let mut plain = with_room_in_front(&path);
     let before = all(&plain);
     for _ in 0..3 {
-        // The frames go in front of the file's contents, which are mostly dead.
+        // The new frames go in front of the file's frames, most of which are dead.
         put(&mut plain, "a", "short");
         sync_that_fails(&mut plain, 0);
         assert!(all(&open(&path).unwrap()) == before);
@@ -270,7 +273,8 @@ fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_wh
     assert!(all(&open(&path).unwrap()) == all(&plain));
 }
 
-/// A slot whose sync failed may be on the disk or not. Until another slot is, the frames of both must stay.
+/// A slot whose sync failed may be on the disk or not. Until another slot is on the disk, the frames of both slots must
+/// stay.
 #[test]
 fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_its_frames_are_there() {
     let home = tempfile::tempdir().unwrap();
@@ -308,7 +312,7 @@ fn of_two_who_sync_in_the_same_moment_one_is_told_and_the_file_is_whole() {
             let syncing = parties.map(|(name, mut plain)| {
                 scope.spawn(move || {
                     let key = format!("{name} {round}");
-                    // Lengths differ, so that bytes that are cut off or mixed up form no whole frame.
+                    // The lengths differ, so that bytes that are cut off or mixed up do not form a complete frame.
                     put(&mut plain, &key, &name.repeat(1 + round % 7));
                     (key, plain.sync().is_ok())
                 })

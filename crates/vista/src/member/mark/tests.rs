@@ -17,7 +17,7 @@ fn open(path: &Path, is_written_back: bool) -> Member {
     options.open_member(path, Membership { environment: [7; 16], number: 1 }).unwrap()
 }
 
-/// Knows of no commit.
+/// A judge that knows of no commit.
 struct Nothing;
 
 impl Judge for Nothing {
@@ -43,19 +43,19 @@ fn what_was_declared_before_and_within_goes_back_to_the_mark_and_then_to_the_beg
         fill(&mut member, 50, 100, 2);
         let inner = member.mark();
         fill(&mut member, 0, 200, 3);
-        // Bytes declared twice go back to the older image.
+        // Bytes declared twice get their older image back.
         fill(&mut member, 0, 10, 4);
         member.go_back(&inner).unwrap();
         let shown = |member: &Member| [0, 49, 50, 149, 150].map(|at| member.segment().bytes()[at]);
         assert_eq!(shown(&member), [1, 1, 2, 2, 0]);
-        // Nothing was done since the mark.
+        // No change was made since the mark.
         member.go_back(&inner).unwrap();
         let empty = member.mark();
         member.go_back(&empty).unwrap();
         assert_eq!(shown(&member), [1, 1, 2, 2, 0]);
         member.go_back(&outer).unwrap();
         assert_eq!(shown(&member), [1, 1, 1, 0, 0]);
-        // Declared again, and taken back with all the rest.
+        // The range is declared again, and is taken back with all the rest.
         fill(&mut member, 0, 200, 5);
         member.abort();
         assert_eq!(shown(&member), [0; 5]);
@@ -179,7 +179,7 @@ impl Model {
     }
 }
 
-/// Transactions with parts in parts, some taken back, that commit, abort, or are left to a judge.
+/// Transactions with nested parts, some of them taken back, that commit, abort, or are left to a judge.
 #[test]
 fn parts_in_parts_leave_what_they_should() {
     let dir = tempfile::tempdir().unwrap();
