@@ -38,7 +38,8 @@ pub(crate) fn mark_library_panic() {
 }
 
 /// Runs a call of the library, and catches a panic that leaves it. The session holds no guard of the library before.
-#[inline]
+// Always inlined: the result then needs no room in memory.
+#[inline(always)]
 pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     // A panic that is under way is the program's: one of its destructors makes this call.
     let before = std::thread::panicking().then(|| IS_FOREIGN.replace(true));

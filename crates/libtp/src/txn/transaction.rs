@@ -83,11 +83,13 @@ impl std::fmt::Debug for Txn<'_> {
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let open = OpenHere::new();
-        let seat = match Txn::begin_session(env, durability, &open) {
-            Ok(seat) => seat,
-            Err(error) => Txn::begin_session_again(env, durability, &open, error)?,
-        };
-        Ok(Txn::of(env, seat, durability, open))
+        loop {
+            match Txn::begin_session(env, durability, &open) {
+                Ok(seat) => return Ok(Txn::of(env, seat, durability, open)),
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Takes a session and begins a transaction in it.
@@ -108,24 +110,6 @@ impl<'e> Txn<'e> {
             Ok(()) => Ok(seat),
             Err(error) => Err(refused(env, seat, error)),
         }
-    }
-
-    /// Begins in another session, as long as the life or the session of the last try has ended.
-    #[cold]
-    #[inline(never)]
-    fn begin_session_again(
-        env: &Arc<Inner>,
-        durability: Durability,
-        open: &OpenHere,
-        mut error: Error,
-    ) -> Result<Box<Seated>> {
-        while let Error::Rebuilt | Error::Panicked { .. } = error {
-            match Txn::begin_session(env, durability, open) {
-                Ok(seat) => return Ok(seat),
-                Err(again) => error = again,
-            }
-        }
-        Err(error)
     }
 
     /// Wraps a transaction that already runs.
