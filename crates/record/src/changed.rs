@@ -276,35 +276,41 @@ impl ShortBody<'_> {
     /// Appends the low `bytes` bytes of a number, with one store of eight.
     #[inline(always)]
     fn number(&mut self, value: u64, bytes: usize) {
-        self.room[self.at..][..8].copy_from_slice(&value.to_le_bytes());
+        self.store(self.at, &value.to_le_bytes());
         self.at += bytes;
     }
 
-    /// Appends bytes. A few of them are copied without a call.
+    /// Appends bytes: most keys, and most changes of a value, have four to sixteen.
     #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
-        let to = &mut self.room[self.at..][..bytes.len()];
-        match bytes.len() {
-            0 => {}
-            1 => to[0] = bytes[0],
-            2..=3 => copy_ends::<2>(to, bytes),
-            4..=7 => copy_ends::<4>(to, bytes),
-            8..=15 => copy_ends::<8>(to, bytes),
-            16..=31 => copy_ends::<16>(to, bytes),
-            32..=64 => copy_ends::<32>(to, bytes),
-            _ => to.copy_from_slice(bytes),
+        if !(bytes.is_empty() || self.has_ends::<8>(bytes) || self.has_ends::<4>(bytes)) {
+            self.rare_bytes(bytes);
         }
         self.at += bytes.len();
     }
-}
 
-/// Copies bytes whose first `N` and last `N` are all of them.
-#[inline(always)]
-fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
-        to[..N].copy_from_slice(first);
-        let end = to.len() - N;
-        to[end..].copy_from_slice(last);
+    /// Stores bytes of a rare length.
+    fn rare_bytes(&mut self, bytes: &[u8]) {
+        if !(self.has_ends::<32>(bytes) || self.has_ends::<16>(bytes)) {
+            self.room[self.at..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Stores bytes of which the first `N` and the last `N` are all. Returns whether they are.
+    #[inline(always)]
+    fn has_ends<const N: usize>(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > 2 * N {
+            return false;
+        }
+        let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
+        self.store(self.at, first);
+        self.store(self.at + bytes.len() - N, last);
+        true
+    }
+
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, at: usize, bytes: &[u8; N]) {
+        self.room[at..at + N].copy_from_slice(bytes);
     }
 }
 
