@@ -69,9 +69,22 @@ pub fn lsn_of_eighth(eighth: u64) -> Result<Lsn, Damage> {
     Err(Damage(format!("the log record says of a record that it had LSN 8 * {eighth}, which no log reaches")))
 }
 
-/// Unpacks the word.
+/// Unpacks the word. An LSN is a multiple of eight: the lowest three bits of a damaged word are left out, because log
+/// records hold the eighth of an LSN.
 #[inline]
 pub fn unpack_lsn(word: u64) -> (Lsn, RecordFlags) {
     let [.., top] = word.to_le_bytes();
-    (Lsn::new(word & ((1 << LSN_BITS) - 1)), RecordFlags(top))
+    (Lsn::new(word & ((1 << LSN_BITS) - 8)), RecordFlags(top))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_lsn_of_a_damaged_word_is_one_that_a_log_record_can_hold() {
+        let (lsn, flags) = unpack_lsn(0x0100_0000_0000_100D);
+        assert_eq!((lsn, flags), (Lsn::new(0x1008), RecordFlags::GHOST));
+        assert_eq!(lsn_of_eighth(lsn.raw() / 8), Ok(lsn));
+    }
 }
