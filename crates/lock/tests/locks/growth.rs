@@ -1,5 +1,6 @@
 //! A table that grows by itself, and a table that cannot grow any more.
 
+use std::sync::Barrier;
 use std::thread::scope;
 
 use libtp_lock::{Error, Mode, Settings};
@@ -58,16 +59,17 @@ fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
 
 #[test]
 fn buckets_are_split_while_others_use_them() {
-    let scene = Scene::new(Settings::default());
+    let (scene, all_hold) = (Scene::new(Settings::default()), Barrier::new(4));
     scope(|scope| {
         for place in 0..4 {
-            let scene = &scene;
+            let (scene, all_hold) = (&scene, &all_hold);
             scope.spawn(move || {
                 let actor = scene.actor(place);
                 for _ in 0..5 {
                     // The same names by all: a lock without a rival is in no bucket.
                     (0..4000).for_each(|hash| actor.lock(record(hash), S));
                     (0..4000).for_each(|hash| assert_eq!(actor.holds(record(hash)), Some(S)));
+                    all_hold.wait();
                     actor.unlock_all();
                 }
             });
