@@ -63,11 +63,7 @@ impl TxnSession {
 pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
     let is_clr = header.flags() & CLR_FLAG != 0;
-    let next = if is_clr { undo_next(record)? } else { header.prev() };
-    if next >= record.lsn {
-        let what = format!("undo is to go on at LSN {next}, which is not before it");
-        return Err(Error::Undo { lsn: record.lsn, what });
-    }
+    let next = before(record)?;
     if is_clr {
         // The compensation may conclude changes that stand (`Change::conclude`), which other sessions see from now on.
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
@@ -77,6 +73,20 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
     let record_type = change.managers.types.get(header.kind()).ok_or(unknown)?;
     if let Some(undo) = record_type.undo {
         undo(change, record)?;
+    }
+    Ok(next)
+}
+
+/// Returns where undo goes on behind a record.
+///
+/// # Errors
+/// The record names no earlier record: undo would never end.
+pub(crate) fn before(record: &RecordRef<'_>) -> Result<Lsn> {
+    let is_clr = record.header.flags() & CLR_FLAG != 0;
+    let next = if is_clr { undo_next(record)? } else { record.header.prev() };
+    if next >= record.lsn {
+        let what = format!("undo is to go on at LSN {next}, which is not before it");
+        return Err(Error::Undo { lsn: record.lsn, what });
     }
     Ok(next)
 }

@@ -20,7 +20,7 @@ use libtp_log::{record_bytes, Lsn, RecordRef, TxnId};
 use rio::{failpoint, planted};
 
 use super::analysis::Found;
-use crate::abort::{undo_next, undo_one};
+use crate::abort::{before, undo_one};
 use crate::log_records::left::encode;
 use crate::log_records::{CheckpointEntry, CLR_FLAG, LEFT};
 use crate::{Change, Error, Managers, Result, TxnSession};
@@ -103,9 +103,9 @@ impl<'m> Undo<'m> {
                 Some((_, Place::Away)) if !is_noted => {
                     self.note_left(loser, at, found)?;
                     is_noted = true;
-                    record.header.prev()
+                    before(&record)?
                 }
-                Some((_, Place::Away | Place::Gone)) => record.header.prev(),
+                Some((_, Place::Away | Place::Gone)) => before(&record)?,
                 _ => undo_one(&Change::new(self.managers, self.txn), &record)?,
             };
         }
@@ -162,13 +162,5 @@ impl<'m> Undo<'m> {
         };
         self.places.insert(file, place);
         Ok(Some((file, place)))
-    }
-}
-
-/// Returns where undo goes on behind a record.
-fn before(record: &RecordRef<'_>) -> Result<Lsn> {
-    match record.header.flags() & CLR_FLAG {
-        0 => Ok(record.header.prev()),
-        _ => undo_next(record),
     }
 }
