@@ -253,15 +253,15 @@ impl LogManager {
     }
 
     /// Gives blocks of the log back to the disk, for a log that has no room: those that neither the last checkpoint nor
-    /// `keep_from` needs. Does nothing while another session makes segments.
+    /// `keep_from` needs. Returns false, and does nothing, while another session makes segments.
     ///
     /// # Errors
     /// As [`LogManager::recycle`].
-    pub fn free_blocks(&self, session: &Session, keep_from: Lsn) -> Result<()> {
+    pub fn free_blocks(&self, session: &Session, keep_from: Lsn) -> Result<bool> {
         self.check_poison()?;
         match self.try_prepare(session, true) {
-            Some(preparer) => self.give_back_below(session, &preparer, keep_from),
-            None => Ok(()),
+            Some(preparer) => self.give_back_below(session, &preparer, keep_from).map(|()| true),
+            None => Ok(false),
         }
     }
 

@@ -66,14 +66,15 @@ impl Managers {
         Some(role)
     }
 
-    /// Gives the disk the blocks of the log that the last checkpoint left unneeded.
+    /// Gives the disk the blocks of the log that the last checkpoint left unneeded. Returns false, and does nothing, if
+    /// another session takes a checkpoint or makes segments.
     ///
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
-    pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<()> {
+    pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<bool> {
         // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
         // begins.
-        let Some(_role) = self.be_checkpointer(txn) else { return Ok(()) };
+        let Some(_role) = self.be_checkpointer(txn) else { return Ok(false) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
         Ok(self.log.free_blocks(txn.session(), keep_from)?)
     }

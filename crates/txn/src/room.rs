@@ -15,7 +15,7 @@ use rio::planted;
 use crate::{Managers, Result, TxnSession};
 
 /// The longest wait of a session for another session's checkpoint.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(2);
 /// How often a session asks again after a checkpoint.
 const TRIES: usize = 5;
@@ -87,8 +87,10 @@ impl Managers {
             } else if was_held {
                 return Ok(true);
             } else if !self.is_checkpoint_worth() {
-                self.give_back_log(txn)?;
-                return Ok(false);
+                // Another session may have begun a checkpoint since the look: this session waits for its end.
+                if self.give_back_log(txn)? {
+                    return Ok(false);
+                }
             } else if self.checkpoint(txn)?.is_some() {
                 return Ok(true);
             }
