@@ -60,21 +60,25 @@ impl BufferManager {
     /// Returns the page, latched exclusively, under the conditions of [`BufferManager::shared_now`].
     #[inline(always)]
     pub fn exclusive_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
-        let slot = self.look_up(id, true)?;
-        let body = Body::taken(slot);
-        let guard = slot.latch.try_exclusive(session, rank)?;
-        if holds(slot, id) {
-            return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
-        }
-        let_go(guard);
-        None
+        self.exclusive_in(session, self.look_up(id, true)?, id, rank)
     }
 
     /// Does as [`BufferManager::exclusive_now`], for a page that the session had latched just now: the page is not
     /// prefetched, and its use is noted already.
     #[inline(always)]
     pub fn exclusive_again<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
-        let slot = self.table.find(id, false)?;
+        self.exclusive_in(session, self.table.find(id, false)?, id, rank)
+    }
+
+    /// Returns the page, latched exclusively, if its latch is free and the slot still has the page.
+    #[inline(always)]
+    fn exclusive_in<'s>(
+        &'s self,
+        session: &'s Session,
+        slot: &'s FrameSlot,
+        id: PageId,
+        rank: Rank,
+    ) -> Option<ExclusivePage<'s>> {
         let body = Body::taken(slot);
         let guard = slot.latch.try_exclusive(session, rank)?;
         if holds(slot, id) {
