@@ -32,7 +32,7 @@ impl LockNames {
         database.map_or_else(|| name.space.to_string(), |database| database.name.clone())
     }
 
-    /// Returns the whole name: `record 17 of stock`. The number is that of a page or a record, or the hash of a key.
+    /// Returns the whole name: `record 17 of stock`. The number names a page or a record, or is the hash of a key.
     pub fn words(&self, name: LockName) -> String {
         match kind_name(name.kind) {
             "database" => format!("database {}", self.database(name)),

@@ -43,8 +43,8 @@ impl ThinWords {
     }
 }
 
-/// The value of a word, with a check of the other bits. The check is looked at where the value decides: before the
-/// place or the mode is used, and before a value other than zero counts as free.
+/// The value of a word. Twelve of its bits are a check of the others. A session compares the check before it uses the
+/// place or the mode, and before it takes a value other than zero for a free word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thin(u64);
 bits!(Thin: u64);

@@ -20,7 +20,7 @@ const WORDS: usize = 2;
 /// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
-/// The memory whose stores are looked for.
+/// The memory in which a trace looks for stores.
 #[derive(Clone, Debug)]
 pub enum Memory {
     /// All mappings of the file of this path.
