@@ -1,0 +1,87 @@
+//! Compiles SQLite with a second B-tree layer: libtp's.
+//!
+//! The source is the amalgamation that the package `libsqlite3-sys` carries (`source.rs`). It is never a part of this
+//! repository. The build varies a copy of it (`vary.rs`, `patches.rs`) and compiles that copy together with the shim in `c/`.
+//! A patch whose place is not found ends the build: an unknown version of SQLite fails here, and not with the data.
+
+mod patches;
+mod source;
+mod text;
+mod vary;
+
+use std::path::{Path, PathBuf};
+
+/// The parts of the shim, in the order in which the varied source includes them.
+const SHIM: [&str; 5] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c"];
+
+/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a file.
+const OPTIONS: [&str; 17] = [
+    "SQLITE_CORE",
+    "SQLITE_THREADSAFE=1",
+    "SQLITE_USE_URI",
+    "SQLITE_SOUNDEX",
+    "SQLITE_MAX_VARIABLE_NUMBER=250000",
+    "SQLITE_ENABLE_COLUMN_METADATA",
+    "SQLITE_ENABLE_FTS3",
+    "SQLITE_ENABLE_FTS3_PARENTHESIS",
+    "SQLITE_ENABLE_FTS5",
+    "SQLITE_ENABLE_LOAD_EXTENSION=1",
+    "SQLITE_ENABLE_MATH_FUNCTIONS",
+    "SQLITE_ENABLE_PREUPDATE_HOOK",
+    "SQLITE_ENABLE_RTREE",
+    "SQLITE_ENABLE_SESSION",
+    "SQLITE_ENABLE_UNLOCK_NOTIFY",
+    "HAVE_USLEEP=1",
+    "HAVE_LOCALTIME_R",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=c");
+    if let Err(sentence) = build() {
+        println!("cargo::error={}", sentence.replace('\n', " "));
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), String> {
+    let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|_| "cargo sets OUT_DIR for a build script")?);
+    let source = source::find()?;
+    let amalgamation = read(&source.join("sqlite3.c"))?;
+    let here = std::env::current_dir().map_err(|error| error.to_string())?.join("c");
+    let shim = SHIM.iter().map(|part| read(&here.join(part))).collect::<Result<Vec<String>, String>>()?;
+    let varied = vary::vary(amalgamation, &shim, &SHIM.map(|part| here.join(part)))
+        .map_err(|what| format!("{}: {what}", source.join("sqlite3.c").display()))?;
+    let (varied_path, exports) = (out.join("sqlite3.c"), out.join("exports.map"));
+    write(&varied_path, &varied)?;
+    write(&exports, "{ global: sqlite3_*; };\n")?;
+    compile(&varied_path, &source, &here);
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
+    // The calls inside of the library stay inside, whatever other SQLite the program carries.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    // rustc's own version script names the functions of Rust. A linker that takes a second script is needed (lld, which
+    // rustc uses by itself from 1.90 on).
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", exports.display());
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-u,sqlite3_open_v2");
+    Ok(())
+}
+
+fn compile(varied: &Path, source: &Path, here: &Path) {
+    let mut compiler = cc::Build::new();
+    compiler.file(varied).include(source).include(here).warnings(false);
+    // Beyond level 2 the library grows and is no faster.
+    let level = std::env::var("OPT_LEVEL").ok().and_then(|level| level.parse::<u32>().ok());
+    compiler.opt_level(level.unwrap_or(2).min(2));
+    for option in OPTIONS {
+        compiler.flag(format!("-D{option}"));
+    }
+    compiler.compile("tpsqlite3");
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}

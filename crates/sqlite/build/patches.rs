@@ -1,0 +1,113 @@
+//! The places in SQLite that know more of a B-tree than `btree.h` says.
+
+use crate::text::Patch;
+
+/// All of them. They are applied in this order.
+pub const PATCHES: &[Patch] = &[
+    Patch {
+        name: "a B-tree handle knows its environment",
+        behind: "\nstruct Btree {\n",
+        at: "  sqlite3 *db;       /* The database connection holding this btree */\n",
+        put: "<SAME>  void *pTp;         /* The handle of an environment, or NULL */\n",
+    },
+    // In the part that is zeroed when a cursor is made.
+    Patch {
+        name: "a cursor knows its place in an environment",
+        behind: "\nstruct BtCursor {\n",
+        at: "  Btree *pBtree;            /* The Btree to which this cursor belongs */\n",
+        put: "<SAME>  void *pTp;                /* The place in an environment, or NULL */\n",
+    },
+    // The last row plus one would be one row on which all inserts meet.
+    Patch {
+        name: "a new rowid comes from the environment",
+        behind: "\ncase OP_NewRowid: {",
+        at: "    if( !pC->useRandomRowid ){\n",
+        put: "    if( sqlite3TpIsOurs(pC->uc.pCursor) ){
+      rc = sqlite3TpNewRowid(pC->uc.pCursor, &v);
+      if( rc==SQLITE_FULL ){ rc = SQLITE_OK; pC->useRandomRowid = 1; }
+      if( rc!=SQLITE_OK ) goto abort_due_to_error;
+    }else
+<SAME>",
+    },
+    Patch {
+        name: "a transaction begins as its statement needs",
+        behind: "\ncase OP_Transaction: {",
+        at: "    rc = sqlite3BtreeBeginTrans(pBt, pOp->p2, &iMeta);\n",
+        put: "    rc = sqlite3TpBeginTrans(p, pBt, pOp->p2, &iMeta);\n",
+    },
+    // A statement that writes an environment can meet a lock that is not granted. It must not leave a half of its changes. A
+    // statement of a virtual table is a part of another statement.
+    Patch {
+        name: "a writing statement has a savepoint",
+        behind: "\ncase OP_Transaction: {",
+        at: "    if( p->usesStmtJournal\n",
+        put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && sqlite3TpHandleIsOurs(pBt)))\n",
+    },
+    Patch {
+        name: "an error of an environment has its own sentence",
+        behind: "\nabort_due_to_error:\n",
+        at: "  if( p->zErrMsg==0 && rc!=SQLITE_IOERR_NOMEM ){\n",
+        put: "  rc = sqlite3TpError(p, rc);\n<SAME>",
+    },
+    Patch {
+        name: "a statement that a deadlock ended runs again",
+        behind: "\nSQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){\n",
+        at: "  sqlite3_mutex_enter(db->mutex);
+  while( (rc = sqlite3Step(v))==SQLITE_SCHEMA
+         && cnt++ < SQLITE_MAX_SCHEMA_RETRY ){
+    int savedPc = v->pc;
+",
+        put: "  sqlite3_mutex_enter(db->mutex);
+  TpStep tp;
+  sqlite3TpStepBegins(v, &tp);
+  while( (rc = sqlite3TpStep(v, &tp))==SQLITE_SCHEMA
+         && cnt++ < SQLITE_MAX_SCHEMA_RETRY ){
+    int savedPc = v->pc;
+",
+    },
+    Patch {
+        name: "an opening that is refused has its own sentence",
+        behind: "\n  rc = sqlite3BtreeOpen(db->pVfs, zOpen, db, &db->aDb[0].pBt, 0,\n",
+        at: "    sqlite3Error(db, rc);\n    goto opendb_out;\n",
+        put: "    sqlite3TpOpenError(db, rc);\n    goto opendb_out;\n",
+    },
+    // That copies cells as they are in pages.
+    Patch {
+        name: "INSERT .. SELECT copies row by row",
+        behind: "  int destHasUniqueIdx = 0;        /* True if pDest has a UNIQUE index */\n",
+        at: "  assert( pSelect!=0 );\n",
+        put: "<SAME>  for(i=0; i<db->nDb; i++){\n    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) return 0;\n  }\n",
+    },
+    Patch {
+        name: "sqlite3_backup refuses an environment",
+        behind: "\nSQLITE_API sqlite3_backup *sqlite3_backup_init(\n  sqlite3* pDestDb, ",
+        at: "    if( 0==p->pSrc || 0==pDest\n",
+        put: "    if( sqlite3TpHandleIsOurs(p->pSrc) || sqlite3TpHandleIsOurs(pDest) ){
+      sqlite3ErrorWithMsg(pDestDb, SQLITE_ERROR, \"sqlite3_backup does not copy an environment of libtp, and nothing was copied: use VACUUM INTO, or the command `tp backup`\");
+      p->pSrc = 0;
+    }
+<SAME>",
+    },
+    Patch {
+        name: "VACUUM leaves an environment as it is",
+        behind: "\nSQLITE_PRIVATE SQLITE_NOINLINE int sqlite3RunVacuum(\n",
+        at: "  saved_openFlags = db->openFlags;\n",
+        put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return SQLITE_OK;\n<SAME>",
+    },
+    Patch {
+        name: "pragmas and file controls ask the environment",
+        behind: "\nSQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){\n",
+        at: "    sqlite3BtreeEnter(pBtree);\n",
+        put: "    if( sqlite3TpHandleIsOurs(pBtree) && sqlite3TpControl(pBtree, op, pArg, &rc) ){
+      sqlite3_mutex_leave(db->mutex);
+      return rc;
+    }
+<SAME>",
+    },
+    Patch {
+        name: "sqlite3_serialize refuses an environment",
+        behind: "\nSQLITE_API unsigned char *sqlite3_serialize(\n  sqlite3 *db,              /* The database connection */\n",
+        at: "  pBt = db->aDb[iDb].pBt;\n",
+        put: "<SAME>  if( sqlite3TpHandleIsOurs(pBt) ) goto serialize_out;\n",
+    },
+];

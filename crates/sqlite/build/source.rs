@@ -1,0 +1,56 @@
+//! Finds the directory of SQLite's amalgamation.
+//!
+//! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it, the
+//! source is that of the package `libsqlite3-sys`, which cargo has fetched for this build: `cargo metadata` tells where.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "libsqlite3-sys";
+const CHOSEN: &str = "LIBTP_SQLITE_SOURCE";
+
+/// Returns the directory of `sqlite3.c`.
+pub fn find() -> Result<PathBuf, String> {
+    println!("cargo::rerun-if-env-changed={CHOSEN}");
+    if let Some(chosen) = std::env::var_os(CHOSEN) {
+        let chosen = PathBuf::from(chosen);
+        return match chosen.join("sqlite3.c").exists() {
+            true => Ok(chosen),
+            false => Err(format!("{CHOSEN} is {}, and there is no sqlite3.c there", chosen.display())),
+        };
+    }
+    let found = of_package()?.join("sqlite3");
+    is_version(&found)?;
+    Ok(found)
+}
+
+fn of_package() -> Result<PathBuf, String> {
+    let fail = |what: &str| format!("the source of SQLite was not found: {what}. {CHOSEN} can name its directory");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let target = std::env::var("TARGET").map_err(|_| fail("cargo sets TARGET for a build script"))?;
+    let words = ["metadata", "--format-version", "1", "--offline", "--filter-platform", &target];
+    let ended = Command::new(cargo).args(words).output().map_err(|error| fail(&error.to_string()))?;
+    if !ended.status.success() {
+        return Err(fail(&format!("`cargo metadata` says: {}", String::from_utf8_lossy(&ended.stderr))));
+    }
+    let told: serde_json::Value = serde_json::from_slice(&ended.stdout).map_err(|error| fail(&error.to_string()))?;
+    let packages = told["packages"].as_array().ok_or_else(|| fail("`cargo metadata` lists no packages"))?;
+    let package = packages.iter().find(|package| package["name"] == PACKAGE);
+    let manifest = package.and_then(|package| package["manifest_path"].as_str());
+    let manifest = manifest.ok_or_else(|| fail(&format!("`cargo metadata` does not list {PACKAGE}")))?;
+    let folder = Path::new(manifest).parent().ok_or_else(|| fail("its manifest has no folder"))?;
+    Ok(folder.to_owned())
+}
+
+/// Checks that the source is of the version that the linked package was made for.
+fn is_version(directory: &Path) -> Result<(), String> {
+    let header = directory.join("sqlite3.h");
+    let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;
+    let line = text.lines().find(|line| line.starts_with("#define SQLITE_VERSION_NUMBER"));
+    let number = line.and_then(|line| line.split_whitespace().last()).and_then(|number| number.parse::<i32>().ok());
+    let expected = libsqlite3_sys::SQLITE_VERSION_NUMBER;
+    match number == Some(expected) {
+        true => Ok(()),
+        false => Err(format!("{} is of version {number:?}, and {PACKAGE} of {expected}", header.display())),
+    }
+}

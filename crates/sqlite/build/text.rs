@@ -1,0 +1,76 @@
+//! A text that is changed at named places. A place that is missing, or that is there twice, is an error.
+
+/// The text of the amalgamation.
+pub struct Text(String);
+
+/// A change at one place.
+pub struct Patch {
+    /// Its purpose, for the message.
+    pub name: &'static str,
+    /// A text that occurs once, behind which the place is looked for.
+    pub behind: &'static str,
+    /// The text at the place: the first such text, at most [`REACH`] bytes further on.
+    pub at: &'static str,
+    /// The text that is put there, with [`SAME`] for the text that was there.
+    pub put: &'static str,
+}
+
+/// Stands in a patch for the text that it replaces.
+pub const SAME: &str = "<SAME>";
+
+/// The largest distance of a place from the text before it, in bytes: a function's length.
+const REACH: usize = 8000;
+
+impl Text {
+    pub fn new(text: String) -> Text {
+        Text(text)
+    }
+
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
+    /// Returns the text between two texts that occur once each.
+    pub fn between(&self, from: &str, to: &str) -> Result<&str, String> {
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        self.0.get(from..to).ok_or_else(|| "its parts are in an unknown order".into())
+    }
+
+    /// Puts a text before a text that occurs once.
+    pub fn put_before(&mut self, at: &str, put: &str) -> Result<(), String> {
+        let place = self.place(at)?;
+        self.0.insert_str(place, put);
+        Ok(())
+    }
+
+    /// Puts a text behind the line of a text that occurs once.
+    pub fn put_behind_line(&mut self, at: &str, put: &str) -> Result<(), String> {
+        let place = self.place(at)?;
+        let end = self.0[place..].find('\n').ok_or("its last line has no end")?;
+        self.0.insert_str(place + end + 1, put);
+        Ok(())
+    }
+
+    pub fn patch(&mut self, patch: &Patch) -> Result<(), String> {
+        let unknown = |what: String| {
+            format!("this version of SQLite is unknown, for the patch \"{}\" has no place: {what}", patch.name)
+        };
+        let from = self.place(patch.behind).map_err(unknown)? + patch.behind.len();
+        let end = (from + REACH).min(self.0.len());
+        let within = self.0.get(from..end).ok_or_else(|| unknown("the text is not ASCII".into()))?;
+        let at =
+            within.find(patch.at).ok_or_else(|| unknown(format!("{:?} is not behind {:?}", patch.at, patch.behind)))?;
+        let place = from + at;
+        self.0.replace_range(place..place + patch.at.len(), &patch.put.replace(SAME, patch.at));
+        Ok(())
+    }
+
+    fn place(&self, of: &str) -> Result<usize, String> {
+        let mut places = self.0.match_indices(of).map(|(place, _)| place);
+        match (places.next(), places.next()) {
+            (Some(place), None) => Ok(place),
+            (None, _) => Err(format!("{of:?} is not there")),
+            (Some(_), Some(_)) => Err(format!("{of:?} is there more than once")),
+        }
+    }
+}

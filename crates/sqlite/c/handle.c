@@ -1,0 +1,149 @@
+/* Handles: which file is an environment, opening and closing, and what a handle answers about itself. */
+#include <sys/stat.h>
+
+static int sqlite3TpHandleIsOurs(Btree *p){ return p!=0 && p->pTp!=0; }
+
+/* A directory, a name that ends in .tp, or ?tp=1. Rust refuses a directory that is no environment, and a file. */
+static int tpIsEnvironment(const char *z, int vfsFlags){
+  int n = sqlite3Strlen30(z);
+  struct stat st;
+  if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
+  if( strcmp(z, ":memory:")==0 ) return 0;
+  if( n>3 && strcmp(&z[n-3], ".tp")==0 ) return 1;
+  if( sqlite3_uri_boolean(z, "tp", 0) ) return 1;
+  return stat(z, &st)==0 && S_ISDIR(st.st_mode);
+}
+
+/* The absolute name with its URI parameters, as sqlite3_db_filename promises it. */
+static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
+  const char *aParam[2*32];
+  const char *zKey, *zResult;
+  int nParam = 0;
+  char *zFull = sqlite3MallocZero(pVfs->mxPathname+1);
+  if( zFull==0 ) return 0;
+  if( (sqlite3OsFullPathname(pVfs, z, pVfs->mxPathname+1, zFull)&0xff)!=SQLITE_OK ){
+    sqlite3_snprintf(pVfs->mxPathname, zFull, "%s", z);
+  }
+  for(nParam=0; nParam<32 && (zKey = sqlite3_uri_key(z, nParam))!=0; nParam++){
+    aParam[2*nParam] = zKey;
+    aParam[2*nParam+1] = sqlite3_uri_parameter(z, zKey);
+  }
+  zResult = sqlite3_create_filename(zFull, "", "", nParam, aParam);
+  sqlite3_free(zFull);
+  return zResult;
+}
+
+static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
+  TpHandle *t = sqlite3MallocZero(sizeof(*t));
+  int rc;
+  if( t==0 ) return SQLITE_NOMEM_BKPT;
+  t->zName = tpFilename(pVfs, z);
+  t->isReadOnly = (vfsFlags & SQLITE_OPEN_READONLY)!=0;
+  t->eSync = PAGER_SYNCHRONOUS_FULL;
+  rc = t->zName==0 ? SQLITE_NOMEM_BKPT
+                   : tpsql_open(t->zName, t->isReadOnly, (vfsFlags & SQLITE_OPEN_CREATE)!=0, &t->pConn);
+  if( rc!=SQLITE_OK ){
+    sqlite3_free_filename(t->zName);
+    sqlite3_free(t);
+    return rc;
+  }
+  p->pTp = t;
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *z, sqlite3 *db, Btree **pp, int flags, int vfsFlags) {
+  int rc;
+  if( z==0 || !tpIsEnvironment(z, vfsFlags) ) return stockBtreeOpen(pVfs, z, db, pp, flags, vfsFlags);
+  rc = stockBtreeOpen(pVfs, ":memory:", db, pp, flags, vfsFlags & ~SQLITE_OPEN_SHAREDCACHE);
+  if( rc!=SQLITE_OK ) return rc;
+  rc = tpOpen(pVfs, z, *pp, vfsFlags);
+  if( rc!=SQLITE_OK ){
+    stockBtreeClose(*pp);
+    *pp = 0;
+  }
+  return rc;
+}
+
+/* The sentence of an opening that was refused. */
+static void sqlite3TpOpenError(sqlite3 *db, int rc){
+  const char *z;
+  int code, n = tpsql_refusal(&code, &z);
+  if( n>0 && code==rc ) sqlite3ErrorWithMsg(db, rc, "%.*s", n, z); else sqlite3Error(db, rc);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
+  TpHandle *t = TPH(p);
+  if( t ){
+    tpsql_close(t->pConn);
+    sqlite3_free_filename(t->zName);
+    sqlite3_free(t);
+    p->pTp = 0;
+  }
+  return stockBtreeClose(p);
+}
+
+/* How long a lock is waited for, in milliseconds: PRAGMA busy_timeout. A busy handler of the program's is asked at the first
+** failed try (tpAgain). Where the program set neither, a second: a row is held for microseconds. */
+static int sqliteDefaultBusyCallback(void*, int);
+static int tpWait(sqlite3 *db){
+  if( db->busyHandler.xBusyHandler==0 ) return 1000;
+  return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 0;
+}
+static int tpAgain(Btree *p, int rc){
+  BusyHandler *h = &p->db->busyHandler;
+  if( rc!=SQLITE_BUSY || h->xBusyHandler==0 || h->xBusyHandler==sqliteDefaultBusyCallback ) return 0;
+  return sqlite3InvokeBusyHandler(h);
+}
+/* Makes a call that may wait for a lock. A call that got no lock has changed nothing. */
+#define TP_CALL(rc, p, call)  do{ (rc) = (call); }while( tpAgain((p), (rc)) )
+
+/* NORMAL without WAL is durable in SQLite, and so it is here. */
+static void tpSettings(Btree *p){
+  TpHandle *t = TPH(p);
+  int isDurable = t->eSync>=PAGER_SYNCHRONOUS_FULL || (t->eSync==PAGER_SYNCHRONOUS_NORMAL && !t->isWal);
+  tpsql_settings(t->pConn, isDurable, tpWait(p->db));
+}
+
+SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned f) {
+  if( p->pTp ) TPH(p)->eSync = f & PAGER_SYNCHRONOUS_MASK;
+  return stockBtreeSetPagerFlags(p, f);
+}
+/* The numbers of roots are checked against it. */
+SQLITE_PRIVATE Pgno sqlite3BtreeLastPage(Btree *p) { return p->pTp ? 0x7ffffffe : stockBtreeLastPage(p); }
+SQLITE_PRIVATE const char *sqlite3BtreeGetFilename(Btree *p) { return p->pTp ? TPH(p)->zName : stockBtreeGetFilename(p); }
+SQLITE_PRIVATE int sqlite3BtreeIsReadonly(Btree *p) { return p->pTp ? TPH(p)->isReadOnly : stockBtreeIsReadonly(p); }
+SQLITE_PRIVATE int sqlite3BtreeSetVersion(Btree *p, int v) { return p->pTp ? SQLITE_OK : stockBtreeSetVersion(p, v); }
+SQLITE_PRIVATE int sqlite3BtreeNewDb(Btree *p) { return p->pTp ? SQLITE_OK : stockBtreeNewDb(p); }
+SQLITE_PRIVATE int sqlite3BtreeIncrVacuum(Btree *p) { return p->pTp ? SQLITE_DONE : stockBtreeIncrVacuum(p); }
+SQLITE_PRIVATE int sqlite3BtreeCopyFile(Btree *a, Btree *b) { return a->pTp||b->pTp ? SQLITE_ERROR : stockBtreeCopyFile(a, b); }
+SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int m, int *a, int *b) {
+  if( p==0 || p->pTp==0 ) return stockBtreeCheckpoint(p, m, a, b);
+  if( a ) *a = 0;
+  if( b ) *b = 0;
+  return SQLITE_OK;
+}
+SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree *p) { if( p->pTp==0 ) stockBtreeClearCache(p); }
+
+/* File controls and pragmas (SQLITE_FCNTL_PRAGMA) that the environment answers. Returns whether it did. */
+static int tpPragma(Btree *p, char **a){
+  if( sqlite3StrICmp(a[1], "journal_mode")==0 ){
+    if( a[2] && sqlite3StrICmp(a[2], "wal")==0 ) TPH(p)->isWal = 1;
+    a[0] = sqlite3_mprintf("wal");
+    return 1;
+  }
+  if( sqlite3StrICmp(a[1], "page_count")==0 ){
+    a[0] = sqlite3_mprintf("%lld", tpsql_bytes(TPH(p)->pConn)/4096);
+    return 1;
+  }
+  return 0;
+}
+static int sqlite3TpControl(Btree *p, int op, void *pArg, int *pRc){
+  *pRc = SQLITE_OK;
+  switch( op ){
+    case SQLITE_FCNTL_PRAGMA: return tpPragma(p, (char**)pArg);
+    case SQLITE_FCNTL_DATA_VERSION: *(unsigned*)pArg = tpsql_version(TPH(p)->pConn); return 1;
+    case SQLITE_FCNTL_HAS_MOVED: *(int*)pArg = 0; return 1;
+    case SQLITE_FCNTL_SIZE_HINT: case SQLITE_FCNTL_CHUNK_SIZE: return 1;
+  }
+  return 0;
+}

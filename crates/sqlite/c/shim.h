@@ -1,0 +1,103 @@
+/* The second B-tree layer: what SQLite's other source calls, and what the shim calls in Rust (src/door.rs).
+**
+** A B-tree handle whose pTp is set is of an environment. The rest of such a handle is a stock handle on an empty :memory:
+** database, its companion. The companion answers all that concerns pagers, schemas in memory, page sizes and caches.
+** Any other handle goes to the stock functions. */
+typedef struct TpConn TpConn;                   /* A connection: owned by Rust */
+typedef struct TpHandle TpHandle;               /* Btree.pTp */
+typedef struct TpPlace TpPlace;                 /* BtCursor.pTp */
+typedef struct TpField TpField;
+typedef struct TpStep TpStep;
+struct Vdbe;
+
+struct TpHandle {
+  TpConn *pConn;
+  const char *zName;                            /* From sqlite3_create_filename */
+  u8 isReadOnly;
+  u8 isWal;                                     /* The program asked for WAL */
+  u8 eSync;                                     /* PAGER_SYNCHRONOUS_* */
+};
+
+/* A cursor is a number of its connection: no pointer of C leads into Rust's memory but TpConn. */
+struct TpPlace {
+  TpConn *pConn;
+  u32 iCursor;
+  u32 iRoot;
+  KeyInfo *pKeyInfo;                            /* NULL for a table of rowids */
+  TpField *aField;                              /* Room for the fields of a key */
+  u8 *aRow; u32 nRow;                           /* The row that sqlite3BtreeTransferRow brought */
+};
+
+/* A value of a key. The same struct is in src/keys.rs. */
+struct TpField {
+  int eType;                                    /* 0 NULL, 1 integer, 2 real, 3 text, 4 blob */
+  int nZero;                                    /* Zero bytes behind z */
+  i64 i;
+  double r;
+  const u8 *z;
+  size_t n;
+};
+
+/* What is put back before a statement runs again. */
+struct TpStep { i64 iLastRowid; i64 nTotalChange; int nAgain; u8 isFresh; };
+
+#define TPH(p) ((TpHandle*)(p)->pTp)
+#define TPP(p) ((TpPlace*)(p)->pTp)
+
+static int sqlite3TpHandleIsOurs(Btree*);
+static int sqlite3TpIsOurs(BtCursor*);
+static int sqlite3TpNewRowid(BtCursor*, i64*);
+static int sqlite3TpBeginTrans(struct Vdbe*, Btree*, int, int*);
+static int sqlite3TpError(struct Vdbe*, int);
+static void sqlite3TpOpenError(sqlite3*, int);
+static void sqlite3TpStepBegins(struct Vdbe*, TpStep*);
+static int sqlite3TpStep(struct Vdbe*, TpStep*);
+static int sqlite3TpControl(Btree*, int, void*, int*);
+
+/* How a transaction begins: the numbers are in src/session.rs. */
+#define TP_READ       0
+#define TP_WRITE      1                         /* A statement of its own, or a later one of a transaction */
+#define TP_IMMEDIATE  2
+#define TP_EXCLUSIVE  3
+
+/* Each of these returns a code of SQLite. After an error, tpsql_sentence has the sentence. */
+extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
+extern int tpsql_refusal(int *pCode, const char **pz);          /* Of the last tpsql_open of this thread */
+extern void tpsql_close(TpConn*);
+extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: none for rc */
+extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);
+extern int tpsql_state(TpConn*);
+extern int tpsql_begin(TpConn*, int eHow);
+extern int tpsql_commit(TpConn*, int keepsReading);
+extern int tpsql_roll_back(TpConn*, int keepsReading);
+extern int tpsql_was_victim(TpConn*);
+extern int tpsql_savepoints(TpConn*, int nSavepoint);
+extern int tpsql_savepoint_end(TpConn*, int isRollback, int iSavepoint, int isStatement);
+extern void tpsql_trip(TpConn*, int rc, int isWriteOnly);
+extern u32 tpsql_meta(TpConn*, int iMeta);
+extern int tpsql_meta_put(TpConn*, int iMeta, u32 v);
+extern u32 tpsql_version(TpConn*);
+extern i64 tpsql_bytes(TpConn*);
+extern int tpsql_create(TpConn*, u32 *piRoot);
+extern int tpsql_clear(TpConn*, u32 iRoot, int isDrop, i64 *pnChange);
+extern int tpsql_count(TpConn*, u32 iRoot, i64 *pn);
+extern int tpsql_cursor(TpConn*, u32 iRoot, int isWrite, const u8 *aColumn, int nColumn, u32 *piCursor);
+extern void tpsql_cursor_close(TpConn*, u32);
+extern void tpsql_cursor_clear(TpConn*, u32);
+extern void tpsql_pin(TpConn*, u32, int isPinned);
+extern int tpsql_first(TpConn*, u32, int *pIsEmpty);
+extern int tpsql_last(TpConn*, u32, int *pIsEmpty);
+extern int tpsql_next(TpConn*, u32);                            /* SQLITE_DONE at the end */
+extern int tpsql_previous(TpConn*, u32);
+extern int tpsql_eof(TpConn*, u32);
+extern int tpsql_has_moved(TpConn*, u32);
+extern int tpsql_restore(TpConn*, u32, int *pDiffers);
+extern int tpsql_seek_row(TpConn*, u32, i64 iRow, int *pRes);
+extern int tpsql_seek_key(TpConn*, u32, const TpField*, int nField, int eBias, int isEqual, u8 *pEqSeen, int *pRes);
+extern i64 tpsql_rowid(TpConn*, u32);
+extern const u8 *tpsql_value(TpConn*, u32, u32 *pn);
+extern int tpsql_put_row(TpConn*, u32, i64 iRow, const void*, int n, int nZero);
+extern int tpsql_put_key(TpConn*, u32, const TpField*, int nField, const void*, i64 n);
+extern int tpsql_put_part(TpConn*, u32, u32 iOffset, u32 n, const void*);
+extern int tpsql_delete(TpConn*, u32);
+extern int tpsql_new_rowid(TpConn*, u32, i64*);

@@ -1,0 +1,63 @@
+/* Statements: the sentence of an error, and the second run of a statement that a deadlock ended. */
+
+/* Returns the code of an error of an environment, and gives the statement its sentence. */
+static int sqlite3TpError(Vdbe *p, int rc){
+  sqlite3 *db = p->db;
+  int i;
+  for(i=0; i<db->nDb; i++){
+    const char *z;
+    int code, n;
+    if( !sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) continue;
+    n = tpsql_sentence(TPH(db->aDb[i].pBt)->pConn, rc, &code, &z);
+    if( n==0 ) continue;
+    if( p->zErrMsg==0 || code!=rc ) sqlite3VdbeError(p, "%.*s", n, z);
+    return code;
+  }
+  return rc;
+}
+
+static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
+  t->iLastRowid = v->db->lastRowid;
+  t->nTotalChange = v->db->nTotalChange;
+  t->nAgain = 0;
+  t->isFresh = v->eVdbeState!=VDBE_RUN_STATE;
+}
+/* Whether some operation has an effect outside of the database: a function of the program that is not deterministic, or a
+** virtual table. */
+static int tpHasEffects(const Op *aOp, int nOp){
+  int i;
+  for(i=0; i<nOp; i++){
+    const FuncDef *f = aOp[i].p4type==P4_FUNCDEF ? aOp[i].p4.pFunc : aOp[i].p4type==P4_FUNCCTX ? aOp[i].p4.pCtx->pFunc : 0;
+    if( f && (f->funcFlags & (SQLITE_FUNC_BUILTIN|SQLITE_FUNC_CONSTANT))==0 ) return 1;
+    if( aOp[i].opcode==OP_VUpdate ) return 1;
+  }
+  return 0;
+}
+/* A statement runs again if it is the outermost, alone and a transaction of its own, its environment ended its transaction
+** because of a deadlock, and nobody has seen anything of it. */
+static int tpMayRunAgain(Vdbe *v, TpStep *t){
+  sqlite3 *db = v->db;
+  SubProgram *s;
+  int i, wasVictim = 0;
+  for(i=0; i<db->nDb; i++){
+    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) wasVictim |= tpsql_was_victim(TPH(db->aDb[i].pBt)->pConn);
+  }
+  if( !wasVictim || !t->isFresh || !db->autoCommit || db->nVdbeExec>0 || t->nAgain>=10 ) return 0;
+  if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) ) return 0;
+  if( db->xUpdateCallback || db->xCommitCallback || db->xRollbackCallback || db->xPreUpdateCallback ) return 0;
+  if( tpHasEffects(v->aOp, v->nOp) ) return 0;
+  for(s=v->pProgram; s; s=s->pNext) if( tpHasEffects(s->aOp, s->nOp) ) return 0;
+  t->nAgain++;
+  return 1;
+}
+static int sqlite3Step(Vdbe*);
+static int sqlite3TpStep(Vdbe *v, TpStep *t){
+  int rc = sqlite3Step(v);
+  while( (rc&0xff)==SQLITE_BUSY && tpMayRunAgain(v, t) ){
+    sqlite3_reset((sqlite3_stmt*)v);
+    v->db->lastRowid = t->iLastRowid;
+    v->db->nTotalChange = t->nTotalChange;
+    rc = sqlite3Step(v);
+  }
+  return rc;
+}

@@ -1,0 +1,52 @@
+/* Transactions: begin, commit, roll back, savepoints. The rules are in docs/sql.md. */
+
+SQLITE_PRIVATE int sqlite3BtreeTxnState(Btree *p) { return p && p->pTp ? tpsql_state(TPH(p)->pConn) : stockBtreeTxnState(p); }
+
+static int tpBegin(Btree *p, int eHow, int *pVersion){
+  TpConn *c = TPH(p)->pConn;
+  int rc;
+  if( eHow!=TP_READ && TPH(p)->isReadOnly ) return SQLITE_READONLY;
+  tpSettings(p);
+  TP_CALL(rc, p, tpsql_begin(c, eHow));
+  if( rc==SQLITE_OK && pVersion ) *pVersion = (int)tpsql_meta(c, BTREE_SCHEMA_VERSION);
+  if( rc==SQLITE_OK && eHow!=TP_READ ) rc = tpsql_savepoints(c, p->db->nSavepoint);
+  return rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
+  return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
+}
+/* Of OP_Transaction: BEGIN IMMEDIATE and BEGIN EXCLUSIVE are told from statements by the operation that ends autocommit. */
+static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
+  int i, eHow = wr ? TP_WRITE : TP_READ;
+  if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);
+  for(i=v->nOp-1; wr && p->db->autoCommit && i>=0 && i>=v->nOp-4; i--){
+    if( v->aOp[i].opcode==OP_AutoCommit && v->aOp[i].p1==0 ) eHow = wr>1 ? TP_EXCLUSIVE : TP_IMMEDIATE;
+  }
+  return tpBegin(p, eHow, pVersion);
+}
+SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *z) { return p->pTp ? SQLITE_OK : stockBtreeCommitPhaseOne(p, z); }
+SQLITE_PRIVATE int sqlite3BtreeCommitPhaseTwo(Btree *p, int c) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeCommitPhaseTwo(p, c);
+  TP_CALL(rc, p, tpsql_commit(TPH(p)->pConn, p->db->nVdbeRead>1));
+  return rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeCommit(Btree *p) { return p->pTp ? sqlite3BtreeCommitPhaseTwo(p, 0) : stockBtreeCommit(p); }
+SQLITE_PRIVATE int sqlite3BtreeTripAllCursors(Btree *p, int e, int w) {
+  if( p==0 || p->pTp==0 ) return stockBtreeTripAllCursors(p, e, w);
+  tpsql_trip(TPH(p)->pConn, e, w);
+  return SQLITE_OK;
+}
+SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int trip, int w) {
+  if( p->pTp==0 ) return stockBtreeRollback(p, trip, w);
+  if( trip ) tpsql_trip(TPH(p)->pConn, trip, w);
+  return tpsql_roll_back(TPH(p)->pConn, p->db->nVdbeRead>1);
+}
+SQLITE_PRIVATE int sqlite3BtreeBeginStmt(Btree *p, int i) {
+  return p->pTp ? tpsql_savepoints(TPH(p)->pConn, i) : stockBtreeBeginStmt(p, i);
+}
+/* The savepoints of statements follow those of the program. */
+SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int i) {
+  if( p==0 || p->pTp==0 ) return stockBtreeSavepoint(p, op, i);
+  return tpsql_savepoint_end(TPH(p)->pConn, op==SAVEPOINT_ROLLBACK, i, i>=p->db->nSavepoint);
+}

@@ -1,0 +1,45 @@
+/* Trees, each with the number that SQLite takes for its root page, and the values of the file's header. */
+
+SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *pi, int f) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeCreateTable(p, pi, f);
+  TP_CALL(rc, p, tpsql_create(TPH(p)->pConn, pi));
+  return rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeDropTable(Btree *p, int i, int *pMoved) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeDropTable(p, i, pMoved);
+  *pMoved = 0;
+  TP_CALL(rc, p, tpsql_clear(TPH(p)->pConn, i, 1, 0));
+  return rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeClearTable(Btree *p, int i, i64 *pn) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeClearTable(p, i, pn);
+  TP_CALL(rc, p, tpsql_clear(TPH(p)->pConn, i, 0, pn));
+  return rc;
+}
+/* Read when the transaction begins: this call cannot fail. */
+SQLITE_PRIVATE void sqlite3BtreeGetMeta(Btree *p, int i, u32 *pv) {
+  if( p->pTp==0 ){ stockBtreeGetMeta(p, i, pv); return; }
+  *pv = i==BTREE_DATA_VERSION ? tpsql_version(TPH(p)->pConn) : tpsql_meta(TPH(p)->pConn, i);
+}
+SQLITE_PRIVATE int sqlite3BtreeUpdateMeta(Btree *p, int i, u32 v) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeUpdateMeta(p, i, v);
+  TP_CALL(rc, p, tpsql_meta_put(TPH(p)->pConn, i, v));
+  return rc;
+}
+/* Counts the entries. SQLite compares the counts, and looks up each row's entries. */
+SQLITE_PRIVATE int sqlite3BtreeIntegrityCheck(sqlite3 *db, Btree *p, Pgno *aRoot, Mem *aCnt, int nRoot, int mx, int *pnErr, char **pz) {
+  int i, rc = SQLITE_OK;
+  if( p->pTp==0 ) return stockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mx, pnErr, pz);
+  *pnErr = 0;
+  *pz = 0;
+  for(i=0; rc==SQLITE_OK && i<nRoot; i++){
+    i64 n = 0;
+    if( aRoot[i] ) TP_CALL(rc, p, tpsql_count(TPH(p)->pConn, aRoot[i], &n));
+    sqlite3MemSetArrayInt64(aCnt, i, n);
+  }
+  return rc;
+}

@@ -1,0 +1,66 @@
+//! The codes that SQLite knows, and the sentence beside each.
+//!
+//! A victim of a deadlock gets `BUSY_SNAPSHOT`, as a writer in WAL mode whose snapshot has become old: a program that uses
+//! transactions of WAL mode begins again there. A lock that was not granted in time is `BUSY`; only the call failed.
+
+use std::ffi::c_int;
+
+use libtp::Error;
+
+pub(crate) const OK: c_int = 0;
+pub(crate) const ERROR: c_int = 1;
+pub(crate) const INTERNAL: c_int = 2;
+pub(crate) const BUSY: c_int = 5;
+pub(crate) const READONLY: c_int = 8;
+pub(crate) const IOERR: c_int = 10;
+pub(crate) const CORRUPT: c_int = 11;
+pub(crate) const FULL: c_int = 13;
+pub(crate) const CANTOPEN: c_int = 14;
+pub(crate) const TOOBIG: c_int = 18;
+pub(crate) const MISUSE: c_int = 21;
+pub(crate) const DONE: c_int = 101;
+pub(crate) const ABORT_ROLLBACK: c_int = 4 | 2 << 8;
+pub(crate) const BUSY_SNAPSHOT: c_int = 5 | 2 << 8;
+pub(crate) const IOERR_FSYNC: c_int = 10 | 4 << 8;
+pub(crate) const CONSTRAINT_PINNED: c_int = 19 | 11 << 8;
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: c_int,
+    pub(crate) sentence: String,
+    /// Whether the library has ended the transaction, or must end it.
+    pub(crate) ends_transaction: bool,
+}
+
+pub(crate) type Outcome<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub(crate) fn new(code: c_int, sentence: impl Into<String>) -> Refusal {
+        Refusal { code, sentence: sentence.into(), ends_transaction: false }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        let ends_transaction =
+            matches!(error, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::HalfUndone { .. });
+        Refusal { code: code_of(&error), sentence: error.to_string(), ends_transaction }
+    }
+}
+
+fn code_of(error: &Error) -> c_int {
+    match error {
+        Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::HalfUndone { .. } => BUSY_SNAPSHOT,
+        Error::SnapshotTooOld(_) => BUSY_SNAPSHOT,
+        Error::LockTimeout(_) | Error::Cancelled(_) | Error::OwnThread(_) => BUSY,
+        Error::Full { .. } => FULL,
+        Error::Length { .. } => TOOBIG,
+        Error::Corrupt(_) => CORRUPT,
+        Error::ReadOnly { .. } => READONLY,
+        Error::Forked { .. } => MISUSE,
+        Error::Environment { .. } | Error::Settings { .. } => CANTOPEN,
+        Error::OutcomeUnknown { .. } => IOERR_FSYNC,
+        _ => IOERR,
+    }
+}

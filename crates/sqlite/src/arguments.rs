@@ -1,0 +1,38 @@
+//! The pointers that the shim passes with a length.
+//!
+//! The shim passes handles as references (`&mut Connection`) and places for results as `&mut T`: it owns or borrows them for the
+//! call, and never passes NULL there. SQLite calls a connection from one thread at a time (`sqlite3.mutex`).
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::keys::Field;
+
+/// Returns bytes of C for the length of the call. A length of zero allows NULL.
+pub(crate) fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
+    if length == 0 || start.is_null() {
+        return &[];
+    }
+    // SAFETY: the shim's contract: `length` bytes at `start` are readable and stay unchanged for the call; the caller in
+    // `door.rs` lets no reference outlive the call.
+    unsafe { std::slice::from_raw_parts(start, length) }
+}
+
+/// Returns the fields of a key for the length of the call.
+pub(crate) fn fields<'a>(start: *const Field, number: c_int) -> &'a [Field] {
+    let number = usize::try_from(number).unwrap_or(0);
+    if number == 0 || start.is_null() {
+        return &[];
+    }
+    // SAFETY: the shim's contract, as in `bytes`; `Field` has the layout of `TpField` in c/shim.h.
+    unsafe { std::slice::from_raw_parts(start, number) }
+}
+
+/// Returns the path that C names.
+pub(crate) fn path<'a>(name: *const c_char) -> &'a Path {
+    // SAFETY: the shim passes the name that `sqlite3_create_filename` made, which ends in a zero byte.
+    let name = unsafe { CStr::from_ptr(name) };
+    Path::new(OsStr::from_bytes(name.to_bytes()))
+}

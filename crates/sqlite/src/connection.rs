@@ -1,0 +1,316 @@
+//! A connection: the session and its cursors.
+
+use std::ffi::c_int;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, INTERNAL};
+use crate::cursor::Cursor;
+use crate::home::Home;
+use crate::keys::Column;
+use crate::meta::Meta;
+use crate::owned::{with_source, Reader};
+use crate::roots;
+use crate::session::{with_txn, How, Session};
+
+/// The type that the shim calls `TpConn`.
+pub struct Connection {
+    /// By the number that the shim has.
+    cursors: Vec<Option<Cursor>>,
+    pub(crate) session: Session,
+}
+
+impl Connection {
+    pub(crate) fn new(home: Arc<Home>) -> Connection {
+        Connection { cursors: Vec::new(), session: Session::new(home) }
+    }
+
+    /// Returns SQLite's state of the transaction: 0 none, 1 reading, 2 writing.
+    pub(crate) fn state(&self) -> c_int {
+        match (self.session.has_reader(), self.session.is_writing() || self.session.doom.is_some()) {
+            (_, true) => 2,
+            (true, false) => 1,
+            (false, false) => 0,
+        }
+    }
+
+    /// Begins a transaction, or goes on in the running one.
+    pub(crate) fn begin(&mut self, how: How) -> Outcome<()> {
+        self.session.refuse_doomed()?;
+        let begun = match (self.session.has_reader(), self.session.is_writing(), how) {
+            (_, true, How::Exclusive) => self.session.exclude_writers(),
+            (_, true, _) | (true, _, How::Read) => Ok(()),
+            (false, _, How::Read) => self.session.read_snapshot(),
+            (false, _, _) => self.session.new_txn(how).and_then(|txn| self.session.read_by(txn)),
+            (true, false, _) => self.write_behind_reads(how),
+        };
+        // A deadlock here ends a transaction that had not begun yet.
+        begun.map_err(|refusal| {
+            if refusal.ends_transaction && !self.session.is_writing() {
+                self.session.note_victim();
+                return Refusal { ends_transaction: false, ..refusal };
+            }
+            refusal
+        })
+    }
+
+    /// Goes from a snapshot to a transaction, if all that was read is still so.
+    fn write_behind_reads(&mut self, how: How) -> Outcome<()> {
+        self.end_sweeps();
+        let session = &mut self.session;
+        let (old, new) = (Rc::clone(session.reader()?), session.new_txn(how)?);
+        let is_same =
+            Meta::load(&session.home, &new)? == session.meta && session.spans.are_same(&session.home, &old, &new)?;
+        if !is_same {
+            return Err(Refusal::new(
+                BUSY_SNAPSHOT,
+                "another connection has changed rows that this transaction has read, so it cannot write any more; nothing was changed. Roll it back, and run it again; BEGIN IMMEDIATE locks what it reads",
+            ));
+        }
+        drop(old);
+        self.leave();
+        drop(self.session.take_reader());
+        self.session.read_by(new)
+    }
+
+    /// Commits. `keeps_reading`: a SELECT is open and goes on. It sees the state of a moment behind the commit, if all that it has read
+    /// is still so there; else its next step fails.
+    pub(crate) fn commit(&mut self, keeps_reading: bool) -> Outcome<()> {
+        self.session.refuse_doomed()?;
+        if !self.session.is_writing() {
+            if !keeps_reading {
+                self.end(false);
+            }
+            return Ok(());
+        }
+        let session = &mut self.session;
+        let reader = Rc::clone(session.reader()?);
+        with_txn(&reader, |txn| session.numbers.store(&session.home, txn))?;
+        drop(reader);
+        let before = self.digest(keeps_reading)?;
+        self.leave();
+        let ended = self.session.take_reader().map_or(Ok(()), |reader| reader.commit(self.session.durability));
+        let is_committed = ended.is_ok();
+        self.after(is_committed, before, keeps_reading);
+        Ok(ended?)
+    }
+
+    /// Undoes the transaction.
+    pub(crate) fn roll_back(&mut self, keeps_reading: bool) -> Outcome<()> {
+        if !self.session.is_writing() && self.session.doom.is_none() {
+            if !keeps_reading {
+                self.end(false);
+            }
+            return Ok(());
+        }
+        // A doomed transaction has no state to compare with.
+        let before = if self.session.doom.is_none() { self.digest(keeps_reading).unwrap_or(None) } else { None };
+        self.leave();
+        let ended = self.session.take_reader().map_or(Ok(()), Reader::abort);
+        self.after(false, before, keeps_reading);
+        Ok(ended?)
+    }
+
+    fn digest(&mut self, keeps_reading: bool) -> Outcome<Option<u64>> {
+        if !keeps_reading {
+            return Ok(None);
+        }
+        self.end_sweeps();
+        let digest = self.session.spans.digest(&self.session.home, self.session.reader()?)?;
+        Ok(Some(digest))
+    }
+
+    /// Goes on behind the end of a transaction.
+    fn after(&mut self, is_committed: bool, before: Option<u64>, keeps_reading: bool) {
+        let session = &mut self.session;
+        session.numbers.end(&session.home, is_committed, session.wait);
+        session.doom = None;
+        if !keeps_reading {
+            session.spans.clear();
+            return;
+        }
+        let after = session.read_snapshot().and_then(|()| {
+            let digest = session.spans.digest(&session.home, session.reader()?)?;
+            Ok(Some(digest))
+        });
+        if before.is_none() || !after.is_ok_and(|after| after == before) {
+            self.cursors().for_each(|cursor| cursor.set_fault(ABORT_ROLLBACK));
+        }
+    }
+
+    /// Ends a snapshot.
+    fn end(&mut self, keeps_reads: bool) {
+        self.leave();
+        drop(self.session.take_reader());
+        if !keeps_reads {
+            self.session.spans.clear();
+        }
+    }
+
+    /// Ends a transaction at once, with its locks. SQLite comes to roll it back later.
+    pub(crate) fn doom(&mut self, cause: &str) {
+        if !self.session.is_writing() {
+            return;
+        }
+        self.leave();
+        // The abort of a transaction that the library has ended does nothing; its error is the cause.
+        let _ = self.session.take_reader().map(Reader::abort);
+        self.session.doom = Some(cause.to_owned());
+        self.session.note_victim();
+    }
+
+    /// Ends savepoints from the place `from` of the program's count on. A roll back keeps the savepoint itself.
+    pub(crate) fn end_savepoint(&mut self, is_rollback: bool, from: c_int, is_statement: bool) -> Outcome<()> {
+        if self.session.doom.is_some() {
+            // The end of a statement that failed must not end the transaction for SQLite.
+            return if is_statement { Ok(()) } else { self.session.refuse_doomed() };
+        }
+        // The first savepoint is of the transaction's beginning: SQLite's -1.
+        let place = usize::try_from(i64::from(from) + 1).unwrap_or(0);
+        if !self.session.is_writing() {
+            return Ok(());
+        }
+        if !is_rollback {
+            self.session.keep_savepoints(place.max(1));
+            return Ok(());
+        }
+        if place >= self.session.savepoints.len() {
+            return Ok(());
+        }
+        self.leave();
+        let session = &mut self.session;
+        session.keep_savepoints(place + 1);
+        if let Some(savepoint) = session.savepoints.pop() {
+            let taken = savepoint.taken;
+            savepoint.mark.roll_back()?;
+            session.numbers.give_back(&session.home, taken, session.wait);
+        }
+        session.add_savepoints(place)?;
+        session.meta = Meta::load(&session.home, session.reader()?)?;
+        Ok(())
+    }
+
+    pub(crate) fn trip(&mut self, code: c_int, is_write_only: bool) {
+        self.end_sweeps();
+        self.cursors().for_each(|cursor| cursor.trip(code, is_write_only));
+    }
+
+    pub(crate) fn put_meta(&mut self, place: usize, value: u32) -> Outcome<()> {
+        let session = &mut self.session;
+        let reader = Rc::clone(session.reader()?);
+        with_txn(&reader, |txn| session.meta.put(&session.home, txn, place, value))
+    }
+
+    /// Makes an empty tree and returns its root.
+    pub(crate) fn create(&mut self) -> Outcome<u32> {
+        let session = &mut self.session;
+        let reader = Rc::clone(session.reader()?);
+        let root = with_txn(&reader, |txn| roots::take(&session.home, txn))?;
+        session.numbers.note_empty(root);
+        Ok(root)
+    }
+
+    /// Deletes all entries of a tree; with `is_drop`, its root may be given out again. Returns their number.
+    pub(crate) fn clear(&mut self, root: u32, is_drop: bool) -> Outcome<u64> {
+        self.refuse_pinned(root, None)?;
+        self.set_stale(root, None);
+        let session = &mut self.session;
+        let (reader, tree) = (Rc::clone(session.reader()?), session.home.tree(root)?);
+        let count = with_txn(&reader, |txn| {
+            let count = tree.delete_range(txn, ..)?;
+            if is_drop {
+                roots::free(&session.home, txn, root)?;
+            }
+            Ok(count)
+        })?;
+        session.numbers.note_empty(root);
+        Ok(count)
+    }
+
+    pub(crate) fn count(&mut self, root: u32) -> Outcome<u64> {
+        let tree = self.session.home.tree(root)?;
+        let count = with_source!(self.session.reader()?, source => tree.count(source, ..))?;
+        self.session.spans.add(root, None, None);
+        Ok(count)
+    }
+
+    /// Opens a cursor and returns its number.
+    pub(crate) fn add_cursor(&mut self, root: u32, is_write: bool, columns: &[u8]) -> Outcome<u32> {
+        let columns = columns.iter().map(|code| Column::of_code(*code)).collect::<Outcome<Vec<Column>>>()?;
+        let cursor = Cursor::new(root, self.session.home.tree(root)?, columns, is_write);
+        let place = match self.cursors.iter().position(Option::is_none) {
+            Some(free) => {
+                self.cursors[free] = Some(cursor);
+                free
+            }
+            None => {
+                self.cursors.push(Some(cursor));
+                self.cursors.len() - 1
+            }
+        };
+        u32::try_from(place).map_err(|_| Refusal::new(INTERNAL, "too many cursors"))
+    }
+
+    pub(crate) fn close_cursor(&mut self, number: u32) {
+        let slot = usize::try_from(number).ok().and_then(|place| self.cursors.get_mut(place));
+        if let Some(mut cursor) = slot.and_then(Option::take) {
+            cursor.end_sweep(&mut self.session);
+        }
+    }
+
+    /// Returns a cursor with the session.
+    pub(crate) fn cursor(&mut self, number: u32) -> Outcome<(&mut Cursor, &mut Session)> {
+        let slot = usize::try_from(number).ok().and_then(|place| self.cursors.get_mut(place));
+        let cursor = slot.and_then(Option::as_mut);
+        let cursor = cursor.ok_or_else(|| Refusal::new(INTERNAL, "SQLite uses a cursor that it has closed"))?;
+        Ok((cursor, &mut self.session))
+    }
+
+    /// Changes the tree of a cursor by it. Other cursors on that tree look their entries up again.
+    pub(crate) fn change(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut Cursor, &mut Session) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let root = self.cursor(number)?.0.root;
+        self.refuse_pinned(root, Some(number))?;
+        let (cursor, session) = self.cursor(number)?;
+        change(cursor, session)?;
+        self.set_stale(root, Some(number));
+        Ok(())
+    }
+
+    fn others(&mut self, root: u32, but: Option<u32>) -> impl Iterator<Item = &mut Cursor> {
+        let but = but.and_then(|number| usize::try_from(number).ok());
+        let others = self.cursors.iter_mut().enumerate().filter(move |(place, _)| Some(*place) != but);
+        others.filter_map(|(_, cursor)| cursor.as_mut()).filter(move |cursor| cursor.root == root)
+    }
+
+    fn refuse_pinned(&mut self, root: u32, but: Option<u32>) -> Outcome<()> {
+        match self.others(root, but).any(|cursor| cursor.stands_pinned()) {
+            true => {
+                Err(Refusal::new(CONSTRAINT_PINNED, "a row cannot be changed while the statement changes it already"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn set_stale(&mut self, root: u32, but: Option<u32>) {
+        self.others(root, but).for_each(Cursor::set_stale);
+    }
+
+    fn cursors(&mut self) -> impl Iterator<Item = &mut Cursor> {
+        self.cursors.iter_mut().filter_map(Option::as_mut)
+    }
+
+    fn end_sweeps(&mut self) {
+        let Connection { cursors, session } = self;
+        cursors.iter_mut().filter_map(Option::as_mut).for_each(|cursor| cursor.end_sweep(session));
+    }
+
+    /// Makes all cursors leave the transaction or snapshot, and notes what they have read.
+    fn leave(&mut self) {
+        self.end_sweeps();
+        self.cursors().for_each(Cursor::leave);
+    }
+}

@@ -1,0 +1,422 @@
+//! The functions that the shim calls (c/shim.h). Each answers with a code of SQLite, and no panic leaves a call.
+//!
+//! A connection is a pointer that [`tpsql_open`] gave, and C gives back to [`tpsql_close`]. A cursor is a number.
+
+#![allow(unsafe_code)] // names for the linker
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtp::Durability;
+
+use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, OK};
+use crate::arguments::{bytes, fields, path};
+use crate::connection::Connection;
+use crate::cursor::{Cursor, FAILED_BEFORE};
+use crate::home::Home;
+use crate::keys::{self, Field};
+use crate::session::{How, Session};
+
+thread_local! {
+    /// The last refusal of an opening in this thread.
+    static REFUSAL: RefCell<(c_int, String)> = const { RefCell::new((OK, String::new())) };
+}
+
+fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let what = "the library panicked, which is a bug in it: please report it. The transaction was undone";
+        Err(Refusal { ends_transaction: true, ..Refusal::new(INTERNAL, what) })
+    })
+}
+
+/// Runs a call of a connection, and keeps the sentence of its error.
+fn call(connection: &mut Connection, work: impl FnOnce(&mut Connection) -> Outcome<c_int>) -> c_int {
+    caught(|| work(connection)).unwrap_or_else(|refusal| refused(connection, refusal))
+}
+
+fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
+    if refusal.ends_transaction {
+        connection.doom(&refusal.sentence);
+    }
+    let kept = &mut connection.session.refused;
+    // A fault that is answered again keeps the sentence of its cause.
+    if refusal.sentence != FAILED_BEFORE || kept.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
+        *kept = Some((refusal.code, refusal.sentence));
+    }
+    refusal.code
+}
+
+/// Runs a call of a cursor.
+fn at(
+    connection: &mut Connection,
+    cursor: u32,
+    work: impl FnOnce(&mut Cursor, &mut Session) -> Outcome<c_int>,
+) -> c_int {
+    call(connection, |connection| {
+        let (cursor, session) = connection.cursor(cursor)?;
+        work(cursor, session)
+    })
+}
+
+fn length(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[no_mangle]
+extern "C" fn tpsql_open(
+    name: *const c_char,
+    is_read_only: c_int,
+    may_create: c_int,
+    opened: &mut Option<Box<Connection>>,
+) -> c_int {
+    match caught(|| Home::open(path(name), is_read_only != 0, may_create != 0)) {
+        Ok(home) => {
+            *opened = Some(Box::new(Connection::new(home)));
+            OK
+        }
+        Err(refusal) => {
+            REFUSAL.set((refusal.code, refusal.sentence));
+            refusal.code
+        }
+    }
+}
+
+#[no_mangle]
+extern "C" fn tpsql_refusal(code: &mut c_int, text: &mut *const u8) -> c_int {
+    REFUSAL.with_borrow(|(last, sentence)| {
+        (*code, *text) = (*last, sentence.as_ptr());
+        c_int::try_from(sentence.len()).unwrap_or(0)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_close(connection: Option<Box<Connection>>) {
+    let _ = caught(|| {
+        let Some(mut connection) = connection else { return Ok(()) };
+        connection.roll_back(false)
+    });
+}
+
+/// Returns the length of the sentence of an error with the code `rc`, and its own code: SQLite calls a record that cannot be
+/// read damaged.
+#[no_mangle]
+extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut c_int, text: &mut *const u8) -> c_int {
+    let session = &mut connection.session;
+    let Some((known, _)) = session.refused.as_ref().filter(|(known, _)| *known == rc || rc == CORRUPT) else {
+        return 0;
+    };
+    *code = *known;
+    let sentence = session.refused.take().map_or_else(String::new, |(_, sentence)| sentence);
+    let told = session.told.insert(sentence);
+    *text = told.as_ptr();
+    c_int::try_from(told.len()).unwrap_or(0)
+}
+
+#[no_mangle]
+extern "C" fn tpsql_settings(connection: &mut Connection, is_durable: c_int, wait_millis: c_int) {
+    let durability = if is_durable != 0 { Durability::Sync } else { Durability::Relaxed };
+    let wait = Duration::from_millis(u64::try_from(wait_millis).unwrap_or(0));
+    connection.session.set(durability, wait);
+}
+
+#[no_mangle]
+extern "C" fn tpsql_state(connection: &Connection) -> c_int {
+    connection.state()
+}
+
+#[no_mangle]
+extern "C" fn tpsql_begin(connection: &mut Connection, how: c_int) -> c_int {
+    connection.session.refused = None;
+    call(connection, |connection| connection.begin(How::of_code(how)).map(|()| OK))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_commit(connection: &mut Connection, keeps_reading: c_int) -> c_int {
+    call(connection, |connection| connection.commit(keeps_reading != 0).map(|()| OK))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_roll_back(connection: &mut Connection, keeps_reading: c_int) -> c_int {
+    call(connection, |connection| connection.roll_back(keeps_reading != 0).map(|()| OK))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_was_victim(connection: &mut Connection) -> c_int {
+    c_int::from(std::mem::take(&mut connection.session.was_victim))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_savepoints(connection: &mut Connection, number: c_int) -> c_int {
+    call(connection, |connection| {
+        connection.session.add_savepoints(usize::try_from(number).unwrap_or(0))?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_savepoint_end(
+    connection: &mut Connection,
+    is_rollback: c_int,
+    place: c_int,
+    is_statement: c_int,
+) -> c_int {
+    call(connection, |connection| connection.end_savepoint(is_rollback != 0, place, is_statement != 0).map(|()| OK))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_trip(connection: &mut Connection, code: c_int, is_write_only: c_int) {
+    connection.trip(code, is_write_only != 0);
+}
+
+#[no_mangle]
+extern "C" fn tpsql_meta(connection: &Connection, place: c_int) -> u32 {
+    usize::try_from(place).map_or(0, |place| connection.session.meta.get(place))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_meta_put(connection: &mut Connection, place: c_int, value: u32) -> c_int {
+    call(connection, |connection| connection.put_meta(usize::try_from(place).unwrap_or(usize::MAX), value).map(|()| OK))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_version(connection: &Connection) -> u32 {
+    connection.session.data_version()
+}
+
+#[no_mangle]
+extern "C" fn tpsql_bytes(connection: &Connection) -> i64 {
+    connection.session.home.bytes()
+}
+
+#[no_mangle]
+extern "C" fn tpsql_create(connection: &mut Connection, root: &mut u32) -> c_int {
+    call(connection, |connection| {
+        *root = connection.create()?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_clear(connection: &mut Connection, root: u32, is_drop: c_int, changes: Option<&mut i64>) -> c_int {
+    call(connection, |connection| {
+        let count = connection.clear(root, is_drop != 0)?;
+        if let Some(changes) = changes {
+            *changes += i64::try_from(count).unwrap_or(i64::MAX);
+        }
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_count(connection: &mut Connection, root: u32, count: &mut i64) -> c_int {
+    call(connection, |connection| {
+        *count = i64::try_from(connection.count(root)?).unwrap_or(i64::MAX);
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_cursor(
+    connection: &mut Connection,
+    root: u32,
+    is_write: c_int,
+    columns: *const u8,
+    number: c_int,
+    cursor: &mut u32,
+) -> c_int {
+    call(connection, |connection| {
+        let columns = bytes(columns, usize::try_from(number).unwrap_or(0));
+        *cursor = connection.add_cursor(root, is_write != 0, columns)?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_cursor_close(connection: &mut Connection, cursor: u32) {
+    let _ = caught(|| {
+        connection.close_cursor(cursor);
+        Ok(())
+    });
+}
+
+#[no_mangle]
+extern "C" fn tpsql_cursor_clear(connection: &mut Connection, cursor: u32) {
+    if let Ok((cursor, session)) = connection.cursor(cursor) {
+        cursor.clear(session);
+    }
+}
+
+#[no_mangle]
+extern "C" fn tpsql_pin(connection: &mut Connection, cursor: u32, is_pinned: c_int) {
+    if let Ok((cursor, _)) = connection.cursor(cursor) {
+        cursor.is_pinned = is_pinned != 0;
+    }
+}
+
+#[no_mangle]
+extern "C" fn tpsql_first(connection: &mut Connection, cursor: u32, is_empty: &mut c_int) -> c_int {
+    at(connection, cursor, |cursor, session| {
+        *is_empty = c_int::from(!cursor.first(session)?);
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_last(connection: &mut Connection, cursor: u32, is_empty: &mut c_int) -> c_int {
+    at(connection, cursor, |cursor, session| {
+        *is_empty = c_int::from(!cursor.last(session)?);
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_next(connection: &mut Connection, cursor: u32) -> c_int {
+    at(connection, cursor, |cursor, session| Ok(if cursor.next(session)? { OK } else { DONE }))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_previous(connection: &mut Connection, cursor: u32) -> c_int {
+    at(connection, cursor, |cursor, session| Ok(if cursor.previous(session)? { OK } else { DONE }))
+}
+
+/// Not an error's code, but whether the cursor stands on no entry. An error is answered when the entry is read.
+#[no_mangle]
+extern "C" fn tpsql_eof(connection: &mut Connection, cursor: u32) -> c_int {
+    let mut is_at_end = false;
+    at(connection, cursor, |cursor, session| {
+        is_at_end = cursor.is_at_end(session)?;
+        Ok(OK)
+    });
+    c_int::from(is_at_end)
+}
+
+#[no_mangle]
+extern "C" fn tpsql_has_moved(connection: &mut Connection, cursor: u32) -> c_int {
+    connection.cursor(cursor).map_or(1, |(cursor, _)| c_int::from(cursor.has_moved()))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_restore(connection: &mut Connection, cursor: u32, differs: &mut c_int) -> c_int {
+    *differs = 1;
+    at(connection, cursor, |cursor, session| {
+        *differs = c_int::from(cursor.restore(session)?);
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_seek_row(connection: &mut Connection, cursor: u32, rowid: i64, order: &mut c_int) -> c_int {
+    at(connection, cursor, |cursor, session| {
+        *order = if cursor.seek_row(session, rowid)? { 0 } else { -1 };
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+#[allow(clippy::too_many_arguments)] // SQLite's UnpackedRecord
+extern "C" fn tpsql_seek_key(
+    connection: &mut Connection,
+    cursor: u32,
+    start: *const Field,
+    number: c_int,
+    bias: c_int,
+    is_equal: c_int,
+    was_equal_seen: &mut u8,
+    order: &mut c_int,
+) -> c_int {
+    at(connection, cursor, |cursor, session| {
+        let (found, is_seen) = cursor.seek_key(session, fields(start, number), bias, is_equal != 0)?;
+        *order = found;
+        *was_equal_seen |= u8::from(is_seen);
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_rowid(connection: &mut Connection, cursor: u32) -> i64 {
+    connection.cursor(cursor).map_or(0, |(cursor, _)| cursor.rowid())
+}
+
+#[no_mangle]
+extern "C" fn tpsql_value(connection: &mut Connection, cursor: u32, bytes: &mut u32) -> *const u8 {
+    let value = connection.cursor(cursor).map_or(&[][..], |(cursor, _)| cursor.value());
+    *bytes = length(value.len());
+    value.as_ptr()
+}
+
+#[no_mangle]
+extern "C" fn tpsql_put_row(
+    connection: &mut Connection,
+    cursor: u32,
+    rowid: i64,
+    start: *const u8,
+    number: c_int,
+    zeros: c_int,
+) -> c_int {
+    call(connection, |connection| {
+        let given = bytes(start, usize::try_from(number).unwrap_or(0));
+        let zeros = usize::try_from(zeros).unwrap_or(0);
+        let padded = (zeros > 0).then(|| [given, &vec![0; zeros]].concat());
+        connection.change(cursor, |cursor, session| {
+            let home = Arc::clone(&session.home);
+            session.numbers.note(&home, cursor.root, rowid, session.wait)?;
+            cursor.put(session, &keys::of_rowid(rowid), padded.as_deref().unwrap_or(given))
+        })?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_put_key(
+    connection: &mut Connection,
+    cursor: u32,
+    start: *const Field,
+    number: c_int,
+    record: *const u8,
+    length: i64,
+) -> c_int {
+    call(connection, |connection| {
+        let record = bytes(record, usize::try_from(length).unwrap_or(0));
+        connection.change(cursor, |cursor, session| cursor.put_key(session, fields(start, number), record))?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_put_part(
+    connection: &mut Connection,
+    cursor: u32,
+    offset: u32,
+    length: u32,
+    part: *const u8,
+) -> c_int {
+    call(connection, |connection| {
+        let to_usize = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let (offset, part) = (to_usize(offset), bytes(part, to_usize(length)));
+        connection.change(cursor, |cursor, session| cursor.put_part(session, offset, part))?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_delete(connection: &mut Connection, cursor: u32) -> c_int {
+    call(connection, |connection| {
+        connection.change(cursor, |cursor, session| cursor.delete(session))?;
+        Ok(OK)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_new_rowid(connection: &mut Connection, cursor: u32, rowid: &mut i64) -> c_int {
+    at(connection, cursor, |cursor, session| match cursor.new_rowid(session)? {
+        Some(number) => {
+            *rowid = number;
+            Ok(OK)
+        }
+        // SQLite then takes a number at random.
+        None => Ok(FULL),
+    })
+}

@@ -1,0 +1,137 @@
+//! An environment, open in this process for all connections to it.
+//!
+//! The connections of a process share one handle. It is found by the identity of the directory and of the control file in it,
+//! not by the path: a directory that was removed and made again is another environment. A child of `fork` opens anew.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use libtp::{Db, Env};
+
+use crate::answer::{Outcome, Refusal, CANTOPEN};
+
+/// The environment of a connection.
+pub(crate) struct Home {
+    env: Env,
+    /// The header values, the next root, and the roots that are free.
+    meta: Arc<Db>,
+    /// The last rowid that was given out, by root. It is apart from `meta`: a transaction beside the main one changes it, and would
+    /// wait for ranges that the main one holds there.
+    numbers: Arc<Db>,
+    trees: Mutex<HashMap<u32, Arc<Db>>>,
+    /// By root, a rowid that `numbers` has reached.
+    reached: Mutex<HashMap<u32, i64>>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Identity {
+    process: u32,
+    is_read_only: bool,
+    directory: (u64, u64),
+    control: (u64, u64),
+}
+
+static HOMES: Mutex<Vec<(Identity, Weak<Home>)>> = Mutex::new(Vec::new());
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change of these maps is one call.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Home {
+    /// Opens the environment in a directory; makes one that is missing if `may_create`.
+    pub(crate) fn open(directory: &Path, is_read_only: bool, may_create: bool) -> Outcome<Arc<Home>> {
+        check_place(directory)?;
+        let mut homes = locked(&HOMES);
+        homes.retain(|(_, home)| home.strong_count() > 0);
+        let known = identity(directory, is_read_only);
+        let known = known.and_then(|known| homes.iter().find(|(identity, _)| *identity == known));
+        if let Some(home) = known.and_then(|(_, home)| home.upgrade()) {
+            return Ok(home);
+        }
+        let builder = Env::builder().create(may_create && !is_read_only).read_only(is_read_only);
+        let env = builder.open(directory)?;
+        let (meta, numbers) = (Arc::new(env.btree("sql.meta")?), Arc::new(env.btree("sql.rowid")?));
+        let home = Arc::new(Home { env, meta, numbers, trees: Mutex::default(), reached: Mutex::default() });
+        if let Some(identity) = identity(directory, is_read_only) {
+            homes.push((identity, Arc::downgrade(&home)));
+        }
+        Ok(home)
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    pub(crate) fn meta(&self) -> &Db {
+        &self.meta
+    }
+
+    pub(crate) fn numbers(&self) -> &Db {
+        &self.numbers
+    }
+
+    /// Returns the tree with the number that SQLite takes for a root page.
+    pub(crate) fn tree(&self, root: u32) -> Outcome<Arc<Db>> {
+        if let Some(tree) = locked(&self.trees).get(&root) {
+            return Ok(Arc::clone(tree));
+        }
+        // Not under the mutex: opening may wait for a transaction of another thread.
+        let tree = Arc::new(self.env.btree(&format!("sql.{root}"))?);
+        Ok(Arc::clone(locked(&self.trees).entry(root).or_insert(tree)))
+    }
+
+    /// Returns whether the numbers of a root are known to have reached a rowid.
+    pub(crate) fn has_reached(&self, root: u32, rowid: i64) -> bool {
+        locked(&self.reached).get(&root).is_some_and(|&reached| reached >= rowid)
+    }
+
+    pub(crate) fn note_reached(&self, root: u32, rowid: i64) {
+        locked(&self.reached).insert(root, rowid);
+    }
+
+    pub(crate) fn forget_reached(&self, root: u32) {
+        locked(&self.reached).remove(&root);
+    }
+
+    /// Returns the bytes of the trees' files.
+    pub(crate) fn bytes(&self) -> i64 {
+        let files = std::fs::read_dir(self.env.path()).into_iter().flatten().flatten();
+        let trees = files.filter(|file| file.file_name().to_string_lossy().starts_with("sql."));
+        let bytes: u64 = trees.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    }
+}
+
+/// Refuses a place that is certainly no environment.
+fn check_place(directory: &Path) -> Outcome<()> {
+    let shown = directory.display();
+    let refuse = |what: String| Err(Refusal::new(CANTOPEN, what));
+    match directory.metadata() {
+        Ok(found) if !found.is_dir() => refuse(format!(
+            "{shown} is a file. A name that ends in .tp, or has ?tp=1, is the directory of an environment; nothing was changed. Give the file another name, or remove it"
+        )),
+        Ok(_) if !is_named(directory) && control(directory).is_none() => {
+            refuse(format!("{shown} is a directory and no environment; nothing was changed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_named(directory: &Path) -> bool {
+    directory.extension().is_some_and(|extension| extension == "tp")
+}
+
+fn control(directory: &Path) -> Option<Metadata> {
+    directory.join("control").metadata().ok()
+}
+
+fn identity(directory: &Path, is_read_only: bool) -> Option<Identity> {
+    let of = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let control = of(control(directory)?);
+    let directory = of(directory.metadata().ok()?);
+    Some(Identity { process: std::process::id(), is_read_only, directory, control })
+}

@@ -1,0 +1,228 @@
+//! The transaction of a connection: its source of reads, what it has read, its savepoints and its settings.
+//!
+//! ```text
+//! nothing --read--> snapshot --write: the spans read are the same--> transaction --commit--> nothing
+//!    |                  '------- they are not: BUSY_SNAPSHOT, the snapshot stays                ^
+//!    '--write, BEGIN IMMEDIATE, BEGIN EXCLUSIVE--> transaction --deadlock--> doomed --rollback--'
+//! ```
+//!
+//! Every transaction that writes holds the name [`WRITERS`] in mode IX, and BEGIN EXCLUSIVE holds it in mode X: it waits for open
+//! writers and keeps others out, while snapshots go on. After a deadlock the next transaction of the connection holds it in mode X, too:
+//! it runs alone, and is the victim of none.
+//!
+//! A doomed transaction has ended, with its locks, but SQLite has not rolled it back yet. Until then every call but the rollback
+//! is refused, so no second half of it commits alone.
+
+use std::ffi::c_int;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtp::{Durability, Mode, Txn};
+
+use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, INTERNAL};
+use crate::home::Home;
+use crate::meta::Meta;
+use crate::owned::{Mark, Reader, Source};
+use crate::rowid::Numbers;
+use crate::spans::Spans;
+
+/// The name that all writers lock.
+const WRITERS: &[u8] = b"sql.writers";
+
+/// How SQLite begins a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Read,
+    Write,
+    Exclusive,
+}
+
+impl How {
+    /// Returns the meaning of the shim's number (c/shim.h).
+    pub(crate) fn of_code(code: c_int) -> How {
+        match code {
+            0 => How::Read,
+            3 => How::Exclusive,
+            // BEGIN IMMEDIATE locks no more than a writing statement.
+            _ => How::Write,
+        }
+    }
+}
+
+/// A savepoint, and the number of rowids that were taken before it.
+pub(crate) struct Savepoint {
+    pub(crate) mark: Mark,
+    pub(crate) taken: usize,
+}
+
+/// The state of a connection between its calls, except its cursors.
+pub(crate) struct Session {
+    pub(crate) home: Arc<Home>,
+    reader: Option<Rc<Reader>>,
+    /// The first is of the transaction's beginning. SQLite counts from the second.
+    pub(crate) savepoints: Vec<Savepoint>,
+    pub(crate) spans: Spans,
+    pub(crate) meta: Meta,
+    pub(crate) numbers: Numbers,
+    /// The sentence of the error that ended the transaction, until SQLite rolls it back.
+    pub(crate) doom: Option<String>,
+    /// Whether a transaction was ended by a deadlock since SQLite asked last.
+    pub(crate) was_victim: bool,
+    runs_alone: bool,
+    pub(crate) durability: Durability,
+    pub(crate) wait: Duration,
+    pub(crate) version: u32,
+    /// The last error, for SQLite to fetch.
+    pub(crate) refused: Option<(c_int, String)>,
+    /// The sentence that SQLite fetched last, and reads from here.
+    pub(crate) told: Option<String>,
+}
+
+impl Session {
+    pub(crate) fn new(home: Arc<Home>) -> Session {
+        Session {
+            home,
+            reader: None,
+            savepoints: Vec::new(),
+            spans: Spans::default(),
+            meta: Meta::default(),
+            numbers: Numbers::default(),
+            doom: None,
+            was_victim: false,
+            runs_alone: false,
+            durability: Durability::Sync,
+            wait: Duration::from_secs(1),
+            version: 0,
+            refused: None,
+            told: None,
+        }
+    }
+
+    /// Returns the source of reads.
+    pub(crate) fn reader(&self) -> Outcome<&Rc<Reader>> {
+        self.refuse_doomed()?;
+        self.reader.as_ref().ok_or_else(|| Refusal::new(INTERNAL, "SQLite reads outside of a transaction"))
+    }
+
+    pub(crate) fn has_reader(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Returns whether a transaction with locks is open; false for a snapshot.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| matches!(reader.source(), Source::Txn(_)))
+    }
+
+    pub(crate) fn refuse_doomed(&self) -> Outcome<()> {
+        match &self.doom {
+            None => Ok(()),
+            Some(cause) => Err(Refusal::new(
+                ABORT_ROLLBACK,
+                format!("this transaction has ended, and nothing of it is kept. Roll it back, and run it again. It ended because of: {cause}"),
+            )),
+        }
+    }
+
+    /// Sets the durability of commits, and the longest wait for each lock.
+    pub(crate) fn set(&mut self, durability: Durability, wait: Duration) {
+        self.durability = durability;
+        if self.wait != wait {
+            self.wait = wait;
+            if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
+                txn.set_lock_timeout(Some(wait));
+            }
+        }
+    }
+
+    /// Begins a transaction with locks, which is not yet the connection's.
+    pub(crate) fn new_txn(&self, how: How) -> Outcome<Rc<Reader>> {
+        let reader = Reader::txn(&self.home, self.durability)?;
+        if let Source::Txn(txn) = reader.source() {
+            txn.set_lock_timeout(Some(self.wait));
+            txn.lock(WRITERS, if how == How::Exclusive || self.runs_alone { Mode::X } else { Mode::IX })?;
+        }
+        Ok(reader)
+    }
+
+    /// Locks all other writers out of the running transaction.
+    pub(crate) fn exclude_writers(&self) -> Outcome<()> {
+        match self.reader()?.source() {
+            Source::Txn(txn) => Ok(txn.lock(WRITERS, Mode::X)?),
+            Source::Snapshot(_) => Ok(()),
+        }
+    }
+
+    /// Makes a transaction or a snapshot the source of reads.
+    pub(crate) fn read_by(&mut self, reader: Rc<Reader>) -> Outcome<()> {
+        self.meta = Meta::load(&self.home, &reader)?;
+        match reader.source() {
+            Source::Snapshot(snapshot) => self.version = version_of(snapshot.lsn()),
+            Source::Txn(_) => {
+                self.runs_alone = false;
+                self.savepoints.extend(Mark::new(&reader).map(|mark| Savepoint { mark, taken: 0 }));
+            }
+        }
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    /// Begins a snapshot.
+    pub(crate) fn read_snapshot(&mut self) -> Outcome<()> {
+        let snapshot = Reader::snapshot(&self.home)?;
+        self.read_by(snapshot)
+    }
+
+    /// Adds savepoints until there are `number`, not counting the first.
+    pub(crate) fn add_savepoints(&mut self, number: usize) -> Outcome<()> {
+        let reader = Rc::clone(self.reader()?);
+        while self.savepoints.len() <= number {
+            let Some(mark) = Mark::new(&reader) else { return Ok(()) };
+            self.savepoints.push(Savepoint { mark, taken: self.numbers.taken() });
+        }
+        Ok(())
+    }
+
+    /// Keeps the changes since the savepoints from the place `from` on, and ends these savepoints.
+    pub(crate) fn keep_savepoints(&mut self, from: usize) {
+        while self.savepoints.len() > from {
+            if let Some(savepoint) = self.savepoints.pop() {
+                savepoint.mark.keep();
+            }
+        }
+    }
+
+    /// Takes the transaction or snapshot, to end it. All cursors have left it.
+    pub(crate) fn take_reader(&mut self) -> Option<Reader> {
+        self.keep_savepoints(0);
+        let reader = self.reader.take()?;
+        Some(Rc::into_inner(reader).expect("the cursors have left the transaction, and its savepoints have ended"))
+    }
+
+    /// Notes that a deadlock ended a transaction of this connection.
+    pub(crate) fn note_victim(&mut self) {
+        self.was_victim = true;
+        self.runs_alone = true;
+    }
+
+    /// Returns a number that is another one after every commit of another connection.
+    pub(crate) fn data_version(&self) -> u32 {
+        match &self.reader {
+            Some(_) => self.version,
+            None => self.home.env().snapshot().map_or(self.version, |snapshot| version_of(snapshot.lsn())),
+        }
+    }
+}
+
+/// Does work with the connection's transaction. A snapshot writes nothing: SQLite begins a transaction first.
+pub(crate) fn with_txn<T>(reader: &Reader, work: impl FnOnce(&Txn<'static>) -> Outcome<T>) -> Outcome<T> {
+    match reader.source() {
+        Source::Txn(txn) => work(txn),
+        Source::Snapshot(_) => Err(Refusal::new(INTERNAL, "SQLite writes outside of a transaction")),
+    }
+}
+
+/// The low bits of an LSN, whose lowest three are zero.
+fn version_of(lsn: u64) -> u32 {
+    u32::try_from(lsn >> 3 & u64::from(u32::MAX)).unwrap_or(0)
+}

@@ -1,0 +1,259 @@
+//! SQLite's interface for C, for tests: connections that run statements and show the rows as text.
+//!
+//! The tests link this crate's library, so these functions are those of the varied SQLite.
+#![allow(dead_code)] // each test uses a part of it
+
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::path::Path;
+use std::ptr::{null, null_mut};
+
+// Links the library.
+use libtp_sqlite as _;
+
+#[allow(clashing_extern_declarations)]
+extern "C" {
+    fn sqlite3_open_v2(name: *const c_char, db: *mut *mut c_void, flags: c_int, vfs: *const c_char) -> c_int;
+    fn sqlite3_close(db: *mut c_void) -> c_int;
+    fn sqlite3_errmsg(db: *mut c_void) -> *const c_char;
+    fn sqlite3_extended_errcode(db: *mut c_void) -> c_int;
+    fn sqlite3_busy_timeout(db: *mut c_void, millis: c_int) -> c_int;
+    fn sqlite3_get_autocommit(db: *mut c_void) -> c_int;
+    fn sqlite3_prepare_v2(
+        db: *mut c_void,
+        sql: *const c_char,
+        length: c_int,
+        statement: *mut *mut c_void,
+        rest: *mut *const c_char,
+    ) -> c_int;
+    fn sqlite3_step(statement: *mut c_void) -> c_int;
+    fn sqlite3_finalize(statement: *mut c_void) -> c_int;
+    fn sqlite3_column_count(statement: *mut c_void) -> c_int;
+    fn sqlite3_column_type(statement: *mut c_void, column: c_int) -> c_int;
+    fn sqlite3_column_text(statement: *mut c_void, column: c_int) -> *const c_char;
+    fn sqlite3_column_bytes(statement: *mut c_void, column: c_int) -> c_int;
+    fn sqlite3_column_blob(statement: *mut c_void, column: c_int) -> *const c_void;
+    fn sqlite3_serialize(db: *mut c_void, schema: *const c_char, size: *mut i64, flags: u32) -> *mut c_void;
+    fn sqlite3_backup_init(
+        to: *mut c_void,
+        to_name: *const c_char,
+        from: *mut c_void,
+        from_name: *const c_char,
+    ) -> *mut c_void;
+    fn sqlite3_db_filename(db: *mut c_void, schema: *const c_char) -> *const c_char;
+    fn sqlite3_interrupt(db: *mut c_void);
+}
+
+const ROW: c_int = 100;
+const DONE: c_int = 101;
+const OPEN: c_int = 2 | 4 | 0x40; // READWRITE, CREATE, URI
+pub const BUSY: c_int = 5;
+pub const BUSY_SNAPSHOT: c_int = 5 | 2 << 8;
+pub const ABORT_ROLLBACK: c_int = 4 | 2 << 8;
+
+/// A connection.
+pub struct Connection(*mut c_void);
+
+// SAFETY: SQLite is built for several threads, with a mutex in each connection.
+unsafe impl Send for Connection {}
+
+/// A code of SQLite with its sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: c_int,
+    pub sentence: String,
+}
+
+/// The rows of a statement, each value as text with its type.
+pub type Rows = Vec<Vec<String>>;
+
+/// A prepared statement, which may be left open.
+pub struct Statement<'c> {
+    raw: *mut c_void,
+    connection: &'c Connection,
+}
+
+impl Connection {
+    pub fn open(path: &Path) -> Connection {
+        Connection::try_open(path.to_str().unwrap(), OPEN)
+            .unwrap_or_else(|failure| panic!("{}: {failure:?}", path.display()))
+    }
+
+    pub fn open_read_only(path: &Path) -> Connection {
+        Connection::try_open(path.to_str().unwrap(), 1 | 0x40).unwrap()
+    }
+
+    pub fn try_open(name: &str, flags: c_int) -> Result<Connection, Failure> {
+        let (name, mut raw) = (CString::new(name).unwrap(), null_mut());
+        // SAFETY: both pointers are valid for the call.
+        let code = unsafe { sqlite3_open_v2(name.as_ptr(), &mut raw, flags, null()) };
+        let connection = Connection(raw);
+        match code {
+            0 => Ok(connection),
+            _ => Err(connection.failure()),
+        }
+    }
+
+    fn failure(&self) -> Failure {
+        // SAFETY: the connection is open, or refused and not yet closed.
+        let code = unsafe { sqlite3_extended_errcode(self.0) };
+        // SAFETY: as above; the text ends in a zero byte and stays until the next call.
+        let sentence = unsafe { CStr::from_ptr(sqlite3_errmsg(self.0)) };
+        Failure { code, sentence: sentence.to_string_lossy().into_owned() }
+    }
+
+    pub fn busy_timeout(&self, millis: c_int) {
+        // SAFETY: the connection is open.
+        unsafe { sqlite3_busy_timeout(self.0, millis) };
+    }
+
+    /// Returns whether BEGIN has ended autocommit.
+    pub fn is_in_transaction(&self) -> bool {
+        // SAFETY: the connection is open.
+        unsafe { sqlite3_get_autocommit(self.0) == 0 }
+    }
+
+    pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, Failure> {
+        Ok(self.prepare_first(&CString::new(sql).unwrap())?.0)
+    }
+
+    fn prepare_first(&self, sql: &CStr) -> Result<(Statement<'_>, usize), Failure> {
+        let (mut raw, mut rest) = (null_mut(), null());
+        // SAFETY: all pointers are valid for the call, and the text ends in a zero byte.
+        let code = unsafe { sqlite3_prepare_v2(self.0, sql.as_ptr(), -1, &mut raw, &mut rest) };
+        let used = rest.addr().saturating_sub(sql.as_ptr().addr());
+        match code {
+            0 => Ok((Statement { raw, connection: self }, used)),
+            _ => Err(self.failure()),
+        }
+    }
+
+    /// Runs all statements of a text; returns the rows of the last one.
+    pub fn run(&self, sql: &str) -> Result<Rows, Failure> {
+        let (mut sql, mut rows) = (CString::new(sql).unwrap(), Rows::new());
+        loop {
+            let (statement, used) = self.prepare_first(&sql)?;
+            if statement.raw.is_null() {
+                return Ok(rows);
+            }
+            rows = statement.rows()?;
+            sql = CString::new(&sql.as_bytes()[used..]).unwrap();
+        }
+    }
+
+    /// Runs all statements, which must succeed.
+    #[track_caller]
+    pub fn ok(&self, sql: &str) -> Rows {
+        self.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"))
+    }
+
+    /// Returns the only value of the only row.
+    #[track_caller]
+    pub fn one(&self, sql: &str) -> String {
+        let rows = self.ok(sql);
+        assert!(rows.len() == 1 && rows[0].len() == 1, "{sql}: {rows:?}");
+        rows[0][0].clone()
+    }
+
+    /// Returns the code of a statement that must fail.
+    #[track_caller]
+    pub fn code(&self, sql: &str) -> c_int {
+        match self.run(sql) {
+            Ok(rows) => panic!("{sql} succeeded: {rows:?}"),
+            Err(failure) => failure.code,
+        }
+    }
+
+    /// Returns the sentence of a statement that must fail.
+    #[track_caller]
+    pub fn sentence(&self, sql: &str) -> String {
+        match self.run(sql) {
+            Ok(rows) => panic!("{sql} succeeded: {rows:?}"),
+            Err(failure) => failure.sentence,
+        }
+    }
+
+    pub fn serialize_is_refused(&self) -> bool {
+        let mut size = 0;
+        // SAFETY: the connection is open, and the name ends in a zero byte.
+        unsafe { sqlite3_serialize(self.0, c"main".as_ptr(), &mut size, 0).is_null() }
+    }
+
+    pub fn backup_is_refused(&self, to: &Connection) -> bool {
+        // SAFETY: both connections are open, and the names end in a zero byte.
+        unsafe { sqlite3_backup_init(to.0, c"main".as_ptr(), self.0, c"main".as_ptr()).is_null() }
+    }
+
+    pub fn last_sentence(&self) -> String {
+        self.failure().sentence
+    }
+
+    pub fn file_name(&self) -> String {
+        // SAFETY: the connection is open; the name stays as long as the connection.
+        let name = unsafe { CStr::from_ptr(sqlite3_db_filename(self.0, c"main".as_ptr())) };
+        name.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: the connection is open, and every statement borrows from it.
+        let code = unsafe { sqlite3_close(self.0) };
+        assert!(code == 0 || std::thread::panicking(), "a connection closes");
+    }
+}
+
+impl Statement<'_> {
+    /// Returns the next row, or `None` at the end.
+    pub fn step(&self) -> Result<Option<Vec<String>>, Failure> {
+        // SAFETY: the statement is prepared.
+        match unsafe { sqlite3_step(self.raw) } {
+            ROW => Ok(Some(self.row())),
+            DONE => Ok(None),
+            _ => Err(self.connection.failure()),
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        // SAFETY: the statement is prepared.
+        let count = unsafe { sqlite3_column_count(self.raw) };
+        (0..count).map(|column| self.value(column)).collect()
+    }
+
+    fn value(&self, column: c_int) -> String {
+        // SAFETY: the statement stands on a row.
+        let kind = unsafe { sqlite3_column_type(self.raw, column) };
+        // SAFETY: as above.
+        let start = match kind {
+            5 => return "NULL".into(),
+            4 => unsafe { sqlite3_column_blob(self.raw, column) }.cast::<u8>(),
+            _ => unsafe { sqlite3_column_text(self.raw, column) }.cast::<u8>(),
+        };
+        // SAFETY: as above.
+        let length = usize::try_from(unsafe { sqlite3_column_bytes(self.raw, column) }).unwrap();
+        let bytes = match length {
+            0 => &[][..],
+            // SAFETY: SQLite has that many bytes there until the next step.
+            _ => unsafe { std::slice::from_raw_parts(start, length) },
+        };
+        match kind {
+            4 => format!("x'{}'", bytes.escape_ascii()),
+            3 => format!("'{}'", String::from_utf8_lossy(bytes)),
+            _ => String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+
+    fn rows(&self) -> Result<Rows, Failure> {
+        let mut rows = Rows::new();
+        while let Some(row) = self.step()? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+impl Drop for Statement<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the statement is prepared, or NULL, which SQLite allows.
+        unsafe { sqlite3_finalize(self.raw) };
+    }
+}
