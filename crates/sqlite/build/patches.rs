@@ -17,6 +17,24 @@ pub const PATCHES: &[Patch] = &[
         at: "  Btree *pBtree;            /* The Btree to which this cursor belongs */\n",
         put: "<SAME>  void *pTp;                /* The place in an environment, or NULL */\n",
     },
+    Patch {
+        name: "a key knows how many of its columns are unique",
+        behind: "\nstruct KeyInfo {\n",
+        at: "  u16 nAllField;      /* Total columns, including key plus others */\n",
+        put: "<SAME>  u16 nTpUnique;      /* Columns of a UNIQUE index, or 0 */\n",
+    },
+    Patch {
+        name: "a new key has no unique columns",
+        behind: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoAlloc(sqlite3 *db, int N, int X){\n",
+        at: "    p->nRef = 1;\n",
+        put: "<SAME>    p->nTpUnique = 0;\n",
+    },
+    Patch {
+        name: "the key of a UNIQUE index knows its unique columns",
+        behind: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoOfIndex(Parse *pParse, Index *pIdx){\n",
+        at: "    pKey = sqlite3KeyInfoAlloc(pParse->db, nCol, 0);\n",
+        put: "<SAME>    if( pKey && IsUniqueIndex(pIdx) ) pKey->nTpUnique = nKey;\n",
+    },
     // The last row plus one would be one row on which all inserts meet.
     Patch {
         name: "a new rowid comes from the environment",

@@ -1,12 +1,14 @@
 /* Cursors. A key of an index goes to Rust as an array of fields: src/keys.rs spells it in bytes whose order is SQLite's. */
 
-/* The order of a column, for src/keys.rs: a collation, and 4 for DESC. */
+/* The order of a column, for src/keys.rs: a collation, and 4 for DESC. The program may have a NOCASE of its own. */
+static int nocaseCollatingFunc(void*, int, const void*, int, const void*);
+static int rtrimCollFunc(void*, int, const void*, int, const void*);
 static int tpColumns(KeyInfo *k, u8 *a){
   int i;
   for(i=0; i<k->nKeyField; i++){
-    const char *z = k->aColl[i] ? k->aColl[i]->zName : "BINARY";
-    int e = sqlite3StrICmp(z, "BINARY")==0 ? 0 : k->enc!=SQLITE_UTF8 ? 3
-          : sqlite3StrICmp(z, "NOCASE")==0 ? 1 : sqlite3StrICmp(z, "RTRIM")==0 ? 2 : 3;
+    CollSeq *p = k->aColl[i];
+    int e = p==0 || sqlite3StrICmp(p->zName, "BINARY")==0 ? 0 : k->enc!=SQLITE_UTF8 ? 3
+          : p->xCmp==nocaseCollatingFunc ? 1 : p->xCmp==rtrimCollFunc ? 2 : 3;
     a[i] = (u8)(e | (k->aSortFlags && (k->aSortFlags[i] & KEYINFO_ORDER_DESC) ? 4 : 0));
   }
   return k->nKeyField;
@@ -27,7 +29,17 @@ static TpField *tpFields(TpPlace *c, const Mem *aMem, int n){
   }
   return c->aField;
 }
-static int tpNumber(TpPlace *c, int n){ return n<c->pKeyInfo->nKeyField ? n : c->pKeyInfo->nKeyField; }
+/* How many of n fields are spelled, and whether that is the whole key of an entry. An entry of a UNIQUE index has the rowid in its
+** key only if a column is NULL: so the check of a new row looks one key up, and locks no gap. */
+static int tpNumber(TpPlace *c, const Mem *aMem, int n, int *pIsWhole){
+  KeyInfo *k = c->pKeyInfo;
+  int i, nUnique = k->nTpUnique;
+  for(i=0; i<nUnique && i<n && (aMem[i].flags & MEM_Null)==0; i++){}
+  *pIsWhole = nUnique>0 && i==nUnique;
+  if( *pIsWhole ) return nUnique;
+  *pIsWhole = n>=k->nKeyField;
+  return n<k->nKeyField ? n : k->nKeyField;
+}
 
 SQLITE_PRIVATE int sqlite3BtreeCursor(Btree *p, Pgno i, int wr, struct KeyInfo *k, BtCursor *pCur) {
   TpPlace *c;
@@ -173,11 +185,24 @@ SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *p, i64 iKey, int bias, int 
 /* eqSeen tells SQLite that an equal key was met; without it a lookup of an equal key ends with no row. */
 SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *p, UnpackedRecord *u, int *pRes) {
   TpPlace *c = TPP(p);
-  int rc, n;
+  int rc, n, isWhole;
+  u8 eqSeen = 0;
   if( c==0 ) return stockBtreeIndexMoveto(p, u, pRes);
-  n = tpNumber(c, u->nField);
-  TP_CALL(rc, p->pBtree, tpsql_seek_key(c->pConn, c->iCursor, tpFields(c, u->aMem, n), n, u->default_rc,
-                                        (p->hints & BTREE_SEEK_EQ)!=0, &u->eqSeen, pRes));
+  n = tpNumber(c, u->aMem, u->nField, &isWhole);
+  if( isWhole && n<u->nField && n<c->pKeyInfo->nKeyField ){
+    /* More fields than the entry's key has: its record decides. */
+    TP_CALL(rc, p->pBtree, tpsql_seek_key(c->pConn, c->iCursor, tpFields(c, u->aMem, n), n, 1, 0, 0, &eqSeen, pRes));
+    if( rc==SQLITE_OK && *pRes==0 ){
+      u32 nRecord;
+      const void *pRecord = tpsql_value(c->pConn, c->iCursor, &nRecord);
+      *pRes = sqlite3VdbeRecordCompare((int)nRecord, pRecord, u);
+      if( u->errCode ) rc = u->errCode==SQLITE_NOMEM ? SQLITE_NOMEM_BKPT : SQLITE_CORRUPT_BKPT;
+    }
+    return rc;
+  }
+  TP_CALL(rc, p->pBtree, tpsql_seek_key(c->pConn, c->iCursor, tpFields(c, u->aMem, n), n, isWhole, u->default_rc,
+                                        (p->hints & BTREE_SEEK_EQ)!=0, &eqSeen, pRes));
+  u->eqSeen |= eqSeen;
   return rc;
 }
 
@@ -185,7 +210,7 @@ SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *p, UnpackedRecord *u, int *
 static int tpPutKey(BtCursor *p, const Mem *aMem, int nMem, const void *pRecord, i64 n){
   TpPlace *c = TPP(p);
   UnpackedRecord *u = 0;
-  int rc;
+  int rc, isWhole;
   if( nMem==0 ){
     u = sqlite3VdbeAllocUnpackedRecord(c->pKeyInfo);
     if( u==0 ) return SQLITE_NOMEM_BKPT;
@@ -193,7 +218,7 @@ static int tpPutKey(BtCursor *p, const Mem *aMem, int nMem, const void *pRecord,
     aMem = u->aMem;
     nMem = u->nField;
   }
-  nMem = tpNumber(c, nMem);
+  nMem = tpNumber(c, aMem, nMem, &isWhole);
   TP_CALL(rc, p->pBtree, tpsql_put_key(c->pConn, c->iCursor, tpFields(c, aMem, nMem), nMem, pRecord, n));
   if( u ) sqlite3DbFree(c->pKeyInfo->db, u);
   return rc;

@@ -93,7 +93,7 @@ extern int tpsql_eof(TpConn*, u32);
 extern int tpsql_has_moved(TpConn*, u32);
 extern int tpsql_restore(TpConn*, u32, int *pDiffers);
 extern int tpsql_seek_row(TpConn*, u32, i64 iRow, int *pRes);
-extern int tpsql_seek_key(TpConn*, u32, const TpField*, int nField, int eBias, int isEqual, u8 *pEqSeen, int *pRes);
+extern int tpsql_seek_key(TpConn*, u32, const TpField*, int nField, int isWhole, int eBias, int isEqual, u8 *pEqSeen, int *pRes);
 extern i64 tpsql_rowid(TpConn*, u32);
 extern const u8 *tpsql_value(TpConn*, u32, u32 *pn);
 extern int tpsql_put_row(TpConn*, u32, i64 iRow, const void*, int n, int nZero);

@@ -4,23 +4,30 @@
 //! neighbours, which would lock the gap between them: the cursor says that it stands on the entry before, and looks for it only
 //! if SQLite asks. An error found then is not hidden: the cursor answers it at the next call that can fail.
 //!
-//! In a transaction a lookup locks for update, so two transactions that read and then write the same row queue up. So does the first
-//! place of a search for equal keys, and the first and last entry: these rows are where queues and counters meet.
+//! In a transaction a lookup of one key locks it for writing, so two transactions that read and then write the same row queue up. A
+//! search for equal keys, or for the first or last entry, locks its own name (`queue_up`).
 
 use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use libtp::Db;
+use libtp::{Db, Mode};
 
 use crate::answer::{Outcome, Refusal, CORRUPT};
 use crate::home::Home;
 use crate::keys::{self, Column, Field};
-use crate::owned::{Pair, Place, Source};
+use crate::owned::{with_source, Pair, Place, Source};
 use crate::session::{with_txn, Session};
 
 /// The sentence of a cursor that failed before: the cause has one of its own.
 pub(crate) const FAILED_BEFORE: &str = "a call of this statement failed before";
+
+/// The beginning of the names that searches lock.
+const SEARCH: &[u8] = b"sql.search";
+
+/// What the searches for the first and for the last entry look for.
+const FIRST: &[u8] = b"first";
+const LAST: &[u8] = b"last";
 
 /// The tree of the schema, which all read and few change.
 const SCHEMA: u32 = 1;
@@ -52,6 +59,18 @@ enum Edge {
 struct Sweep {
     low: Edge,
     high: Edge,
+}
+
+/// A key of an index that SQLite looks up.
+pub(crate) struct Sought<'a> {
+    pub(crate) fields: &'a [Field],
+    /// Whether they are the whole key of an entry.
+    pub(crate) is_whole: bool,
+    /// SQLite's answer to a comparison with an equal key: negative to stand behind all equal keys, positive to stand before them,
+    /// zero to stand on one.
+    pub(crate) bias: c_int,
+    /// Whether only equal keys are wanted.
+    pub(crate) is_equal: bool,
 }
 
 /// A cursor.
@@ -210,28 +229,20 @@ impl Cursor {
         Ok(found)
     }
 
-    /// In a transaction: locks the entry that a search is about to find for update. A look without locks says which entry that is;
-    /// another entry may be there by then, and is locked for reading.
-    fn hold_ahead(
-        &self,
-        session: &Session,
-        look: impl FnOnce(&mut Place) -> libtp::Result<Option<Pair>>,
-    ) -> Outcome<()> {
+    /// In a transaction: queues up behind all who search for the same, until they end. Searches for the first entry and the last entry,
+    /// and for equal keys, are where queues and counters meet: two that read and then write would wait for each other.
+    fn queue_up(&self, session: &Session, sought: &[u8]) -> Outcome<()> {
         let reader = session.reader()?;
         let Source::Txn(txn) = reader.source() else { return Ok(()) };
         if self.root == SCHEMA {
             return Ok(());
         }
-        let snapshot = crate::owned::Reader::snapshot(&session.home)?;
-        if let Some((key, _)) = look(&mut Place::new(&self.tree, &snapshot))? {
-            self.tree.get_for_update(txn, &key)?;
-        }
-        Ok(())
+        Ok(txn.lock(&[SEARCH, &self.root.to_be_bytes(), sought].concat(), Mode::U)?)
     }
 
     /// Moves to the first entry. Returns whether there is one.
     pub(crate) fn first(&mut self, session: &mut Session) -> Outcome<bool> {
-        self.hold_ahead(session, Place::first)?;
+        self.queue_up(session, FIRST)?;
         let found = self.native(session)?.first()?;
         let high = if found.is_some() { Edge::Here } else { Edge::End };
         self.end_sweep(session);
@@ -242,7 +253,7 @@ impl Cursor {
 
     /// Moves to the last entry. Returns whether there is one.
     pub(crate) fn last(&mut self, session: &mut Session) -> Outcome<bool> {
-        self.hold_ahead(session, Place::last)?;
+        self.queue_up(session, LAST)?;
         let found = self.native(session)?.last()?;
         let low = if found.is_some() { Edge::Here } else { Edge::End };
         self.end_sweep(session);
@@ -391,23 +402,15 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Looks a key of an index up: `bias` is SQLite's answer to a comparison with an equal key, negative to stand behind all equal keys,
-    /// positive to stand before them, zero to stand on one. Returns the order of the place to the key, and whether an equal key
-    /// was seen.
-    pub(crate) fn seek_key(
-        &mut self,
-        session: &mut Session,
-        fields: &[Field],
-        bias: c_int,
-        is_equal: bool,
-    ) -> Outcome<(c_int, bool)> {
+    /// Looks a key of an index up. Returns the order of the place to the key, and whether an equal key was seen.
+    pub(crate) fn seek_key(&mut self, session: &mut Session, sought: Sought<'_>) -> Outcome<(c_int, bool)> {
         let mut key = std::mem::take(&mut self.spelled);
-        keys::spell(fields, &self.columns, &mut key);
-        let sought = match bias.signum() {
-            0 if fields.len() >= self.columns.len() => self.seek_exactly(session, &key).map(on_or_before),
+        keys::spell(sought.fields, &self.columns, &mut key);
+        let sought = match sought.bias.signum() {
+            0 if sought.is_whole => self.seek_exactly(session, &key).map(on_or_before),
             0 => self.seek_beginning(session, &key).map(on_or_before),
-            1 => self.seek_before(session, &key, is_equal),
-            _ => self.seek_behind(session, &mut key, is_equal),
+            1 => self.seek_before(session, &key, sought.is_equal),
+            _ => self.seek_behind(session, &mut key, sought.is_equal),
         };
         self.spelled = key;
         sought
@@ -418,7 +421,7 @@ impl Cursor {
         self.end_sweep(session);
         let tree = Arc::clone(&self.tree);
         let reader = Rc::clone(session.reader()?);
-        let found = crate::owned::with_source!(reader, source => tree.prefix(source, key)?.first()?);
+        let found = with_source!(reader, source => tree.prefix(source, key)?.first()?);
         let is_there = found.is_some();
         if is_there {
             self.arrive(found);
@@ -433,7 +436,7 @@ impl Cursor {
 
     fn seek_before(&mut self, session: &mut Session, key: &[u8], is_equal: bool) -> Outcome<(c_int, bool)> {
         if is_equal {
-            self.hold_ahead(session, |place| Ok(place.seek(key)?.filter(|(found, _)| found.starts_with(key))))?;
+            self.queue_up(session, key)?;
         }
         self.end_sweep(session);
         let found = self.native(session)?.seek(key)?;

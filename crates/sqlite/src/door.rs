@@ -15,7 +15,7 @@ use libtp::Durability;
 use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, OK};
 use crate::arguments::{bytes, fields, path};
 use crate::connection::Connection;
-use crate::cursor::{Cursor, FAILED_BEFORE};
+use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
 use crate::home::Home;
 use crate::keys::{self, Field};
 use crate::session::{How, Session};
@@ -322,13 +322,17 @@ extern "C" fn tpsql_seek_key(
     cursor: u32,
     start: *const Field,
     number: c_int,
+    is_whole: c_int,
     bias: c_int,
     is_equal: c_int,
     was_equal_seen: &mut u8,
     order: &mut c_int,
 ) -> c_int {
     at(connection, cursor, |cursor, session| {
-        let (found, is_seen) = cursor.seek_key(session, fields(start, number), bias, is_equal != 0)?;
+        let (found, is_seen) = cursor.seek_key(
+            session,
+            Sought { fields: fields(start, number), is_whole: is_whole != 0, bias, is_equal: is_equal != 0 },
+        )?;
         *order = found;
         *was_equal_seen |= u8::from(is_seen);
         Ok(OK)

@@ -55,6 +55,8 @@ pub struct Connection(*mut c_void);
 
 // SAFETY: SQLite is built for several threads, with a mutex in each connection.
 unsafe impl Send for Connection {}
+// SAFETY: as above.
+unsafe impl Sync for Connection {}
 
 /// A code of SQLite with its sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,125 @@
+//! What an environment does not do is refused with a sentence, and an ordinary file is SQLite's.
+
+mod sql;
+
+use sql::Connection;
+
+const MISSING_ALLOWED: i32 = 2 | 4 | 0x40;
+const READ_WRITE: i32 = 2 | 0x40;
+
+#[test]
+fn an_ordinary_file_goes_to_sqlite() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plain.db");
+    Connection::open(&path).ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
+    assert!(std::fs::read(&path).unwrap().starts_with(b"SQLite format 3\0"));
+    assert_eq!(Connection::open(&path).one("PRAGMA journal_mode"), "'delete'");
+}
+
+#[test]
+fn a_name_an_existing_directory_and_a_parameter_say_that_it_is_an_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = Connection::open(&directory.path().join("one.tp"));
+    made.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
+    assert!(made.file_name().ends_with("/one.tp"));
+    assert_eq!(made.one("PRAGMA journal_mode"), "'wal'");
+    drop(made);
+    std::fs::rename(directory.path().join("one.tp"), directory.path().join("other")).unwrap();
+    let renamed = Connection::open(&directory.path().join("other"));
+    assert_eq!(renamed.one("SELECT v FROM t"), "1");
+    let name = format!("file:{}?tp=1", directory.path().join("third").display());
+    Connection::try_open(&name, MISSING_ALLOWED).unwrap().ok("CREATE TABLE t(v)");
+    assert!(directory.path().join("third").is_dir());
+}
+
+#[test]
+fn a_place_that_is_no_environment_is_refused_with_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file.tp");
+    std::fs::write(&file, "text").unwrap();
+    let failure = Connection::try_open(file.to_str().unwrap(), MISSING_ALLOWED).err().unwrap();
+    assert!(failure.code == 14 && failure.sentence.contains("is a file"), "{failure:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"text");
+    let failure = Connection::try_open(directory.path().to_str().unwrap(), MISSING_ALLOWED).err().unwrap();
+    assert!(failure.sentence.contains("no environment"), "{failure:?}");
+    let missing = directory.path().join("missing.tp");
+    assert_eq!(Connection::try_open(missing.to_str().unwrap(), READ_WRITE).err().unwrap().code, 14);
+    assert!(!missing.exists());
+}
+
+#[test]
+fn copies_of_pages_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
+    let file = Connection::open(&directory.path().join("two.db"));
+    assert!(environment.serialize_is_refused());
+    assert!(environment.backup_is_refused(&file));
+    assert!(file.last_sentence().contains("VACUUM INTO"));
+    assert!(file.backup_is_refused(&environment));
+    let copy = directory.path().join("copy.db");
+    environment.ok(&format!("VACUUM INTO '{}'", copy.display()));
+    assert_eq!(Connection::open(&copy).one("SELECT v FROM t"), "1");
+}
+
+#[test]
+fn a_file_and_an_environment_are_attached_to_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1), (2)");
+    environment.ok(&format!("ATTACH '{}' AS f", directory.path().join("two.db").display()));
+    environment.ok("CREATE TABLE f.copy AS SELECT v FROM t; INSERT INTO f.copy SELECT * FROM t; INSERT INTO t SELECT v + 10 FROM f.copy");
+    assert_eq!(environment.one("SELECT count(*) FROM t JOIN f.copy USING (v)"), "4");
+    let file = Connection::open(&directory.path().join("two.db"));
+    file.ok(&format!("ATTACH '{}' AS e", directory.path().join("one.tp").display()));
+    assert_eq!(file.one("SELECT count(*) FROM e.t"), "6");
+}
+
+#[test]
+fn a_long_key_and_an_unknown_order_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(v); CREATE INDEX i ON t(v); INSERT INTO t VALUES (hex(zeroblob(400)))");
+    let sentence = environment.sentence("INSERT INTO t VALUES (hex(zeroblob(100000)))");
+    assert!(sentence.contains("this database takes up to"), "{sentence}");
+    assert_eq!(environment.one("SELECT count(*) FROM t"), "1");
+    assert_eq!(environment.one("PRAGMA integrity_check"), "'ok'");
+    let wide = Connection::open(&directory.path().join("wide.tp"));
+    wide.ok(
+        "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(v); INSERT INTO t VALUES ('b'), ('a'); CREATE INDEX i ON t(v)",
+    );
+    assert_eq!(wide.ok("SELECT v FROM t ORDER BY v"), [["'a'"], ["'b'"]]);
+    let sentence = wide.sentence("CREATE INDEX j ON t(v COLLATE NOCASE)");
+    assert!(sentence.contains("BINARY, NOCASE and RTRIM"), "{sentence}");
+    drop(wide);
+    let wide = Connection::open(&directory.path().join("wide.tp"));
+    assert_eq!(wide.one("PRAGMA encoding"), "'UTF-16le'");
+}
+
+#[test]
+fn a_connection_for_reading_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one.tp");
+    let writer = Connection::open(&path);
+    writer.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
+    let reader = Connection::open_read_only(&path);
+    assert_eq!(reader.one("SELECT v FROM t"), "1");
+    assert_eq!(reader.code("INSERT INTO t VALUES (2)") & 0xff, 8);
+    assert_eq!(writer.one("SELECT count(*) FROM t"), "1");
+}
+
+/// Tests of programs make and remove their database again and again in one process.
+#[test]
+fn an_environment_that_was_removed_and_made_again_is_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one.tp");
+    let mut kept = Vec::new();
+    for round in 0..5 {
+        let connection = Connection::open(&path);
+        connection.ok(&format!("CREATE TABLE t(v); INSERT INTO t VALUES ({round})"));
+        assert_eq!(connection.one("SELECT group_concat(v) FROM t"), format!("'{round}'"));
+        // A handle stays open on the one that is removed.
+        kept.push(connection);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}

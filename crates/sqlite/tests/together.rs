@@ -1,0 +1,456 @@
+//! What do connections that work at once see of each other?
+//!
+//! Each test opens several connections of one environment, in threads. The rules are the table in docs/sql.md.
+
+mod sql;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use sql::{Connection, Failure, Rows, ABORT_ROLLBACK, BUSY, BUSY_SNAPSHOT};
+
+/// An environment with a table of accounts: ids 1 to 3, 100 each.
+struct Bank {
+    directory: tempfile::TempDir,
+}
+
+impl Bank {
+    fn new() -> Bank {
+        let bank = Bank { directory: tempfile::tempdir().unwrap() };
+        bank.connect().ok("CREATE TABLE acc(id INTEGER PRIMARY KEY, cents INT, note TEXT);
+            CREATE INDEX acc_cents ON acc(cents);
+            CREATE TABLE other(id INTEGER PRIMARY KEY, v UNIQUE);
+            INSERT INTO acc(id, cents) VALUES (1, 100), (2, 100), (3, 100)");
+        bank
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("bank.tp")
+    }
+
+    fn connect(&self) -> Connection {
+        let connection = Connection::open(&self.path());
+        connection.ok("PRAGMA synchronous = OFF");
+        connection.busy_timeout(10_000);
+        connection
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        assert_eq!(self.connect().one("PRAGMA integrity_check"), "'ok'");
+    }
+}
+
+/// Runs a statement in a thread of its own, which may wait for `holder`.
+fn meanwhile(
+    connection: Connection,
+    sql: &'static str,
+) -> std::thread::JoinHandle<(Connection, Result<Rows, Failure>)> {
+    let thread = std::thread::spawn(move || {
+        let answer = connection.run(sql);
+        (connection, answer)
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    thread
+}
+
+#[test]
+fn two_connections_write_one_table_at_once_and_a_reader_waits_for_neither() {
+    let bank = Bank::new();
+    let (one, two, reader) = (bank.connect(), bank.connect(), bank.connect());
+    one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 90 WHERE id = 1");
+    std::thread::scope(|scope| {
+        let written = scope.spawn(move || two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 110 WHERE id = 2; COMMIT"));
+        written.join().unwrap();
+        assert_eq!(reader.ok("SELECT cents FROM acc ORDER BY id"), [["100"], ["110"], ["100"]]);
+    });
+    one.ok("COMMIT");
+    assert_eq!(reader.one("SELECT sum(cents) FROM acc"), "300");
+    bank.check();
+}
+
+#[test]
+fn a_writer_waits_for_a_row_and_then_reads_what_the_other_wrote() {
+    let bank = Bank::new();
+    let one = bank.connect();
+    one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 10 WHERE id = 1");
+    let waiting = meanwhile(bank.connect(), "UPDATE acc SET cents = cents - 1 WHERE id = 1 RETURNING cents");
+    assert!(!waiting.is_finished());
+    one.ok("COMMIT");
+    assert_eq!(waiting.join().unwrap().1.unwrap(), [["89"]]);
+}
+
+#[test]
+fn two_immediate_transactions_that_read_and_then_write_one_row_queue_up() {
+    let bank = Bank::new();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let connection = bank.connect();
+            std::thread::spawn(move || {
+                for _ in 0..50 {
+                    connection.ok("BEGIN IMMEDIATE");
+                    let cents: i64 = connection.one("SELECT cents FROM acc WHERE id = 1").parse().unwrap();
+                    connection.ok(&format!("UPDATE acc SET cents = {} WHERE id = 1; COMMIT", cents + 1));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(bank.connect().one("SELECT cents FROM acc WHERE id = 1"), "300");
+}
+
+#[test]
+fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
+    let bank = Bank::new();
+    for last in ["ROLLBACK", "COMMIT"] {
+        let (one, two) = (bank.connect(), bank.connect());
+        one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1");
+        two.ok("BEGIN IMMEDIATE; SAVEPOINT s; UPDATE acc SET cents = cents + 1 WHERE id = 2");
+        let (victim, other) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| one.run("UPDATE acc SET cents = cents + 1 WHERE id = 2"));
+            std::thread::sleep(Duration::from_millis(50));
+            let second = two.run("UPDATE acc SET cents = cents + 1 WHERE id = 1");
+            match (first.join().unwrap(), second) {
+                (Err(failure), Ok(_)) => {
+                    assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+                    (&one, &two)
+                }
+                (Ok(_), Err(failure)) => {
+                    assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+                    (&two, &one)
+                }
+                both => panic!("one is the victim: {both:?}"),
+            }
+        });
+        for statement in ["SELECT * FROM acc", "UPDATE acc SET cents = 0", "SAVEPOINT t; SELECT 1 FROM acc"] {
+            assert_eq!(victim.code(statement), ABORT_ROLLBACK, "{statement}");
+            assert!(victim.is_in_transaction(), "{statement} does not end it");
+        }
+        assert!(victim.sentence("SELECT * FROM acc").contains("deadlock"));
+        match last {
+            "COMMIT" => assert_eq!(victim.code("COMMIT"), ABORT_ROLLBACK),
+            _ => drop(victim.ok("ROLLBACK")),
+        }
+        assert!(!victim.is_in_transaction());
+        other.ok("COMMIT");
+    }
+    assert_eq!(bank.connect().one("SELECT sum(cents) FROM acc"), "304");
+    bank.check();
+}
+
+/// A statement that gets no lock in its middle leaves nothing behind: no row without its index entry.
+#[test]
+fn a_lock_that_is_not_granted_in_time_fails_the_statement_alone() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    one.ok("CREATE TRIGGER tr AFTER UPDATE ON acc BEGIN INSERT INTO other(v) VALUES (old.id || 'x' || new.cents); END");
+    holder.ok(
+        "BEGIN IMMEDIATE; UPDATE acc SET note = 'held' WHERE id = 3; INSERT INTO other(id, v) VALUES (50, 'taken')",
+    );
+    std::thread::scope(|scope| {
+        let work = scope.spawn(move || {
+            one.busy_timeout(30);
+            one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 99 WHERE id = 1");
+            for statement in [
+                "UPDATE acc SET cents = cents + 1",
+                "DELETE FROM acc",
+                "INSERT OR REPLACE INTO acc(id, cents) VALUES (9, 9), (3, 9)",
+                "INSERT INTO other(id, v) VALUES (60, 'six'), (61, 'taken')",
+            ] {
+                let failure = one.run(statement).unwrap_err();
+                assert_eq!(failure.code, BUSY, "{statement}: {failure:?}");
+                assert!(failure.sentence.contains("was not granted within"), "{failure:?}");
+                assert!(one.is_in_transaction());
+            }
+            one.ok("COMMIT");
+        });
+        work.join().unwrap();
+    });
+    holder.ok("ROLLBACK");
+    assert_eq!(holder.ok("SELECT id, cents FROM acc"), [["1", "99"], ["2", "100"], ["3", "100"]]);
+    assert_eq!(holder.ok("SELECT v FROM other"), [["'1x99'"]]);
+    bank.check();
+}
+
+#[test]
+fn a_reader_in_a_transaction_blocks_no_writer_and_sees_one_moment() {
+    let bank = Bank::new();
+    let (reader, writer) = (bank.connect(), bank.connect());
+    reader.ok("BEGIN");
+    assert_eq!(reader.one("SELECT sum(cents) FROM acc"), "300");
+    writer.busy_timeout(0);
+    writer.ok("UPDATE acc SET cents = cents + 1; INSERT INTO acc VALUES (4, 0, ''); DELETE FROM acc WHERE id = 2");
+    assert_eq!(reader.one("SELECT sum(cents) FROM acc"), "300");
+    // Another table has not changed: the reader may write now.
+    reader.ok("COMMIT; BEGIN");
+    assert_eq!(reader.one("SELECT count(*) FROM other"), "0");
+    writer.ok("UPDATE acc SET cents = 0");
+    reader.ok("INSERT INTO other VALUES (1, 'one'); COMMIT");
+    assert_eq!(writer.one("SELECT v FROM other"), "'one'");
+}
+
+#[test]
+fn a_deferred_transaction_writes_only_if_what_it_has_read_is_still_so() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    let reads = [
+        ("SELECT cents FROM acc WHERE id = 1", "UPDATE acc SET cents = 5 WHERE id = 1"),
+        ("SELECT cents FROM acc WHERE id = 7", "INSERT INTO acc VALUES (7, 1, '')"),
+        ("SELECT max(id) FROM acc", "INSERT INTO acc VALUES (8, 1, '')"),
+        ("SELECT count(*) FROM acc", "DELETE FROM acc WHERE id = 8"),
+        ("SELECT id FROM acc WHERE cents = 77", "UPDATE acc SET cents = 77 WHERE id = 2"),
+        ("SELECT id FROM acc WHERE cents > 200 ORDER BY cents DESC", "UPDATE acc SET cents = 201 WHERE id = 2"),
+        ("SELECT v FROM other WHERE v IN ('a', 'b')", "INSERT INTO other(v) VALUES ('b')"),
+    ];
+    for (read, change) in reads {
+        one.ok("BEGIN");
+        let before = one.ok(read);
+        two.ok(change);
+        assert_eq!(one.ok(read), before, "{read}");
+        let refused = one.run("INSERT INTO other(v) VALUES ('never')").unwrap_err();
+        assert_eq!(refused.code, BUSY_SNAPSHOT, "{read}");
+        // It may go on reading.
+        assert_eq!(one.ok(read), before, "{read}");
+        one.ok("ROLLBACK; BEGIN");
+        one.ok(read);
+        one.ok("UPDATE acc SET note = 'fine' WHERE id = 3; ROLLBACK");
+    }
+    // Write skew: each reads all and writes a row of its own.
+    one.ok("BEGIN; SELECT sum(cents) FROM acc");
+    two.ok("BEGIN; SELECT sum(cents) FROM acc");
+    one.ok("INSERT INTO acc VALUES (20, 1, '')");
+    let second = meanwhile(two, "INSERT INTO acc VALUES (21, 1, '')");
+    one.ok("COMMIT");
+    assert_eq!(second.join().unwrap().1.unwrap_err().code, BUSY_SNAPSHOT);
+    assert_eq!(one.one("SELECT count(*) FROM other WHERE v = 'never'"), "0");
+}
+
+/// A SELECT that is open over its connection's commits never shows two states.
+#[test]
+fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("WITH RECURSIVE n(i) AS (SELECT 4 UNION ALL SELECT i + 1 FROM n WHERE i < 50) INSERT INTO acc SELECT i, 100, '' FROM n");
+    // Alone, it goes on.
+    let select = one.prepare("SELECT id, cents FROM acc ORDER BY id").unwrap();
+    let mut rows = 0;
+    while let Some(row) = select.step().unwrap() {
+        one.ok(&format!("UPDATE acc SET note = 'seen' WHERE id = {}", row[0]));
+        rows += 1;
+    }
+    assert_eq!(rows, 50);
+    drop(select);
+    // Money moves from a row ahead to a row behind: all of it is counted, or the SELECT fails.
+    let (mut sums, mut failures) = (0, 0);
+    for round in 0..20 {
+        let select = one.prepare("SELECT id, cents FROM acc ORDER BY id").unwrap();
+        let mut sum = 0;
+        let ended = loop {
+            match select.step() {
+                Ok(Some(row)) => {
+                    sum += row[1].parse::<i64>().unwrap();
+                    let moves = row[0] == "25" && round % 2 == 0;
+                    if moves {
+                        two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 1 WHERE id = 40; UPDATE acc SET cents = cents + 1 WHERE id = 10; COMMIT");
+                    }
+                    if row[0].parse::<u32>().unwrap() % 10 == 6 {
+                        // Fails where the reads are no longer so.
+                        if let Err(failure) = one.run("INSERT INTO other(v) VALUES (NULL)") {
+                            assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+                        }
+                    }
+                }
+                Ok(None) => break true,
+                Err(failure) => {
+                    assert!([ABORT_ROLLBACK, BUSY_SNAPSHOT].contains(&failure.code), "{failure:?}");
+                    break false;
+                }
+            }
+        };
+        match ended {
+            true => {
+                assert_eq!(sum, 5000, "round {round}");
+                sums += 1;
+            }
+            false => failures += 1,
+        }
+    }
+    assert!(sums >= 10, "{sums} sums, {failures} failures");
+}
+
+#[test]
+fn a_row_that_a_unique_insert_collided_with_is_found() {
+    let bank = Bank::new();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let connection = bank.connect();
+            connection.ok("PRAGMA synchronous = FULL");
+            std::thread::spawn(move || {
+                for name in 0..60 {
+                    let insert = format!("INSERT INTO other(v) VALUES ('name {name}')");
+                    match connection.run(&insert) {
+                        Ok(_) => {}
+                        Err(failure) => assert_eq!(failure.code & 0xff, 19, "{failure:?}"),
+                    }
+                    assert_eq!(connection.one(&format!("SELECT count(*) FROM other WHERE v = 'name {name}'")), "1");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(bank.connect().one("SELECT count(*) FROM other"), "60");
+    bank.check();
+}
+
+#[test]
+fn exclusive_keeps_writers_out_and_readers_go_on() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    two.busy_timeout(30);
+    one.ok("BEGIN EXCLUSIVE");
+    std::thread::scope(|scope| {
+        let refused = scope.spawn(|| two.code("UPDATE acc SET cents = 1 WHERE id = 1"));
+        assert_eq!(refused.join().unwrap(), BUSY);
+        let refused = scope.spawn(|| two.code("BEGIN EXCLUSIVE"));
+        assert_eq!(refused.join().unwrap(), BUSY);
+        assert_eq!(scope.spawn(|| two.one("SELECT count(*) FROM acc")).join().unwrap(), "3");
+    });
+    one.ok("COMMIT");
+    two.ok("UPDATE acc SET cents = 1 WHERE id = 1");
+}
+
+#[test]
+fn a_wait_for_another_connection_of_the_same_thread_ends_at_once() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 1 WHERE id = 1");
+    let begin = Instant::now();
+    assert_eq!(two.code("UPDATE acc SET cents = 2 WHERE id = 1"), BUSY);
+    assert!(begin.elapsed() < Duration::from_secs(5), "it does not wait for the timeout of 10 s");
+    one.ok("ROLLBACK");
+    two.ok("UPDATE acc SET cents = 2 WHERE id = 1");
+}
+
+/// Two statements whose triggers lock in opposite orders. Their deadlocks are not seen by the program.
+#[test]
+fn a_statement_that_a_deadlock_ended_runs_again() {
+    let bank = Bank::new();
+    bank.connect().ok("CREATE TABLE a(id INTEGER PRIMARY KEY, n INT); CREATE TABLE b(id INTEGER PRIMARY KEY, n INT);
+        INSERT INTO a VALUES (1, 0); INSERT INTO b VALUES (1, 0);
+        CREATE VIEW ab AS SELECT 1 AS x; CREATE VIEW ba AS SELECT 1 AS x;
+        CREATE TRIGGER t_ab INSTEAD OF INSERT ON ab BEGIN UPDATE a SET n = n + 1; UPDATE b SET n = n + 1; END;
+        CREATE TRIGGER t_ba INSTEAD OF INSERT ON ba BEGIN UPDATE b SET n = n + 1; UPDATE a SET n = n + 1; END");
+    let threads: Vec<_> = ["INSERT INTO ab VALUES (1)", "INSERT INTO ba VALUES (1)"]
+        .map(|insert| {
+            let connection = bank.connect();
+            std::thread::spawn(move || (0..200).for_each(|_| drop(connection.ok(insert))))
+        })
+        .into_iter()
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(bank.connect().ok("SELECT a.n, b.n FROM a, b"), [["400", "400"]]);
+}
+
+/// Has four workers take the 200 jobs of a queue; returns the number of jobs that they took.
+fn jobs_taken(bank: &Bank, take: fn(&Connection, u32) -> Rows) -> u32 {
+    bank.connect().ok("CREATE TABLE job(id INTEGER PRIMARY KEY, worker INT); CREATE INDEX job_worker ON job(worker);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) INSERT INTO job(id) SELECT i FROM n");
+    let workers = (1..=4).map(|worker| {
+        let connection = bank.connect();
+        std::thread::spawn(move || {
+            let mut done = 0;
+            while !take(&connection, worker).is_empty() {
+                done += 1;
+            }
+            done
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    workers.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
+#[test]
+fn a_job_queue_of_one_statement_gives_each_job_once() {
+    let bank = Bank::new();
+    let taken = jobs_taken(&bank, |connection, worker| {
+        connection.ok(&format!(
+            "UPDATE job SET worker = {worker} WHERE id = (SELECT min(id) FROM job WHERE worker IS NULL) RETURNING id"
+        ))
+    });
+    assert_eq!(taken, 200);
+    bank.check();
+}
+
+/// No worker sees an error: all queue up at the first job.
+#[test]
+fn a_job_queue_in_immediate_transactions_gives_each_job_once() {
+    let bank = Bank::new();
+    let taken = jobs_taken(&bank, |connection, worker| {
+        connection.ok("BEGIN IMMEDIATE");
+        let taken = connection.ok("SELECT id FROM job WHERE worker IS NULL ORDER BY id LIMIT 1");
+        if let Some(row) = taken.first() {
+            connection.ok(&format!("UPDATE job SET worker = {worker} WHERE id = {}", row[0]));
+        }
+        connection.ok("COMMIT");
+        taken
+    });
+    assert_eq!(taken, 200);
+    bank.check();
+}
+
+#[test]
+fn all_make_the_same_table_at_once_and_one_makes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new.tp");
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let connection = Connection::open(&path);
+                connection.busy_timeout(10_000);
+                connection.ok("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)");
+                connection.ok(&format!("INSERT INTO t(v) VALUES ({number})"));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let connection = Connection::open(&path);
+    assert_eq!(connection.ok("SELECT id FROM t"), [["1"], ["2"], ["3"], ["4"]]);
+}
+
+#[test]
+fn a_change_of_the_schema_waits_for_writers_and_is_seen_by_all() {
+    let bank = Bank::new();
+    let one = bank.connect();
+    one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 7 WHERE id = 1");
+    let waiting = meanwhile(bank.connect(), "ALTER TABLE acc ADD COLUMN colour DEFAULT 'red'");
+    assert!(!waiting.is_finished());
+    one.ok("COMMIT");
+    waiting.join().unwrap().1.unwrap();
+    assert_eq!(one.one("SELECT colour FROM acc WHERE id = 1"), "'red'");
+}
+
+#[test]
+fn the_data_version_changes_with_commits_of_others() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    let before = one.one("PRAGMA data_version");
+    assert_eq!(one.one("PRAGMA data_version"), before);
+    two.ok("INSERT INTO other VALUES (1, 1)");
+    assert_ne!(one.one("PRAGMA data_version"), before);
+}
+
+#[test]
+fn rolled_back_numbers_of_rows_come_again_if_nobody_took_one_since() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("BEGIN; INSERT INTO other(v) VALUES ('a'), ('b'); ROLLBACK");
+    assert_eq!(one.one("INSERT INTO other(v) VALUES ('c') RETURNING id"), "1");
+    one.ok("BEGIN; INSERT INTO other(v) VALUES ('d')");
+    std::thread::scope(|scope| {
+        // The other does not wait for the first one's end.
+        assert_eq!(scope.spawn(|| two.one("INSERT INTO other(v) VALUES ('e') RETURNING id")).join().unwrap(), "3");
+    });
+    one.ok("ROLLBACK");
+    assert_eq!(one.one("INSERT INTO other(v) VALUES ('f') RETURNING id"), "4");
+}
