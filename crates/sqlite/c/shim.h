@@ -38,7 +38,7 @@ struct TpField {
   size_t n;
 };
 
-/* What is put back before a statement runs again. */
+/* The numbers that are put back before a statement runs again. */
 struct TpStep { i64 iLastRowid; i64 nTotalChange; int nAgain; u8 isFresh; };
 
 #define TPH(p) ((TpHandle*)(p)->pTp)

@@ -34,7 +34,7 @@ static int tpHasEffects(const Op *aOp, int nOp){
   return 0;
 }
 /* A statement runs again if it is the outermost, alone and a transaction of its own, its environment ended its transaction
-** because of a deadlock, and nobody has seen anything of it. */
+** because of a deadlock, and no program has seen anything of it. */
 static int tpMayRunAgain(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   SubProgram *s;

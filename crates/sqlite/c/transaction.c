@@ -15,7 +15,7 @@ static int tpBegin(Btree *p, int eHow, int *pVersion){
 SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
   return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
 }
-/* Of OP_Transaction: BEGIN IMMEDIATE and BEGIN EXCLUSIVE are told from statements by the operation that ends autocommit. */
+/* Of OP_Transaction: the operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from statements. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   int i, eHow = wr ? TP_WRITE : TP_READ;
   if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);

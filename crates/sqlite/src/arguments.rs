@@ -1,4 +1,4 @@
-//! The pointers that the shim passes with a length.
+//! The pointers that the shim passes with a length, and the values of keys.
 //!
 //! The shim passes handles as references (`&mut Connection`) and places for results as `&mut T`: it owns or borrows them for the
 //! call, and never passes NULL there. SQLite calls a connection from one thread at a time (`sqlite3.mutex`).
@@ -8,7 +8,19 @@ use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::keys::Field;
+/// A value of a key: `TpField` of c/shim.h.
+#[repr(C)]
+pub(crate) struct Field {
+    /// 0 NULL, 1 an integer, 2 a real, 3 text, 4 a blob.
+    pub(crate) kind: c_int,
+    /// The number of zero bytes behind the text or blob.
+    pub(crate) zeros: c_int,
+    pub(crate) integer: i64,
+    pub(crate) real: f64,
+    /// The first byte of the text or blob.
+    pub(crate) start: *const u8,
+    pub(crate) length: usize,
+}
 
 /// Returns bytes of C for the length of the call. A length of zero allows NULL.
 pub(crate) fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {

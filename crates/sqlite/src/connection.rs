@@ -64,7 +64,7 @@ impl Connection {
         if !is_same {
             return Err(Refusal::new(
                 BUSY_SNAPSHOT,
-                "another connection has changed rows that this transaction has read, so it cannot write any more; nothing was changed. Roll it back, and run it again; BEGIN IMMEDIATE locks what it reads",
+                "another connection has changed rows that this transaction has read, so it cannot write any more; nothing was changed. Roll it back, and run it again; BEGIN IMMEDIATE locks the rows that it reads",
             ));
         }
         drop(old);

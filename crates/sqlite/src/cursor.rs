@@ -14,8 +14,9 @@ use std::sync::Arc;
 use libtp::{Db, Mode};
 
 use crate::answer::{Outcome, Refusal, CORRUPT};
+use crate::arguments::Field;
 use crate::home::Home;
-use crate::keys::{self, Column, Field};
+use crate::keys::{self, Column};
 use crate::owned::{with_source, Pair, Place, Source};
 use crate::session::{with_txn, Session};
 
@@ -229,7 +230,7 @@ impl Cursor {
         Ok(found)
     }
 
-    /// In a transaction: queues up behind all who search for the same, until they end. Searches for the first entry and the last entry,
+    /// In a transaction: queues up behind all transactions that search for the same, until they end. Searches for the first entry and the last entry,
     /// and for equal keys, are where queues and counters meet: two that read and then write would wait for each other.
     fn queue_up(&self, session: &Session, sought: &[u8]) -> Outcome<()> {
         let reader = session.reader()?;
@@ -363,7 +364,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Returns whether the cursor stands on no entry. SQLite expects no error here: it is told of an entry, and the cursor answers the
+    /// Returns whether the cursor stands on no entry. SQLite expects no error here. After one this answers that there is an entry, and the cursor answers the
     /// error when the entry is read.
     pub(crate) fn is_at_end(&mut self, session: &mut Session) -> Outcome<bool> {
         match self.settle(session) {

@@ -13,11 +13,11 @@ use std::time::Duration;
 use libtp::Durability;
 
 use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, OK};
-use crate::arguments::{bytes, fields, path};
+use crate::arguments::{bytes, fields, path, Field};
 use crate::connection::Connection;
 use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
 use crate::home::Home;
-use crate::keys::{self, Field};
+use crate::keys;
 use crate::session::{How, Session};
 
 thread_local! {

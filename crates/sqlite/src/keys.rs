@@ -16,18 +16,7 @@
 use std::ffi::c_int;
 
 use crate::answer::{Outcome, Refusal, ERROR};
-use crate::arguments::bytes;
-
-/// A value of a key: `TpField` of c/shim.h.
-#[repr(C)]
-pub struct Field {
-    kind: c_int,
-    zeros: c_int,
-    integer: i64,
-    real: f64,
-    start: *const u8,
-    length: usize,
-}
+use crate::arguments::{bytes, Field};
 
 /// The order of one column of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

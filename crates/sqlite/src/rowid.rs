@@ -1,7 +1,7 @@
 //! Numbers of new rows.
 //!
 //! The last number of each table is a record of `sql.rowid`. A transaction beside the main one counts it up, so no insert
-//! waits for another's end. Numbers have gaps where transactions were undone, except where nobody took a number since: then the
+//! waits for another's end. Numbers have gaps where transactions were undone, except where no other transaction took a number since: then the
 //! number is given back. Each number is looked up before use, so a wrong count costs a search and no row.
 //!
 //! A transaction that made or emptied a table holds the whole of it. It counts by itself, and stores the count at its

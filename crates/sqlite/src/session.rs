@@ -1,4 +1,4 @@
-//! The transaction of a connection: its source of reads, what it has read, its savepoints and its settings.
+//! The transaction of a connection: its source of reads, the spans read, its savepoints and its settings.
 //!
 //! ```text
 //! nothing --read--> snapshot --write: the spans read are the same--> transaction --commit--> nothing

@@ -2,6 +2,7 @@
 //!
 //! The same statements run on both by the same library: one script of all kinds of statements, then random statements from a
 //! seed. `LIBTP_TEST_SEED` is the first seed, `LIBTP_TEST_ROUNDS` the number of seeds.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
 

@@ -1,4 +1,5 @@
-//! What an environment does not do is refused with a sentence, and an ordinary file is SQLite's.
+//! A thing that an environment does not do is refused with a sentence, and an ordinary file is SQLite's.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
 
@@ -118,7 +119,7 @@ fn an_environment_that_was_removed_and_made_again_is_another_one() {
         let connection = Connection::open(&path);
         connection.ok(&format!("CREATE TABLE t(v); INSERT INTO t VALUES ({round})"));
         assert_eq!(connection.one("SELECT group_concat(v) FROM t"), format!("'{round}'"));
-        // A handle stays open on the one that is removed.
+        // A handle stays open on the environment that is removed.
         kept.push(connection);
         std::fs::remove_dir_all(&path).unwrap();
     }

@@ -1,6 +1,7 @@
 //! What do connections that work at once see of each other?
 //!
 //! Each test opens several connections of one environment, in threads. The rules are the table in docs/sql.md.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
 
@@ -190,7 +191,7 @@ fn a_reader_in_a_transaction_blocks_no_writer_and_sees_one_moment() {
 }
 
 #[test]
-fn a_deferred_transaction_writes_only_if_what_it_has_read_is_still_so() {
+fn a_deferred_transaction_writes_only_if_its_reads_are_still_so() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     let reads = [
@@ -441,7 +442,7 @@ fn the_data_version_changes_with_commits_of_others() {
 }
 
 #[test]
-fn rolled_back_numbers_of_rows_come_again_if_nobody_took_one_since() {
+fn rolled_back_numbers_of_rows_come_again_if_no_other_was_taken_since() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     one.ok("BEGIN; INSERT INTO other(v) VALUES ('a'), ('b'); ROLLBACK");

@@ -98,8 +98,10 @@ impl Connection {
     fn failure(&self) -> Failure {
         // SAFETY: the connection is open, or refused and not yet closed.
         let code = unsafe { sqlite3_extended_errcode(self.0) };
-        // SAFETY: as above; the text ends in a zero byte and stays until the next call.
-        let sentence = unsafe { CStr::from_ptr(sqlite3_errmsg(self.0)) };
+        // SAFETY: as above.
+        let sentence = unsafe { sqlite3_errmsg(self.0) };
+        // SAFETY: the text ends in a zero byte and stays until the next call.
+        let sentence = unsafe { CStr::from_ptr(sentence) };
         Failure { code, sentence: sentence.to_string_lossy().into_owned() }
     }
 
@@ -190,8 +192,10 @@ impl Connection {
     }
 
     pub fn file_name(&self) -> String {
-        // SAFETY: the connection is open; the name stays as long as the connection.
-        let name = unsafe { CStr::from_ptr(sqlite3_db_filename(self.0, c"main".as_ptr())) };
+        // SAFETY: the connection is open.
+        let name = unsafe { sqlite3_db_filename(self.0, c"main".as_ptr()) };
+        // SAFETY: the name ends in a zero byte and stays as long as the connection.
+        let name = unsafe { CStr::from_ptr(name) };
         name.to_string_lossy().into_owned()
     }
 }
@@ -224,10 +228,11 @@ impl Statement<'_> {
     fn value(&self, column: c_int) -> String {
         // SAFETY: the statement stands on a row.
         let kind = unsafe { sqlite3_column_type(self.raw, column) };
-        // SAFETY: as above.
         let start = match kind {
             5 => return "NULL".into(),
+            // SAFETY: as above.
             4 => unsafe { sqlite3_column_blob(self.raw, column) }.cast::<u8>(),
+            // SAFETY: as above.
             _ => unsafe { sqlite3_column_text(self.raw, column) }.cast::<u8>(),
         };
         // SAFETY: as above.
