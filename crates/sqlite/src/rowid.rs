@@ -108,9 +108,18 @@ impl Numbers {
 
     /// Gives the numbers back that were taken after the first `kept`. A number that is not the last any more stays a gap.
     pub(crate) fn give_back(&mut self, home: &Home, kept: usize, wait: Duration) {
+        let mut rows: HashMap<u32, Given> = HashMap::new();
         for given in self.given.drain(kept.min(self.given.len())..).rev() {
+            match rows.get_mut(&given.root) {
+                // Numbers in a row go back at once.
+                Some(row) if row.before == given.number => row.before = given.before,
+                Some(_) => {}
+                None => drop(rows.insert(given.root, given)),
+            }
+        }
+        for row in rows.values() {
             // A failure leaves a gap.
-            let _ = lower(home, &given, wait);
+            let _ = lower(home, row, wait);
         }
         self.unused = None;
         // A table may have fewer rows than was counted.

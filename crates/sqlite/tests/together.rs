@@ -303,6 +303,55 @@ fn a_row_that_a_unique_insert_collided_with_is_found() {
     bank.check();
 }
 
+/// SQLite asks some questions that cannot fail. An answer that needs a lock is whole, or the statement fails.
+#[test]
+fn a_lock_that_is_not_granted_never_shortens_an_answer() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    holder.ok("WITH RECURSIVE n(i) AS (SELECT 4 UNION ALL SELECT i + 1 FROM n WHERE i < 9) INSERT INTO acc SELECT i, i * 10, '' FROM n");
+    let selects = [
+        "SELECT id FROM acc",
+        "SELECT id FROM acc ORDER BY id DESC",
+        "SELECT max(id) FROM acc WHERE id < 7",
+        "SELECT id FROM acc WHERE id <= 6 ORDER BY id DESC",
+        "SELECT id FROM acc WHERE id BETWEEN 2 AND 6 ORDER BY id DESC",
+        "SELECT cents FROM acc WHERE cents < 75 ORDER BY cents DESC LIMIT 1",
+        "SELECT max(cents) FROM acc WHERE cents <= 60",
+        "SELECT min(cents) FROM acc WHERE cents > 55",
+        "SELECT count(*) FROM acc WHERE cents = 60",
+        "SELECT count(*) FROM acc",
+        "SELECT id FROM acc WHERE id IN (5, 6, 7)",
+        "SELECT a.id, b.id FROM acc a JOIN acc b ON b.cents = a.cents WHERE a.id > 4",
+        "SELECT id FROM acc WHERE cents NOT IN (SELECT cents FROM acc WHERE id > 6)",
+    ];
+    let answers = selects.map(|select| one.ok(select));
+    let mut refused = 0;
+    for hold in [
+        "UPDATE acc SET note = 'held' WHERE id = 6",
+        "UPDATE acc SET cents = 61 WHERE id = 6",
+        "DELETE FROM acc WHERE id = 6",
+    ] {
+        holder.ok("BEGIN IMMEDIATE");
+        holder.ok(hold);
+        for (select, answer) in selects.iter().zip(&answers) {
+            one.ok("BEGIN IMMEDIATE");
+            // The holder is of the same thread: a wait ends at once.
+            match one.run(select) {
+                Ok(rows) => assert_eq!(&rows, answer, "{select} beside {hold}"),
+                Err(failure) => {
+                    assert_eq!(failure.code, BUSY, "{select}: {failure:?}");
+                    assert!(failure.sentence.contains("lock"), "{select}: {failure:?}");
+                    refused += 1;
+                }
+            }
+            one.ok("ROLLBACK");
+        }
+        holder.ok("ROLLBACK");
+    }
+    assert!(refused >= 20, "{refused}");
+    bank.check();
+}
+
 #[test]
 fn exclusive_keeps_writers_out_and_readers_go_on() {
     let bank = Bank::new();
