@@ -173,7 +173,10 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *p, u32 o, u32 n, void *z) {
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_put_part(TPP(p)->pConn, TPP(p)->iCursor, o, n, z));
   return rc;
 }
-SQLITE_PRIVATE void sqlite3BtreeIncrblobCursor(BtCursor *p) { if( p->pTp==0 ) stockBtreeIncrblobCursor(p); }
+/* A blob's place in its record is known to its handle: the handle ends when its row changes. */
+SQLITE_PRIVATE void sqlite3BtreeIncrblobCursor(BtCursor *p) {
+  if( p->pTp ) tpsql_blob(TPP(p)->pConn, TPP(p)->iCursor); else stockBtreeIncrblobCursor(p);
+}
 
 /* ---- looking up ---- */
 SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *p, i64 iKey, int bias, int *pRes) {

@@ -85,6 +85,7 @@ extern int tpsql_cursor(TpConn*, u32 iRoot, int isWrite, const u8 *aColumn, int 
 extern void tpsql_cursor_close(TpConn*, u32);
 extern void tpsql_cursor_clear(TpConn*, u32);
 extern void tpsql_pin(TpConn*, u32, int isPinned);
+extern void tpsql_blob(TpConn*, u32);
 extern int tpsql_first(TpConn*, u32, int *pIsEmpty);
 extern int tpsql_last(TpConn*, u32, int *pIsEmpty);
 extern int tpsql_next(TpConn*, u32);                            /* SQLITE_DONE at the end */

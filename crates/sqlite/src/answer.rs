@@ -10,6 +10,7 @@ use libtp::Error;
 pub(crate) const OK: c_int = 0;
 pub(crate) const ERROR: c_int = 1;
 pub(crate) const INTERNAL: c_int = 2;
+pub(crate) const ABORT: c_int = 4;
 pub(crate) const BUSY: c_int = 5;
 pub(crate) const READONLY: c_int = 8;
 pub(crate) const IOERR: c_int = 10;

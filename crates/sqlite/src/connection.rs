@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, INTERNAL};
+use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, INTERNAL};
 use crate::cursor::Cursor;
 use crate::home::Home;
 use crate::keys::Column;
@@ -213,6 +213,7 @@ impl Connection {
     /// Deletes all entries of a tree; with `is_drop`, its root may be given out again. Returns their number.
     pub(crate) fn clear(&mut self, root: u32, is_drop: bool) -> Outcome<u64> {
         self.refuse_pinned(root, None)?;
+        self.others(root, None).filter(|cursor| cursor.is_blob).for_each(|blob| blob.set_fault(ABORT));
         self.set_stale(root, None);
         let session = &mut self.session;
         let (reader, tree) = (Rc::clone(session.reader()?), session.home.tree(root)?);
@@ -266,6 +267,16 @@ impl Connection {
         Ok((cursor, &mut self.session))
     }
 
+    /// Writes over a part of the record under a cursor of a blob.
+    pub(crate) fn change_part(&mut self, number: u32, offset: usize, part: &[u8]) -> Outcome<()> {
+        let root = self.cursor(number)?.0.root;
+        self.refuse_pinned(root, Some(number))?;
+        let (cursor, session) = self.cursor(number)?;
+        cursor.put_part(session, offset, part)?;
+        self.set_stale(root, Some(number));
+        Ok(())
+    }
+
     /// Changes the tree of a cursor by it. Other cursors on that tree look their entries up again.
     pub(crate) fn change(
         &mut self,
@@ -276,6 +287,9 @@ impl Connection {
         self.refuse_pinned(root, Some(number))?;
         let (cursor, session) = self.cursor(number)?;
         change(cursor, session)?;
+        let key = cursor.key().to_vec();
+        let blobs = self.others(root, Some(number)).filter(|other| other.is_blob && other.key() == key);
+        blobs.for_each(|blob| blob.set_fault(ABORT));
         self.set_stale(root, Some(number));
         Ok(())
     }

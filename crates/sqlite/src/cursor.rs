@@ -83,6 +83,8 @@ pub(crate) struct Cursor {
     is_write: bool,
     /// SQLite reads from the record, and refuses changes of it.
     pub(crate) is_pinned: bool,
+    /// Of a blob's handle, which knows the blob's place in the record.
+    pub(crate) is_blob: bool,
     native: Option<Place>,
     /// Whether `native` stands where this cursor does.
     is_placed: bool,
@@ -101,6 +103,7 @@ impl Cursor {
             columns,
             is_write,
             is_pinned: false,
+            is_blob: false,
             native: None,
             is_placed: false,
             at: At::Nowhere,
@@ -118,6 +121,11 @@ impl Cursor {
 
     pub(crate) fn stands_pinned(&self) -> bool {
         self.is_pinned && matches!(self.at, At::Valid | At::Gap)
+    }
+
+    /// Returns the key under the cursor.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// Returns the rowid under the cursor.

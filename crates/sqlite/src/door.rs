@@ -257,6 +257,13 @@ extern "C" fn tpsql_pin(connection: &mut Connection, cursor: u32, is_pinned: c_i
 }
 
 #[no_mangle]
+extern "C" fn tpsql_blob(connection: &mut Connection, cursor: u32) {
+    if let Ok((cursor, _)) = connection.cursor(cursor) {
+        cursor.is_blob = true;
+    }
+}
+
+#[no_mangle]
 extern "C" fn tpsql_first(connection: &mut Connection, cursor: u32, is_empty: &mut c_int) -> c_int {
     at(connection, cursor, |cursor, session| {
         *is_empty = c_int::from(!cursor.first(session)?);
@@ -400,7 +407,7 @@ extern "C" fn tpsql_put_part(
     call(connection, |connection| {
         let to_usize = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let (offset, part) = (to_usize(offset), bytes(part, to_usize(length)));
-        connection.change(cursor, |cursor, session| cursor.put_part(session, offset, part))?;
+        connection.change_part(cursor, offset, part)?;
         Ok(OK)
     })
 }

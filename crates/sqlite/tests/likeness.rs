@@ -83,6 +83,30 @@ fn a_select_goes_on_while_its_connection_changes_rows() {
     both.run("SELECT count(*), sum(v) FROM t", "behind the loop");
 }
 
+/// A handle of a blob ends when its row changes, and only then.
+#[test]
+fn a_blob_is_read_and_written_in_parts() {
+    let both = Both::new();
+    both.run(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b); INSERT INTO t VALUES (1, 'x', zeroblob(10)), (2, 'y', x'0102')",
+        "",
+    );
+    let seen = [&both.file, &both.environment].map(|connection| {
+        let (one, again, other) = (connection.blob(c"b", 1), connection.blob(c"b", 1), connection.blob(c"b", 2));
+        let mut seen = vec![one.write(b"hey", 3), one.write(b"beyond", 9)];
+        seen.extend([one.read::<3>(3), again.read(4), other.read(0)].map(|read| i32::from(read.is_ok())));
+        assert_eq!(again.read(3), Ok(*b"hey"));
+        connection.ok("UPDATE t SET a = 'longer than before' WHERE id = 1");
+        seen.extend([one.read::<1>(0), again.read(0), other.read(1)].map(|read| read.err().unwrap_or(0)));
+        seen.extend([one.write(b"no", 0), other.write(b"yes", 0), other.write(b"y", 1)]);
+        connection.ok("DELETE FROM t WHERE id = 2");
+        seen.push(other.read::<1>(0).err().unwrap_or(0));
+        seen
+    });
+    assert_eq!(seen[1], seen[0]);
+    both.run("SELECT * FROM t", "behind the blobs");
+}
+
 /// Numbers from a seed (xorshift).
 struct Random(u64);
 

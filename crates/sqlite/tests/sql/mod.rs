@@ -40,7 +40,18 @@ extern "C" {
         from_name: *const c_char,
     ) -> *mut c_void;
     fn sqlite3_db_filename(db: *mut c_void, schema: *const c_char) -> *const c_char;
-    fn sqlite3_interrupt(db: *mut c_void);
+    fn sqlite3_blob_open(
+        db: *mut c_void,
+        schema: *const c_char,
+        table: *const c_char,
+        column: *const c_char,
+        rowid: i64,
+        is_write: c_int,
+        blob: *mut *mut c_void,
+    ) -> c_int;
+    fn sqlite3_blob_read(blob: *mut c_void, to: *mut c_void, bytes: c_int, offset: c_int) -> c_int;
+    fn sqlite3_blob_write(blob: *mut c_void, from: *const c_void, bytes: c_int, offset: c_int) -> c_int;
+    fn sqlite3_blob_close(blob: *mut c_void) -> c_int;
 }
 
 const ROW: c_int = 100;
@@ -176,6 +187,16 @@ impl Connection {
         }
     }
 
+    /// Opens the blob in column `column` of the table `t`.
+    pub fn blob(&self, column: &CStr, rowid: i64) -> Blob<'_> {
+        let mut raw = null_mut();
+        // SAFETY: the connection is open, and the pointers are valid for the call.
+        let code =
+            unsafe { sqlite3_blob_open(self.0, c"main".as_ptr(), c"t".as_ptr(), column.as_ptr(), rowid, 1, &mut raw) };
+        assert_eq!(code, 0, "{:?}", self.failure());
+        Blob { raw, _connection: self }
+    }
+
     pub fn serialize_is_refused(&self) -> bool {
         let mut size = 0;
         // SAFETY: the connection is open, and the name ends in a zero byte.
@@ -205,6 +226,37 @@ impl Drop for Connection {
         // SAFETY: the connection is open, and every statement borrows from it.
         let code = unsafe { sqlite3_close(self.0) };
         assert!(code == 0 || std::thread::panicking(), "a connection closes");
+    }
+}
+
+/// A handle of a blob.
+pub struct Blob<'c> {
+    raw: *mut c_void,
+    _connection: &'c Connection,
+}
+
+impl Blob<'_> {
+    pub fn read<const N: usize>(&self, offset: c_int) -> Result<[u8; N], c_int> {
+        let mut bytes = [0; N];
+        let length = c_int::try_from(N).unwrap();
+        // SAFETY: the blob is open, and the array has that many bytes.
+        match unsafe { sqlite3_blob_read(self.raw, bytes.as_mut_ptr().cast(), length, offset) } {
+            0 => Ok(bytes),
+            code => Err(code),
+        }
+    }
+
+    pub fn write(&self, bytes: &[u8], offset: c_int) -> c_int {
+        let length = c_int::try_from(bytes.len()).unwrap();
+        // SAFETY: the blob is open, and the slice has that many bytes.
+        unsafe { sqlite3_blob_write(self.raw, bytes.as_ptr().cast(), length, offset) }
+    }
+}
+
+impl Drop for Blob<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the blob is open.
+        unsafe { sqlite3_blob_close(self.raw) };
     }
 }
 
