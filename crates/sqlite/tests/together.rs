@@ -279,6 +279,40 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     assert!(sums >= 10, "{sums} sums, {failures} failures");
 }
 
+/// Another connection moves money while a commit is on its way to the disk, from a row that the SELECT has not read to one that it has.
+#[test]
+fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
+    let bank = Bank::new();
+    let one = bank.connect();
+    one.ok("PRAGMA synchronous = FULL");
+    let (mut sums, mut failures) = (0, 0);
+    for _ in 0..20 {
+        one.ok("BEGIN IMMEDIATE; UPDATE acc SET note = 'x' WHERE id = 2");
+        let select = one.prepare("SELECT cents FROM acc ORDER BY id").unwrap();
+        let first: i64 = select.step().unwrap().unwrap()[0].parse().unwrap();
+        let mover = meanwhile(
+            bank.connect(),
+            "BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1; UPDATE acc SET cents = cents - 1 WHERE id = 3; COMMIT",
+        );
+        assert!(!mover.is_finished(), "it waits for the row that was read");
+        one.ok("COMMIT");
+        let rest = [select.step(), select.step()].map(|row| row.map(|row| row.unwrap()[0].parse::<i64>().unwrap()));
+        match rest {
+            [Ok(second), Ok(third)] => {
+                assert_eq!(first + second + third, 300);
+                sums += 1;
+            }
+            [Err(failure), _] | [_, Err(failure)] => {
+                assert_eq!(failure.code, ABORT_ROLLBACK, "{failure:?}");
+                failures += 1;
+            }
+        }
+        drop(select);
+        mover.join().unwrap().1.unwrap();
+    }
+    println!("figures: {sums} sums, {failures} refusals");
+}
+
 #[test]
 fn a_row_that_a_unique_insert_collided_with_is_found() {
     let bank = Bank::new();
