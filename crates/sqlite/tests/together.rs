@@ -502,6 +502,31 @@ fn all_make_the_same_table_at_once_and_one_makes_it() {
     assert_eq!(connection.ok("SELECT id FROM t"), [["1"], ["2"], ["3"], ["4"]]);
 }
 
+/// All inserts meet at the row of `sqlite_sequence`.
+#[test]
+fn autoincrement_gives_each_number_once() {
+    let bank = Bank::new();
+    bank.connect().ok("CREATE TABLE auto(id INTEGER PRIMARY KEY AUTOINCREMENT, v)");
+    let threads: Vec<_> = (0..4)
+        .map(|worker| {
+            let connection = bank.connect();
+            std::thread::spawn(move || {
+                for number in 0..25 {
+                    let insert = format!("INSERT INTO auto(v) VALUES ('{worker}-{number}')");
+                    match number % 2 {
+                        0 => drop(connection.ok(&insert)),
+                        _ => drop(connection.ok(&format!("BEGIN IMMEDIATE; {insert}; COMMIT"))),
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let one = bank.connect();
+    assert_eq!(one.ok("SELECT count(*), count(DISTINCT v), min(id), max(id) FROM auto"), [["100", "100", "1", "100"]]);
+    assert_eq!(one.one("SELECT seq FROM sqlite_sequence WHERE name = 'auto'"), "100");
+}
+
 #[test]
 fn a_change_of_the_schema_waits_for_writers_and_is_seen_by_all() {
     let bank = Bank::new();
