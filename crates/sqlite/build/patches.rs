@@ -128,4 +128,10 @@ pub const PATCHES: &[Patch] = &[
         at: "  pBt = db->aDb[iDb].pBt;\n",
         put: "<SAME>  if( sqlite3TpHandleIsOurs(pBt) ) goto serialize_out;\n",
     },
+    Patch {
+        name: "sqlite3_interrupt ends a wait for a lock",
+        behind: "\nSQLITE_API void sqlite3_interrupt(sqlite3 *db){\n",
+        at: "  AtomicStore(&db->u1.isInterrupted, 1);\n",
+        put: "<SAME>  sqlite3TpInterrupt();\n",
+    },
 ];

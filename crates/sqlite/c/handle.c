@@ -33,6 +33,11 @@ static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   return zResult;
 }
 
+/* The number of open handles. sqlite3_interrupt may be called from a signal handler, and for a connection without any. */
+static int tpOpenHandles = 0;
+static void sqlite3TpInterrupt(void){
+  if( __atomic_load_n(&tpOpenHandles, __ATOMIC_SEQ_CST)>0 ) tpsql_cancel();
+}
 static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
   TpHandle *t = sqlite3MallocZero(sizeof(*t));
   int rc;
@@ -47,6 +52,7 @@ static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
     sqlite3_free(t);
     return rc;
   }
+  __atomic_add_fetch(&tpOpenHandles, 1, __ATOMIC_SEQ_CST);
   p->pTp = t;
   return SQLITE_OK;
 }
@@ -75,6 +81,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   TpHandle *t = TPH(p);
   if( t ){
     tpsql_close(t->pConn);
+    __atomic_sub_fetch(&tpOpenHandles, 1, __ATOMIC_SEQ_CST);
     sqlite3_free_filename(t->zName);
     sqlite3_free(t);
     p->pTp = 0;
@@ -91,6 +98,11 @@ static int tpWait(sqlite3 *db){
 }
 static int tpAgain(Btree *p, int rc){
   BusyHandler *h = &p->db->busyHandler;
+  if( rc==SQLITE_INTERRUPT && AtomicLoad(&p->db->u1.isInterrupted)==0 ){
+    /* Another connection was interrupted. */
+    tpsql_heed(TPH(p)->pConn);
+    return 1;
+  }
   if( rc!=SQLITE_BUSY || h->xBusyHandler==0 || h->xBusyHandler==sqliteDefaultBusyCallback ) return 0;
   return sqlite3InvokeBusyHandler(h);
 }

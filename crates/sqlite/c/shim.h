@@ -52,6 +52,7 @@ static int sqlite3TpError(struct Vdbe*, int);
 static void sqlite3TpOpenError(sqlite3*, int);
 static void sqlite3TpStepBegins(struct Vdbe*, TpStep*);
 static int sqlite3TpStep(struct Vdbe*, TpStep*);
+static void sqlite3TpInterrupt(void);
 static int sqlite3TpControl(Btree*, int, void*, int*);
 
 /* How a transaction begins: the numbers are in src/session.rs. */
@@ -66,6 +67,8 @@ extern int tpsql_refusal(int *pCode, const char **pz);          /* Of the last t
 extern void tpsql_close(TpConn*);
 extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: none for rc */
 extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);
+extern void tpsql_cancel(void);                 /* Ends the waits of this process that began before */
+extern void tpsql_heed(TpConn*);                /* Lets the connection wait again */
 extern int tpsql_state(TpConn*);
 extern int tpsql_begin(TpConn*, int eHow);
 extern int tpsql_commit(TpConn*, int keepsReading);

@@ -13,6 +13,7 @@ pub(crate) const INTERNAL: c_int = 2;
 pub(crate) const ABORT: c_int = 4;
 pub(crate) const BUSY: c_int = 5;
 pub(crate) const READONLY: c_int = 8;
+pub(crate) const INTERRUPT: c_int = 9;
 pub(crate) const IOERR: c_int = 10;
 pub(crate) const CORRUPT: c_int = 11;
 pub(crate) const FULL: c_int = 13;
@@ -54,7 +55,8 @@ fn code_of(error: &Error) -> c_int {
     match error {
         Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::HalfUndone { .. } => BUSY_SNAPSHOT,
         Error::SnapshotTooOld(_) => BUSY_SNAPSHOT,
-        Error::LockTimeout(_) | Error::Cancelled(_) | Error::OwnThread(_) => BUSY,
+        Error::LockTimeout(_) | Error::OwnThread(_) => BUSY,
+        Error::Cancelled(_) => INTERRUPT,
         Error::Full { .. } => FULL,
         Error::Length { .. } => TOOBIG,
         Error::Corrupt(_) => CORRUPT,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use libtp::Durability;
 
-use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, OK};
+use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, INTERRUPT, OK};
 use crate::arguments::{bytes, fields, path, Field};
 use crate::connection::Connection;
 use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
@@ -40,6 +40,10 @@ fn call(connection: &mut Connection, work: impl FnOnce(&mut Connection) -> Outco
 fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
     if refusal.ends_transaction {
         connection.doom(&refusal.sentence);
+    }
+    if refusal.code == INTERRUPT {
+        // SQLite's own word is known to programs.
+        return refusal.code;
     }
     let kept = &mut connection.session.refused;
     // A fault that is answered again keeps the sentence of its cause.
@@ -120,6 +124,16 @@ extern "C" fn tpsql_settings(connection: &mut Connection, is_durable: c_int, wai
     let durability = if is_durable != 0 { Durability::Sync } else { Durability::Relaxed };
     let wait = Duration::from_millis(u64::try_from(wait_millis).unwrap_or(0));
     connection.session.set(durability, wait);
+}
+
+#[no_mangle]
+extern "C" fn tpsql_cancel() {
+    libtp::cancel_waits();
+}
+
+#[no_mangle]
+extern "C" fn tpsql_heed(connection: &mut Connection) {
+    connection.session.heed_cancels();
 }
 
 #[no_mangle]

@@ -135,6 +135,13 @@ impl Session {
         }
     }
 
+    /// Lets the transaction wait for locks again after a cancellation.
+    pub(crate) fn heed_cancels(&self) {
+        if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
+            txn.heed_cancels_since(libtp::cancels());
+        }
+    }
+
     /// Begins a transaction with locks, which is not yet the connection's.
     pub(crate) fn new_txn(&self, how: How) -> Outcome<Rc<Reader>> {
         let reader = Reader::txn(&self.home, self.durability)?;

@@ -387,6 +387,26 @@ fn a_lock_that_is_not_granted_never_shortens_an_answer() {
 }
 
 #[test]
+fn an_interrupt_ends_the_wait_of_its_connection_and_of_no_other() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 1 WHERE id = 1");
+    let other = meanwhile(bank.connect(), "UPDATE acc SET cents = cents + 10 WHERE id = 1 RETURNING cents");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| one.run("UPDATE acc SET cents = 3 WHERE id = 1"));
+        std::thread::sleep(Duration::from_millis(100));
+        one.interrupt();
+        let failure = waiting.join().unwrap().unwrap_err();
+        assert_eq!((failure.code, &*failure.sentence), (9, "interrupted"));
+    });
+    assert!(!other.is_finished());
+    holder.ok("COMMIT");
+    assert_eq!(other.join().unwrap().1.unwrap(), [["11"]]);
+    one.ok("UPDATE acc SET cents = 4 WHERE id = 1");
+    bank.check();
+}
+
+#[test]
 fn exclusive_keeps_writers_out_and_readers_go_on() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());

@@ -40,6 +40,7 @@ extern "C" {
         from_name: *const c_char,
     ) -> *mut c_void;
     fn sqlite3_db_filename(db: *mut c_void, schema: *const c_char) -> *const c_char;
+    fn sqlite3_interrupt(db: *mut c_void);
     fn sqlite3_blob_open(
         db: *mut c_void,
         schema: *const c_char,
@@ -185,6 +186,12 @@ impl Connection {
             Ok(rows) => panic!("{sql} succeeded: {rows:?}"),
             Err(failure) => failure.sentence,
         }
+    }
+
+    /// Ends the running statement; any thread may call it.
+    pub fn interrupt(&self) {
+        // SAFETY: the connection is open.
+        unsafe { sqlite3_interrupt(self.0) };
     }
 
     /// Opens the blob in column `column` of the table `t`.
