@@ -137,10 +137,20 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int m, int *a, int *b) {
 SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree *p) { if( p->pTp==0 ) stockBtreeClearCache(p); }
 
 /* File controls and pragmas (SQLITE_FCNTL_PRAGMA) that the environment answers. Returns whether it did. */
-static int tpPragma(Btree *p, char **a){
+static int tpPragma(Btree *p, char **a, int *pRc){
   if( sqlite3StrICmp(a[1], "journal_mode")==0 ){
     if( a[2] && sqlite3StrICmp(a[2], "wal")==0 ) TPH(p)->isWal = 1;
     a[0] = sqlite3_mprintf("wal");
+    return 1;
+  }
+  if( sqlite3StrICmp(a[1], "tp_rowid")==0 || sqlite3StrICmp(a[1], "tp_immediate")==0 ){
+    const char *z;
+    int n;
+    if( a[2] && TPH(p)->isReadOnly ){ *pRc = SQLITE_READONLY; return 1; }
+    tpSettings(p);
+    n = tpsql_setting(TPH(p)->pConn, a[1], a[2], &z);
+    if( n<0 ) *pRc = SQLITE_ERROR;
+    a[0] = sqlite3_mprintf("%.*s", n<0 ? -n : n, z);
     return 1;
   }
   if( sqlite3StrICmp(a[1], "page_count")==0 ){
@@ -152,7 +162,7 @@ static int tpPragma(Btree *p, char **a){
 static int sqlite3TpControl(Btree *p, int op, void *pArg, int *pRc){
   *pRc = SQLITE_OK;
   switch( op ){
-    case SQLITE_FCNTL_PRAGMA: return tpPragma(p, (char**)pArg);
+    case SQLITE_FCNTL_PRAGMA: return tpPragma(p, (char**)pArg, pRc);
     case SQLITE_FCNTL_DATA_VERSION: *(unsigned*)pArg = tpsql_version(TPH(p)->pConn); return 1;
     case SQLITE_FCNTL_HAS_MOVED: *(int*)pArg = 0; return 1;
     case SQLITE_FCNTL_SIZE_HINT: case SQLITE_FCNTL_CHUNK_SIZE: return 1;

@@ -81,6 +81,7 @@ extern u32 tpsql_meta(TpConn*, int iMeta);
 extern int tpsql_meta_put(TpConn*, int iMeta, u32 v);
 extern u32 tpsql_version(TpConn*);
 extern i64 tpsql_bytes(TpConn*);
+extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz); /* Returns the length; below 0: of a refusal */
 extern int tpsql_create(TpConn*, u32 *piRoot);
 extern int tpsql_clear(TpConn*, u32 iRoot, int isDrop, i64 *pnChange);
 extern int tpsql_count(TpConn*, u32 iRoot, i64 *pn);

@@ -42,9 +42,18 @@ pub(crate) fn fields<'a>(start: *const Field, number: c_int) -> &'a [Field] {
     unsafe { std::slice::from_raw_parts(start, number) }
 }
 
-/// Returns the path that C names.
+/// Returns the path that C names, for the length of the call.
 pub(crate) fn path<'a>(name: *const c_char) -> &'a Path {
-    // SAFETY: the shim passes the name that `sqlite3_create_filename` made, which ends in a zero byte.
-    let name = unsafe { CStr::from_ptr(name) };
-    Path::new(OsStr::from_bytes(name.to_bytes()))
+    Path::new(OsStr::from_bytes(text(name)))
+}
+
+/// Returns the word that C passes, for the length of the call; an empty one if it is no UTF-8.
+pub(crate) fn word<'a>(name: *const c_char) -> &'a str {
+    std::str::from_utf8(text(name)).unwrap_or_default()
+}
+
+fn text<'a>(start: *const c_char) -> &'a [u8] {
+    // SAFETY: the shim's contract: the text ends in a zero byte and stays unchanged for the call; the caller in `door.rs` lets no
+    // reference outlive the call.
+    unsafe { CStr::from_ptr(start) }.to_bytes()
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, INTERNAL};
+use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, ERROR, INTERNAL};
 use crate::cursor::Cursor;
 use crate::home::Home;
 use crate::keys::Column;
@@ -12,6 +12,7 @@ use crate::meta::Meta;
 use crate::owned::{with_source, Reader};
 use crate::roots;
 use crate::session::{with_txn, How, Session};
+use crate::settings::Setting;
 
 /// The type that the shim calls `TpConn`.
 pub struct Connection {
@@ -44,6 +45,9 @@ impl Connection {
             (false, _, _) => self.session.new_txn(how).and_then(|txn| self.session.read_by(txn)),
             (true, false, _) => self.write_behind_reads(how),
         };
+        // The setting may have changed between the look and the lock.
+        let is_alone = how == How::Immediate && self.session.meta.runs_immediate_alone();
+        let begun = begun.and_then(|()| if is_alone { self.session.exclude_writers() } else { Ok(()) });
         // A deadlock here ends a transaction that had not begun yet.
         begun.map_err(|refusal| {
             if refusal.ends_transaction && !self.session.is_writing() {
@@ -199,6 +203,40 @@ impl Connection {
         let session = &mut self.session;
         let reader = Rc::clone(session.reader()?);
         with_txn(&reader, |txn| session.meta.put(&session.home, txn, place, value))
+    }
+
+    /// Returns the word of a setting of the environment; changes it before, if there is a `word`. Outside of a transaction the change is one.
+    pub(crate) fn setting(&mut self, name: &str, word: Option<&str>) -> Outcome<&'static str> {
+        let setting = Setting::of_name(name)?;
+        if let Some(word) = word {
+            let value = setting.value(word)?;
+            let is_within = self.session.has_reader() || self.session.doom.is_some();
+            if is_within && !self.session.is_writing() {
+                let what = format!("{name} cannot change in a transaction that only reads; nothing was changed. End it before, or use BEGIN IMMEDIATE");
+                return Err(Refusal::new(ERROR, what));
+            }
+            if is_within {
+                self.put_setting(setting, value)?;
+            } else {
+                let changed = self.begin(How::Write).and_then(|()| self.put_setting(setting, value));
+                let ended = if changed.is_ok() { self.commit(false) } else { self.roll_back(false) };
+                changed.and(ended)?;
+            }
+        }
+        match self.session.has_reader() {
+            true => Ok(setting.word(&self.session.meta)),
+            false => Ok(setting.word(&Meta::load(&self.session.home, &*Reader::snapshot(&self.session.home)?)?)),
+        }
+    }
+
+    fn put_setting(&mut self, setting: &Setting, value: u32) -> Outcome<()> {
+        self.put_meta(setting.place, value)?;
+        if setting.is_of_rowids() {
+            // Each rule keeps its counts in another way. Without a count the next insert looks the highest row up.
+            let reader = Rc::clone(self.session.reader()?);
+            with_txn(&reader, |txn| Ok(self.session.home.numbers().delete_range(txn, ..)?))?;
+        }
+        Ok(())
     }
 
     /// Makes an empty tree and returns its root.

@@ -11,13 +11,13 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use libtp::{Db, Mode};
+use libtp::{Db, Error, Mode};
 
 use crate::answer::{Outcome, Refusal, CORRUPT};
 use crate::arguments::Field;
-use crate::home::Home;
 use crate::keys::{self, Column};
 use crate::owned::{with_source, Pair, Place, Source};
+use crate::rowid::{Numbers, Table};
 use crate::session::{with_txn, Session};
 
 /// The sentence of a cursor that failed before: the cause has one of its own.
@@ -514,8 +514,45 @@ impl Cursor {
 
     /// Returns a number for a new row, or `None` if there is none above all others.
     pub(crate) fn new_rowid(&self, session: &mut Session) -> Outcome<Option<i64>> {
-        let (reader, home): (_, Arc<Home>) = (Rc::clone(session.reader()?), Arc::clone(&session.home));
-        with_txn(&reader, |txn| session.numbers.take(&home, txn, &self.tree, self.root, session.wait))
+        self.numbered(session, Numbers::take)
+    }
+
+    /// Stores a row.
+    pub(crate) fn put_row(&mut self, session: &mut Session, rowid: i64, record: &[u8]) -> Outcome<()> {
+        let key = keys::of_rowid(rowid);
+        let stands_on_it = matches!(self.at, At::Valid | At::Stale) && self.key == key;
+        if stands_on_it {
+            return self.put(session, &key, record);
+        }
+        let is_new = session.numbers.is_own(self.root, rowid);
+        self.numbered(session, |numbers, table| numbers.note(table, rowid))?;
+        if !is_new {
+            return self.put(session, &key, record);
+        }
+        let put = with_txn(session.reader()?, |txn| Ok(self.tree.put_new(txn, &key, record)))?;
+        self.stand(&key, At::Stale);
+        put.map_err(|error| match error {
+            Error::Exists => {
+                session.numbers.distrust(self.root);
+                let what = format!("the count of {} is wrong: there is a row {rowid} already. The statement is undone, and the next one counts from the highest row", self.tree.name());
+                Refusal::new(CORRUPT, what)
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Works with the numbers of the cursor's table.
+    fn numbered<T>(
+        &self,
+        session: &mut Session,
+        work: impl FnOnce(&mut Numbers, Table<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let reader = Rc::clone(session.reader()?);
+        let (rule, wait) = (session.meta.rowid_rule(), session.wait);
+        with_txn(&reader, |txn| {
+            let table = Table { home: &session.home, rule, txn, tree: &self.tree, root: self.root, wait };
+            work(&mut session.numbers, table)
+        })
     }
 }
 

@@ -7,17 +7,15 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
 use std::time::Duration;
 
 use libtp::Durability;
 
 use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, INTERRUPT, OK};
-use crate::arguments::{bytes, fields, path, Field};
+use crate::arguments::{bytes, fields, path, word, Field};
 use crate::connection::Connection;
 use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
 use crate::home::Home;
-use crate::keys;
 use crate::session::{How, Session};
 
 thread_local! {
@@ -205,6 +203,32 @@ extern "C" fn tpsql_bytes(connection: &Connection) -> i64 {
     connection.session.home.bytes()
 }
 
+/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the answer until the connection's next call.
+#[no_mangle]
+extern "C" fn tpsql_setting(
+    connection: &mut Connection,
+    name: *const c_char,
+    value: *const c_char,
+    text: &mut *const u8,
+) -> c_int {
+    let value = (!value.is_null()).then(|| word(value));
+    match caught(|| connection.setting(word(name), value)) {
+        Ok(answer) => {
+            let told = connection.session.told.insert(answer.to_owned());
+            *text = told.as_ptr();
+            c_int::try_from(told.len()).unwrap_or(0)
+        }
+        Err(refusal) => {
+            if refusal.ends_transaction {
+                connection.doom(&refusal.sentence);
+            }
+            let told = connection.session.told.insert(refusal.sentence);
+            *text = told.as_ptr();
+            -c_int::try_from(told.len()).unwrap_or(0)
+        }
+    }
+}
+
 #[no_mangle]
 extern "C" fn tpsql_create(connection: &mut Connection, root: &mut u32) -> c_int {
     call(connection, |connection| {
@@ -385,11 +409,8 @@ extern "C" fn tpsql_put_row(
         let given = bytes(start, usize::try_from(number).unwrap_or(0));
         let zeros = usize::try_from(zeros).unwrap_or(0);
         let padded = (zeros > 0).then(|| [given, &vec![0; zeros]].concat());
-        connection.change(cursor, |cursor, session| {
-            let home = Arc::clone(&session.home);
-            session.numbers.note(&home, cursor.root, rowid, session.wait)?;
-            cursor.put(session, &keys::of_rowid(rowid), padded.as_deref().unwrap_or(given))
-        })?;
+        let record = padded.as_deref().unwrap_or(given);
+        connection.change(cursor, |cursor, session| cursor.put_row(session, rowid, record))?;
         Ok(OK)
     })
 }

@@ -5,7 +5,7 @@
 //! which is one) goes through the shim in `c/` to this crate, which knows `libtp`'s door and nothing below it.
 //!
 //! From below upwards: `owned` holds transactions and cursors without lifetimes; `home` is an environment in this process, with
-//! its trees (`roots`), header values (`meta`) and numbers of rows (`rowid`); `keys` spells keys of indices in bytes; `session` is
+//! its trees (`roots`), header values (`meta`), `settings` and numbers of rows (`rowid`); `keys` spells keys of indices in bytes; `session` is
 //! the transaction of a connection, and `spans` its reads; `cursor` is a place in a tree; `connection` has a session and
 //! its cursors; `door` is the part that C calls.
 #![deny(unsafe_code)]
@@ -22,4 +22,5 @@ mod owned;
 mod roots;
 mod rowid;
 mod session;
+mod settings;
 mod spans;

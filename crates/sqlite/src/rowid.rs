@@ -1,13 +1,18 @@
 //! Numbers of new rows.
 //!
-//! The last number of each table is a record of `sql.rowid`. A transaction beside the main one counts it up, so no insert
-//! waits for another's end. Numbers have gaps where transactions were undone, except where no other transaction took a number since: then the
-//! number is given back. Each number is looked up before use, so a wrong count costs a search and no row.
+//! The last number of each table is a record of `sql.rowid`. The environment has one of two rules (`PRAGMA tp_rowid`):
 //!
-//! A transaction that made or emptied a table holds the whole of it. It counts by itself, and stores the count at its
-//! commit.
+//! * exact: the first insert of a transaction into a table locks the table's record until the transaction ends. Other inserts that need a
+//!   number of that table wait. So rows become visible in the order of their numbers, and the numbers of an undone transaction come again.
+//! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where transactions were
+//!   undone, except where no other transaction took a number since: then the number is given back.
+//!
+//! A wrong count overwrites no row: a free number is looked up before its use, and an exact one is put as a new row.
+//!
+//! A transaction counts by itself in a table whose record it holds, and in a table that it made or emptied, of which it holds the whole. It
+//! stores such a count at its commit.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;
 
 use libtp::{Db, Durability, Txn};
@@ -16,16 +21,46 @@ use crate::answer::Outcome;
 use crate::home::Home;
 use crate::keys;
 
+/// The rule of an environment for new rowids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Exact,
+    Free,
+}
+
+/// A table into which a transaction inserts.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) rule: Rule,
+    pub(crate) txn: &'a Txn<'static>,
+    pub(crate) tree: &'a Db,
+    pub(crate) root: u32,
+    /// The longest wait for a lock of a transaction beside the main one.
+    pub(crate) wait: Duration,
+}
+
 /// The numbers that a transaction has taken.
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// By root, the last number of a table that the transaction made or emptied; `None` if it must be looked up.
-    own: HashMap<u32, Option<i64>>,
+    /// By root, the tables in which the transaction counts by itself.
+    own: HashMap<u32, Own>,
     given: Vec<Given>,
+    /// The length of `given` at the last mark.
+    marked: usize,
     /// The number that was given last, until its row is put. An ignored row leaves it.
     unused: Option<(u32, i64)>,
 }
 
+/// The count of a table whose record the transaction holds, or whose rows it holds all.
+struct Own {
+    /// The last number; `None` if it must be looked up.
+    last: Option<i64>,
+    /// The count in the record; `None` if there is none, or if the transaction emptied the table.
+    stored: Option<i64>,
+}
+
+/// Numbers in a row, from `before` + 1 to `number`.
 struct Given {
     root: u32,
     before: i64,
@@ -37,28 +72,63 @@ const ATTEMPTS: usize = 1000;
 
 impl Numbers {
     /// Returns a number for a new row, or `None` if there is none above all others.
-    pub(crate) fn take(
-        &mut self,
-        home: &Home,
-        txn: &Txn<'_>,
-        tree: &Db,
-        root: u32,
-        wait: Duration,
-    ) -> Outcome<Option<i64>> {
-        if let Some(&last) = self.own.get(&root) {
-            return self.take_own(txn, tree, root, last);
+    pub(crate) fn take(&mut self, table: Table<'_>) -> Outcome<Option<i64>> {
+        let unused = self.unused.filter(|(root, _)| *root == table.root).map(|(_, number)| number);
+        if table.rule == Rule::Exact {
+            self.hold(table)?;
         }
-        if let Some((_, number)) = self.unused.filter(|(of, _)| *of == root) {
-            if is_free(txn, tree, number)? {
-                return Ok(Some(number));
+        let taken = match (self.own.get(&table.root), unused) {
+            (Some(own), _) => {
+                let last = own.last.map_or_else(|| table.highest(), Ok)?.max(0);
+                unused.filter(|number| *number == last).or_else(|| last.checked_add(1))
             }
+            (None, Some(number)) if table.is_free(number)? => unused,
+            (None, _) => self.take_beside(table)?,
+        };
+        if let Some(number) = taken.filter(|number| unused != Some(*number)) {
+            self.give(table.root, number - 1, number);
         }
+        self.unused = taken.map(|number| (table.root, number)).or(self.unused);
+        Ok(taken)
+    }
+
+    /// Notes that the numbers of a table go from `before` to `number`.
+    fn give(&mut self, root: u32, before: i64, number: i64) {
+        if let Some(own) = self.own.get_mut(&root) {
+            own.last = Some(number);
+        }
+        match self.given[self.marked..].last_mut() {
+            Some(last) if last.root == root && last.number == before => last.number = number,
+            _ => self.given.push(Given { root, before, number }),
+        }
+    }
+
+    /// Returns whether the number of a row is one that the transaction took, in a table where it counts by itself.
+    pub(crate) fn is_own(&self, root: u32, rowid: i64) -> bool {
+        self.unused == Some((root, rowid)) && self.own.contains_key(&root)
+    }
+
+    /// Makes the next number of a table come from its highest row: the count was wrong.
+    pub(crate) fn distrust(&mut self, root: u32) {
+        self.own.insert(root, Own { last: None, stored: None });
+        self.unused = None;
+    }
+
+    /// Locks a table's record until the transaction ends.
+    fn hold(&mut self, table: Table<'_>) -> Outcome<()> {
+        if let Entry::Vacant(place) = self.own.entry(table.root) {
+            let stored = count(table.home.numbers().get_for_update(table.txn, &table.root.to_be_bytes())?);
+            let last = stored.map_or_else(|| table.highest_committed(), Ok)?;
+            place.insert(Own { last: Some(last), stored });
+        }
+        Ok(())
+    }
+
+    fn take_beside(&self, table: Table<'_>) -> Outcome<Option<i64>> {
         let mut above = None;
         for _ in 0..ATTEMPTS {
-            let Some((before, number)) = next(home, tree, root, above, wait)? else { return Ok(None) };
-            if is_free(txn, tree, number)? {
-                self.given.push(Given { root, before, number });
-                self.unused = Some((root, number));
+            let Some(number) = next(table, above)? else { return Ok(None) };
+            if table.is_free(number)? {
                 return Ok(Some(number));
             }
             above = Some(number);
@@ -66,73 +136,76 @@ impl Numbers {
         Ok(None)
     }
 
-    fn take_own(&mut self, txn: &Txn<'_>, tree: &Db, root: u32, last: Option<i64>) -> Outcome<Option<i64>> {
-        let highest = || Ok::<_, libtp::Error>(tree.cursor(txn).last()?.map_or(0, |(key, _)| keys::rowid_of(&key)));
-        let mut number = last.map_or_else(highest, Ok)?.max(0).checked_add(1);
-        if let Some(counted) = number {
-            if !is_free(txn, tree, counted)? {
-                number = highest()?.max(0).checked_add(1);
-            }
-        }
-        if number.is_some() {
-            self.own.insert(root, number);
-        }
-        Ok(number)
-    }
-
-    /// Notes the row that is put.
-    pub(crate) fn note(&mut self, home: &Home, root: u32, rowid: i64, wait: Duration) -> Outcome<()> {
-        if let Some(last) = self.own.get_mut(&root) {
-            *last = last.map(|last| last.max(rowid));
-            return Ok(());
-        }
-        if self.unused == Some((root, rowid)) {
+    /// Notes a row that is put under a number that no row had.
+    pub(crate) fn note(&mut self, table: Table<'_>, rowid: i64) -> Outcome<()> {
+        if self.unused == Some((table.root, rowid)) {
             self.unused = None;
             return Ok(());
         }
-        if rowid <= 0 || home.has_reached(root, rowid) {
+        if rowid <= 0 {
             return Ok(());
         }
-        raise(home, root, rowid, wait)
+        if table.rule == Rule::Exact && !self.own.contains_key(&table.root) {
+            let snapshot = table.home.env().snapshot()?;
+            let counted = count(table.home.numbers().get(&snapshot, &table.root.to_be_bytes())?);
+            if counted.is_some_and(|last| last >= rowid) {
+                return Ok(());
+            }
+            self.hold(table)?;
+        }
+        match self.own.get(&table.root).map(|own| own.last) {
+            Some(Some(last)) if last < rowid => self.give(table.root, last, rowid),
+            Some(_) => {}
+            None if table.home.has_reached(table.root, rowid) => {}
+            None => raise(table, rowid)?,
+        }
+        Ok(())
     }
 
     /// Notes that the transaction made or emptied the tree of a root.
     pub(crate) fn note_empty(&mut self, root: u32) {
-        self.own.insert(root, Some(0));
+        self.own.insert(root, Own { last: Some(0), stored: None });
     }
 
-    /// Returns the number of numbers taken.
-    pub(crate) fn taken(&self) -> usize {
-        self.given.len()
+    /// Returns a mark for [`Numbers::give_back`].
+    pub(crate) fn mark(&mut self) -> usize {
+        self.marked = self.given.len();
+        self.marked
     }
 
-    /// Gives the numbers back that were taken after the first `kept`. A number that is not the last any more stays a gap.
-    pub(crate) fn give_back(&mut self, home: &Home, kept: usize, wait: Duration) {
+    /// Gives the numbers back that were taken since a mark. A number that is not the last any more stays a gap.
+    pub(crate) fn give_back(&mut self, home: &Home, mark: usize, wait: Duration) {
         let mut rows: HashMap<u32, Given> = HashMap::new();
-        for given in self.given.drain(kept.min(self.given.len())..).rev() {
-            match rows.get_mut(&given.root) {
+        for given in self.given.drain(mark.min(self.given.len())..).rev() {
+            match (self.own.get_mut(&given.root), rows.get_mut(&given.root)) {
+                (Some(own), _) => own.last = Some(given.before),
                 // Numbers in a row go back at once.
-                Some(row) if row.before == given.number => row.before = given.before,
-                Some(_) => {}
-                None => drop(rows.insert(given.root, given)),
+                (None, Some(row)) if row.before == given.number => row.before = given.before,
+                (None, Some(_)) => {}
+                (None, None) => drop(rows.insert(given.root, given)),
             }
         }
         for row in rows.values() {
             // A failure leaves a gap.
             let _ = lower(home, row, wait);
         }
+        self.marked = self.marked.min(mark);
         self.unused = None;
-        // A table may have fewer rows than was counted.
-        self.own.values_mut().for_each(|last| *last = None);
+        // A table that was emptied may have its rows again.
+        self.own.values_mut().filter(|own| own.stored.is_none()).for_each(|own| own.last = None);
     }
 
-    /// Stores the counts of the transaction's own tables, in the transaction.
+    /// Stores the counts of the tables in which the transaction counted by itself, in the transaction.
     pub(crate) fn store(&self, home: &Home, txn: &Txn<'_>) -> Outcome<()> {
-        for (root, last) in &self.own {
-            match last {
-                Some(last) => home.numbers().put(txn, &root.to_be_bytes(), &last.to_be_bytes())?,
+        for (root, own) in &self.own {
+            let key = root.to_be_bytes();
+            // The number of an ignored row comes again.
+            let is_ignored = self.unused.is_some() && self.unused == own.last.map(|last| (*root, last));
+            match own.last.map(|last| last - i64::from(is_ignored)) {
+                Some(last) if own.stored == Some(last) => {}
+                Some(last) => home.numbers().put(txn, &key, &last.to_be_bytes())?,
                 // The next insert looks the highest row up.
-                None => drop(home.numbers().delete(txn, &root.to_be_bytes())?),
+                None => drop(home.numbers().delete(txn, &key)?),
             }
         }
         Ok(())
@@ -141,54 +214,61 @@ impl Numbers {
     /// Ends the transaction.
     pub(crate) fn end(&mut self, home: &Home, is_committed: bool, wait: Duration) {
         self.own.keys().for_each(|root| home.forget_reached(*root));
-        match (is_committed, self.unused) {
-            (false, _) => self.give_back(home, 0, wait),
-            (true, Some((root, number))) => {
-                let last = self.given.iter().rfind(|given| given.root == root && given.number == number);
-                let _ = last.map(|given| lower(home, given, wait));
-            }
-            (true, None) => {}
+        if !is_committed {
+            let own = &self.own;
+            self.given.retain(|given| !own.contains_key(&given.root));
+            self.give_back(home, 0, wait);
+        } else if let Some((root, number)) = self.unused.filter(|(root, _)| !self.own.contains_key(root)) {
+            let _ = lower(home, &Given { root, before: number - 1, number }, wait);
         }
         *self = Numbers::default();
     }
 }
 
-fn is_free(txn: &Txn<'_>, tree: &Db, number: i64) -> Outcome<bool> {
-    Ok(tree.get_for_update(txn, &keys::of_rowid(number))?.is_none())
+impl Table<'_> {
+    fn is_free(&self, number: i64) -> Outcome<bool> {
+        Ok(self.tree.get_for_update(self.txn, &keys::of_rowid(number))?.is_none())
+    }
+
+    /// Returns the highest number of all rows. Locks that row.
+    fn highest(&self) -> libtp::Result<i64> {
+        Ok(self.tree.cursor(self.txn).last()?.map_or(0, |(key, _)| keys::rowid_of(&key)))
+    }
+
+    fn highest_committed(&self) -> libtp::Result<i64> {
+        let snapshot = self.home.env().snapshot()?;
+        Ok(self.tree.cursor(&snapshot).last()?.map_or(0, |(key, _)| keys::rowid_of(&key)))
+    }
 }
 
 fn count(record: Option<Vec<u8>>) -> Option<i64> {
     record.and_then(|record| record.try_into().ok()).map(i64::from_be_bytes)
 }
 
-/// Counts up. Returns the count before and after; above the highest row if there is no count, or if a number `above` was taken.
-fn next(home: &Home, tree: &Db, root: u32, above: Option<i64>, wait: Duration) -> Outcome<Option<(i64, i64)>> {
-    let key = root.to_be_bytes();
+/// Counts up. Returns the new count; above the highest row if there is no count, or if a number `above` was taken.
+fn next(table: Table<'_>, above: Option<i64>) -> Outcome<Option<i64>> {
+    let (home, key) = (table.home, table.root.to_be_bytes());
     let counted = home.env().run_with(Durability::Relaxed, |txn| {
-        txn.set_lock_timeout(Some(wait));
+        txn.set_lock_timeout(Some(table.wait));
         let before = match (count(home.numbers().get_for_update(txn, &key)?), above) {
             (Some(before), None) => before,
-            (before, above) => {
-                let snapshot = home.env().snapshot()?;
-                let highest = tree.cursor(&snapshot).last()?.map_or(0, |(key, _)| keys::rowid_of(&key));
-                highest.max(before.unwrap_or(0)).max(above.unwrap_or(0)).max(0)
-            }
+            (before, above) => table.highest_committed()?.max(before.unwrap_or(0)).max(above.unwrap_or(0)).max(0),
         };
         let Some(number) = before.checked_add(1) else { return Ok(None) };
         home.numbers().put(txn, &key, &number.to_be_bytes())?;
-        Ok(Some((before, number)))
+        Ok(Some(number))
     })?;
-    if let Some((_, number)) = counted {
-        home.note_reached(root, number);
+    if let Some(number) = counted {
+        home.note_reached(table.root, number);
     }
     Ok(counted)
 }
 
 /// Raises a count that is lower than a row that the program numbered. Without a count the next insert looks the highest row up.
-fn raise(home: &Home, root: u32, rowid: i64, wait: Duration) -> Outcome<()> {
-    let key = root.to_be_bytes();
+fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
+    let (home, key) = (table.home, table.root.to_be_bytes());
     let reached = home.env().run_with(Durability::Relaxed, |txn| {
-        txn.set_lock_timeout(Some(wait));
+        txn.set_lock_timeout(Some(table.wait));
         match count(home.numbers().get_for_update(txn, &key)?) {
             None => Ok(None),
             Some(last) if last >= rowid => Ok(Some(last)),
@@ -196,7 +276,7 @@ fn raise(home: &Home, root: u32, rowid: i64, wait: Duration) -> Outcome<()> {
         }
     })?;
     if let Some(reached) = reached {
-        home.note_reached(root, reached);
+        home.note_reached(table.root, reached);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every transaction that writes holds the name [`WRITERS`] in mode IX, and BEGIN EXCLUSIVE holds it in mode X: it waits for open
-//! writers and keeps others out, while snapshots go on. After a deadlock the next transaction of the connection holds it in mode X, too:
+//! writers and keeps others out, while snapshots go on. So does BEGIN IMMEDIATE where the environment says so (`settings.rs`). After a deadlock the next transaction of the connection holds it in mode X, too:
 //! it runs alone, and is the victim of none.
 //!
 //! A doomed transaction has ended, with its locks, but SQLite has not rolled it back yet. Until then every call but the rollback
@@ -35,6 +35,8 @@ const WRITERS: &[u8] = b"sql.writers";
 pub(crate) enum How {
     Read,
     Write,
+    /// BEGIN IMMEDIATE.
+    Immediate,
     Exclusive,
 }
 
@@ -43,14 +45,14 @@ impl How {
     pub(crate) fn of_code(code: c_int) -> How {
         match code {
             0 => How::Read,
+            2 => How::Immediate,
             3 => How::Exclusive,
-            // BEGIN IMMEDIATE locks no more than a writing statement.
             _ => How::Write,
         }
     }
 }
 
-/// A savepoint, and the number of rowids that were taken before it.
+/// A savepoint, and the mark of the rowids that were taken before it.
 pub(crate) struct Savepoint {
     pub(crate) mark: Mark,
     pub(crate) taken: usize,
@@ -147,7 +149,13 @@ impl Session {
         let reader = Reader::txn(&self.home, self.durability)?;
         if let Source::Txn(txn) = reader.source() {
             txn.set_lock_timeout(Some(self.wait));
-            txn.lock(WRITERS, if how == How::Exclusive || self.runs_alone { Mode::X } else { Mode::IX })?;
+            let is_alone = match how {
+                How::Exclusive => true,
+                // Looked up before the transaction locks: two that go from IX to X would wait for each other.
+                How::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
+                How::Read | How::Write => false,
+            };
+            txn.lock(WRITERS, if is_alone || self.runs_alone { Mode::X } else { Mode::IX })?;
         }
         Ok(reader)
     }
@@ -185,7 +193,7 @@ impl Session {
         let reader = Rc::clone(self.reader()?);
         while self.savepoints.len() <= number {
             let Some(mark) = Mark::new(&reader) else { return Ok(()) };
-            self.savepoints.push(Savepoint { mark, taken: self.numbers.taken() });
+            self.savepoints.push(Savepoint { mark, taken: self.numbers.mark() });
         }
         Ok(())
     }

@@ -144,6 +144,8 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
 fn a_lock_that_is_not_granted_in_time_fails_the_statement_alone() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
+    // With exact numbers the holder would stop each insert at its beginning.
+    one.ok("PRAGMA tp_rowid = free");
     one.ok("CREATE TRIGGER tr AFTER UPDATE ON acc BEGIN INSERT INTO other(v) VALUES (old.id || 'x' || new.cents); END");
     holder.ok(
         "BEGIN IMMEDIATE; UPDATE acc SET note = 'held' WHERE id = 3; INSERT INTO other(id, v) VALUES (50, 'taken')",
@@ -570,9 +572,131 @@ fn the_data_version_changes_with_commits_of_others() {
 }
 
 #[test]
-fn rolled_back_numbers_of_rows_come_again_if_no_other_was_taken_since() {
+fn an_insert_waits_for_a_lower_number_of_its_table() {
+    let bank = Bank::new();
+    let (one, reader) = (bank.connect(), bank.connect());
+    one.ok("BEGIN IMMEDIATE; INSERT INTO other(v) VALUES ('a')");
+    let waiting = meanwhile(bank.connect(), "INSERT INTO other(v) VALUES ('b') RETURNING id");
+    assert!(!waiting.is_finished());
+    reader.ok("INSERT INTO acc(cents) VALUES (5)");
+    assert_eq!(reader.one("SELECT count(*) FROM other"), "0");
+    one.ok("COMMIT");
+    assert_eq!(waiting.join().unwrap().1.unwrap(), [["2"]]);
+}
+
+#[test]
+fn a_poller_by_number_misses_no_row() {
+    const WRITERS: usize = 4;
+    const ROWS: usize = 150;
+    let bank = Bank::new();
+    let mut seen = 0;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let connection = bank.connect();
+                scope.spawn(move || {
+                    for row in 0..ROWS {
+                        let insert = format!("INSERT INTO other(v) VALUES ('{writer} {row}')");
+                        match row % 3 {
+                            0 => connection.ok(&insert),
+                            1 => connection.ok(&format!("BEGIN IMMEDIATE; {insert}; SELECT count(*) FROM acc; COMMIT")),
+                            _ => connection.ok(&format!("BEGIN IMMEDIATE; {insert}; ROLLBACK; {insert}")),
+                        };
+                    }
+                })
+            })
+            .collect();
+        let (reader, mut last) = (bank.connect(), 0);
+        loop {
+            // The last look is after the last commit.
+            let is_last = writers.iter().all(|writer| writer.is_finished());
+            for row in reader.ok(&format!("SELECT id FROM other WHERE id > {last} ORDER BY id")) {
+                last = row[0].parse().unwrap();
+                seen += 1;
+            }
+            if is_last {
+                break;
+            }
+        }
+    });
+    assert_eq!(seen, WRITERS * ROWS);
+    assert_eq!(
+        bank.connect().one("SELECT max(id) FROM other"),
+        (WRITERS * ROWS).to_string(),
+        "the numbers have no gap"
+    );
+}
+
+#[test]
+fn numbers_of_rows_are_those_of_sqlite() {
+    let bank = Bank::new();
+    let file = Connection::open(&bank.directory.path().join("file.db"));
+    let statements = [
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v UNIQUE); CREATE TABLE a(id INTEGER PRIMARY KEY AUTOINCREMENT, v)",
+        "INSERT INTO t(v) VALUES ('a'), ('b') RETURNING id",
+        "BEGIN; INSERT INTO t(v) VALUES ('c'), ('d'); INSERT INTO a(v) VALUES (1); ROLLBACK",
+        "INSERT INTO t(v) VALUES ('c') RETURNING id",
+        "INSERT OR IGNORE INTO t(v) VALUES ('a'), ('d') RETURNING id",
+        "BEGIN IMMEDIATE; INSERT INTO t(v) VALUES ('e'); SAVEPOINT s; INSERT INTO t(v) VALUES ('f'), ('g'); ROLLBACK TO s",
+        "INSERT INTO t(v) VALUES ('f') RETURNING id",
+        "COMMIT; INSERT INTO t(id, v) VALUES (50, 'h'); INSERT INTO t(v) VALUES ('i') RETURNING id",
+        "BEGIN; INSERT INTO t(id, v) VALUES (-3, 'j'), (60, 'k'); INSERT INTO t(v) VALUES ('l') RETURNING id",
+        "COMMIT; UPDATE t SET id = 70 WHERE id = 60; INSERT INTO t(v) VALUES ('m') RETURNING id",
+        "REPLACE INTO t(id, v) VALUES (80, 'm'); INSERT INTO t(v) VALUES ('n') RETURNING id",
+        "DELETE FROM t; INSERT INTO t(v) VALUES ('a') RETURNING id",
+        "INSERT INTO a(v) VALUES (1) RETURNING id; DELETE FROM a",
+        "INSERT INTO a(v) VALUES (2) RETURNING id",
+        "INSERT INTO t(id, v) VALUES (9223372036854775806, 'o'); INSERT INTO t(v) VALUES ('p') RETURNING id",
+    ];
+    let ours = bank.connect();
+    for statement in statements {
+        assert_eq!(ours.run(statement).unwrap(), file.run(statement).unwrap(), "{statement}");
+    }
+    bank.check();
+}
+
+#[test]
+fn a_rule_of_the_environment_holds_for_all_its_connections() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
+    assert_eq!(one.one("PRAGMA tp_rowid"), "'exact'");
+    assert_eq!(one.one("PRAGMA tp_immediate"), "'together'");
+    for (wrong, sentence) in [
+        ("PRAGMA tp_rowid = ordered", "tp_rowid is exact or free, and not ordered; nothing was changed"),
+        ("PRAGMA tp_immediate = 2", "tp_immediate is together or alone, and not 2; nothing was changed"),
+    ] {
+        let failure = one.run(wrong).unwrap_err();
+        assert_eq!(failure.sentence, sentence);
+    }
+    two.ok("BEGIN; SELECT * FROM acc");
+    let failure = two.run("PRAGMA tp_rowid = free").unwrap_err();
+    assert!(failure.sentence.contains("a transaction that only reads; nothing was changed"), "{failure:?}");
+    two.ok("COMMIT; BEGIN IMMEDIATE; PRAGMA tp_immediate = alone; ROLLBACK");
+    assert_eq!(one.one("PRAGMA tp_immediate"), "'together'");
+    assert_eq!(one.one("PRAGMA tp_rowid = free"), "'free'");
+    assert_eq!(bank.connect().one("PRAGMA tp_rowid"), "'free'");
+}
+
+#[test]
+fn immediate_excludes_writers_where_the_environment_says_so() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("PRAGMA tp_immediate = alone; BEGIN IMMEDIATE");
+    two.busy_timeout(0);
+    assert_eq!(two.run("BEGIN IMMEDIATE").unwrap_err().code, BUSY);
+    assert_eq!(two.run("UPDATE acc SET cents = 1 WHERE id = 1").unwrap_err().code, BUSY);
+    assert_eq!(two.one("SELECT sum(cents) FROM acc"), "300");
+    one.ok("COMMIT");
+    two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 1 WHERE id = 1; COMMIT; PRAGMA tp_immediate = together");
+    one.ok("BEGIN IMMEDIATE");
+    std::thread::scope(|scope| scope.spawn(move || two.ok("BEGIN IMMEDIATE; COMMIT")).join().unwrap());
+}
+
+#[test]
+fn freely_rolled_back_numbers_come_again_if_no_other_was_taken_since() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("PRAGMA tp_rowid = free");
     one.ok("BEGIN; INSERT INTO other(v) VALUES ('a'), ('b'); ROLLBACK");
     assert_eq!(one.one("INSERT INTO other(v) VALUES ('c') RETURNING id"), "1");
     one.ok("BEGIN; INSERT INTO other(v) VALUES ('d')");
