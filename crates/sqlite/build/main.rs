@@ -12,7 +12,7 @@ mod vary;
 use std::path::{Path, PathBuf};
 
 /// The parts of the shim, in the order in which the varied source includes them.
-const SHIM: [&str; 5] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c"];
+const SHIM: [&str; 6] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c", "copy.c"];
 
 /// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a file.
 const OPTIONS: [&str; 17] = [

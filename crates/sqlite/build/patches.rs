@@ -97,20 +97,34 @@ pub const PATCHES: &[Patch] = &[
         put: "<SAME>  for(i=0; i<db->nDb; i++){\n    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) return 0;\n  }\n",
     },
     Patch {
-        name: "sqlite3_backup refuses an environment",
-        behind: "\nSQLITE_API sqlite3_backup *sqlite3_backup_init(\n  sqlite3* pDestDb, ",
-        at: "    if( 0==p->pSrc || 0==pDest\n",
-        put: "    if( sqlite3TpHandleIsOurs(p->pSrc) || sqlite3TpHandleIsOurs(pDest) ){
-      sqlite3ErrorWithMsg(pDestDb, SQLITE_ERROR, \"sqlite3_backup does not copy an environment of libtp, and nothing was copied: use VACUUM INTO, or the command `tp backup`\");
-      p->pSrc = 0;
-    }
-<SAME>",
+        name: "a backup knows the connection that it closes",
+        behind: "\nstruct sqlite3_backup {\n",
+        at: "  int rc;                  /* Backup process error code */\n",
+        put: "<SAME>  sqlite3 *pTp;            /* The connection to a copy of an environment, or NULL */\n",
     },
     Patch {
-        name: "VACUUM leaves an environment as it is",
+        name: "a backup of an environment copies a snapshot",
+        behind: "\nSQLITE_API sqlite3_backup *sqlite3_backup_init(\n  sqlite3* pDestDb, ",
+        at: "  sqlite3_mutex_enter(pSrcDb->mutex);\n",
+        put: "  if( pSrcDb!=pDestDb && sqlite3TpBackup(pDestDb, zDestDb, pSrcDb, zSrcDb, &p) ) return p;\n<SAME>",
+    },
+    Patch {
+        name: "the end of a backup closes the copy of an environment",
+        behind: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
+        at: "  pSrcDb = p->pSrcDb;\n",
+        put: "<SAME>  sqlite3 *pTp = p->pTp;\n",
+    },
+    Patch {
+        name: "the copy of an environment closes last",
+        behind: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
+        at: "  sqlite3LeaveMutexAndCloseZombie(pSrcDb);\n",
+        put: "<SAME>  if( pTp ) sqlite3_close(pTp);\n",
+    },
+    Patch {
+        name: "VACUUM compacts the trees of an environment",
         behind: "\nSQLITE_PRIVATE SQLITE_NOINLINE int sqlite3RunVacuum(\n",
         at: "  saved_openFlags = db->openFlags;\n",
-        put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return SQLITE_OK;\n<SAME>",
+        put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return sqlite3TpVacuum(db->aDb[iDb].pBt);\n<SAME>",
     },
     Patch {
         name: "pragmas and file controls ask the environment",
@@ -123,10 +137,10 @@ pub const PATCHES: &[Patch] = &[
 <SAME>",
     },
     Patch {
-        name: "sqlite3_serialize refuses an environment",
+        name: "sqlite3_serialize copies a snapshot of an environment",
         behind: "\nSQLITE_API unsigned char *sqlite3_serialize(\n  sqlite3 *db,              /* The database connection */\n",
         at: "  pBt = db->aDb[iDb].pBt;\n",
-        put: "<SAME>  if( sqlite3TpHandleIsOurs(pBt) ) goto serialize_out;\n",
+        put: "<SAME>  if( sqlite3TpHandleIsOurs(pBt) ){ pOut = sqlite3TpSerialize(pBt, piSize, mFlags); goto serialize_out; }\n",
     },
     Patch {
         name: "sqlite3_interrupt ends a wait for a lock",

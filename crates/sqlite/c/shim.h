@@ -54,6 +54,9 @@ static void sqlite3TpStepBegins(struct Vdbe*, TpStep*);
 static int sqlite3TpStep(struct Vdbe*, TpStep*);
 static void sqlite3TpInterrupt(void);
 static int sqlite3TpControl(Btree*, int, void*, int*);
+static int sqlite3TpVacuum(Btree*);
+static int sqlite3TpBackup(sqlite3*, const char*, sqlite3*, const char*, sqlite3_backup**);
+static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 
 /* How a transaction begins: the numbers are in src/session.rs. */
 #define TP_READ       0
@@ -81,6 +84,7 @@ extern u32 tpsql_meta(TpConn*, int iMeta);
 extern int tpsql_meta_put(TpConn*, int iMeta, u32 v);
 extern u32 tpsql_version(TpConn*);
 extern i64 tpsql_bytes(TpConn*);
+extern int tpsql_compact(TpConn*);
 extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz); /* Returns the length; below 0: of a refusal */
 extern int tpsql_create(TpConn*, u32 *piRoot);
 extern int tpsql_clear(TpConn*, u32 iRoot, int isDrop, i64 *pnChange);

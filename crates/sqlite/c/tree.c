@@ -19,6 +19,12 @@ SQLITE_PRIVATE int sqlite3BtreeClearTable(Btree *p, int i, i64 *pn) {
   TP_CALL(rc, p, tpsql_clear(TPH(p)->pConn, i, 0, pn));
   return rc;
 }
+static int sqlite3TpVacuum(Btree *p){
+  int rc;
+  if( TPH(p)->isReadOnly ) return SQLITE_READONLY;
+  TP_CALL(rc, p, tpsql_compact(TPH(p)->pConn));
+  return rc;
+}
 /* Read when the transaction begins: this call cannot fail. */
 SQLITE_PRIVATE void sqlite3BtreeGetMeta(Btree *p, int i, u32 *pv) {
   if( p->pTp==0 ){ stockBtreeGetMeta(p, i, pv); return; }

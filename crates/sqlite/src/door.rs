@@ -203,6 +203,11 @@ extern "C" fn tpsql_bytes(connection: &Connection) -> i64 {
     connection.session.home.bytes()
 }
 
+#[no_mangle]
+extern "C" fn tpsql_compact(connection: &mut Connection) -> c_int {
+    call(connection, |connection| connection.session.home.compact().map(|()| OK))
+}
+
 /// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the answer until the connection's next call.
 #[no_mangle]
 extern "C" fn tpsql_setting(

@@ -49,18 +49,51 @@ fn a_place_that_is_no_environment_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn copies_of_pages_are_refused() {
+fn copies_of_pages_show_one_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(v); CREATE INDEX i ON t(v); PRAGMA user_version = 7");
+    environment.ok(
+        "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 3000) INSERT INTO t SELECT v FROM n",
+    );
+    let copies: Vec<_> = ["serialized.db", "backup.db", "vacuum.db"].map(|name| directory.path().join(name)).into();
+    std::fs::write(&copies[0], environment.serialize().unwrap()).unwrap();
+    let file = Connection::open(&copies[1]);
+    // The copy is of the moment when it begins, in a transaction of the source, too.
+    environment.ok("BEGIN IMMEDIATE; DELETE FROM t WHERE v = 1");
+    environment.back_up(&file, 5, || drop(environment.ok("DELETE FROM t WHERE v = (SELECT max(v) FROM t)"))).unwrap();
+    environment.ok("ROLLBACK");
+    environment.ok(&format!("VACUUM INTO '{}'", copies[2].display()));
+    for copy in &copies {
+        let copy = Connection::open(copy);
+        assert_eq!(copy.ok("SELECT count(*), sum(v), max(v) FROM t"), [["3000", "4501500", "3000"]]);
+        assert_eq!(copy.ok("PRAGMA user_version"), [["7"]]);
+        assert_eq!(copy.one("PRAGMA integrity_check"), "'ok'");
+    }
+}
+
+#[test]
+fn no_backup_goes_into_an_environment() {
     let directory = tempfile::tempdir().unwrap();
     let environment = Connection::open(&directory.path().join("one.tp"));
     environment.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
     let file = Connection::open(&directory.path().join("two.db"));
-    assert!(environment.serialize_is_refused());
-    assert!(environment.backup_is_refused(&file));
-    assert!(file.last_sentence().contains("VACUUM INTO"));
-    assert!(file.backup_is_refused(&environment));
-    let copy = directory.path().join("copy.db");
-    environment.ok(&format!("VACUUM INTO '{}'", copy.display()));
-    assert_eq!(Connection::open(&copy).one("SELECT v FROM t"), "1");
+    let failure = file.back_up(&environment, 5, || {}).unwrap_err();
+    assert!(failure.sentence.contains("nothing was copied"), "{failure:?}");
+    assert_eq!(environment.one("SELECT v FROM t"), "1");
+}
+
+#[test]
+fn vacuum_compacts() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(v); CREATE INDEX i ON t(v)");
+    environment.ok("WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 5000) INSERT INTO t SELECT hex(v) || hex(zeroblob(50)) FROM n");
+    environment.ok("DELETE FROM t WHERE rowid % 8");
+    environment.ok("VACUUM");
+    assert_eq!(environment.one("SELECT count(*) FROM t"), "625");
+    assert_eq!(environment.one("PRAGMA integrity_check"), "'ok'");
+    assert!(environment.sentence("BEGIN; VACUUM").contains("within a transaction"));
 }
 
 #[test]

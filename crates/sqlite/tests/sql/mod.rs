@@ -39,6 +39,10 @@ extern "C" {
         from: *mut c_void,
         from_name: *const c_char,
     ) -> *mut c_void;
+    fn sqlite3_backup_step(backup: *mut c_void, pages: c_int) -> c_int;
+    fn sqlite3_backup_remaining(backup: *mut c_void) -> c_int;
+    fn sqlite3_backup_finish(backup: *mut c_void) -> c_int;
+    fn sqlite3_free(start: *mut c_void);
     fn sqlite3_db_filename(db: *mut c_void, schema: *const c_char) -> *const c_char;
     fn sqlite3_interrupt(db: *mut c_void);
     fn sqlite3_blob_open(
@@ -204,15 +208,41 @@ impl Connection {
         Blob { raw, _connection: self }
     }
 
-    pub fn serialize_is_refused(&self) -> bool {
+    /// Returns the bytes of a file with the same records.
+    pub fn serialize(&self) -> Option<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the connection is open, and the name ends in a zero byte.
-        unsafe { sqlite3_serialize(self.0, c"main".as_ptr(), &mut size, 0).is_null() }
+        let start = unsafe { sqlite3_serialize(self.0, c"main".as_ptr(), &mut size, 0) };
+        if start.is_null() {
+            return None;
+        }
+        let length = usize::try_from(size).unwrap();
+        // SAFETY: SQLite answered that there are so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }.to_vec();
+        // SAFETY: SQLite allocated them for the caller.
+        unsafe { sqlite3_free(start) };
+        Some(bytes)
     }
 
-    pub fn backup_is_refused(&self, to: &Connection) -> bool {
+    /// Copies to another connection, some pages at once; calls `between` before each step.
+    pub fn back_up(&self, to: &Connection, pages: c_int, mut between: impl FnMut()) -> Result<(), Failure> {
         // SAFETY: both connections are open, and the names end in a zero byte.
-        unsafe { sqlite3_backup_init(to.0, c"main".as_ptr(), self.0, c"main".as_ptr()).is_null() }
+        let backup = unsafe { sqlite3_backup_init(to.0, c"main".as_ptr(), self.0, c"main".as_ptr()) };
+        if backup.is_null() {
+            return Err(to.failure());
+        }
+        let mut code = 0;
+        while code == 0 {
+            between();
+            // SAFETY: the backup has begun and not ended.
+            code = unsafe { sqlite3_backup_step(backup, pages) };
+        }
+        // SAFETY: as above.
+        let left = unsafe { sqlite3_backup_remaining(backup) };
+        // SAFETY: as above; it ends here.
+        unsafe { sqlite3_backup_finish(backup) };
+        assert_eq!((code, left), (DONE, 0));
+        Ok(())
     }
 
     pub fn last_sentence(&self) -> String {
