@@ -1,12 +1,12 @@
 //! The calls of [`Db`], a B-tree or a hash file, and of [`Recno`], records by number.
 
-use libtp_record::{Access, KeyRange, Link};
+use libtp_record::{Access, KeyRange, Link, PageLock};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::handle::{Db, Recno};
 use crate::db::reader::Reader;
 use crate::region::panics::callers;
-use crate::{Error, Keys, Result, Txn};
+use crate::{Error, Keys, Mode, Result, Txn};
 
 impl Db {
     /// Returns the value of a key, or `None`. In a transaction the key stays locked for reading until the transaction
@@ -214,6 +214,21 @@ impl Db {
     /// As [`Db::put`]. Some of the keys may be removed by then: end the transaction, or go back to a savepoint.
     pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
         self.delete_raw_range(txn, self.range_of(keys.into())?)
+    }
+
+    /// Locks all keys until the transaction ends, also those that do not exist yet. Snapshots go on.
+    ///
+    /// With [`PageLock::Write`] no other transaction reads or changes the database, and this transaction's changes take no
+    /// locks of their own: many changes are faster.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Full`.
+    pub fn lock_all(&self, txn: &Txn<'_>, lock: PageLock) -> Result<()> {
+        let mode = match lock {
+            PageLock::Read => Mode::S,
+            PageLock::Write => Mode::X,
+        };
+        txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
     }
 
     pub(crate) fn delete_raw_range(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::{Durability, Env, Error, Granularity};
+use crate::{Durability, Env, Error, Granularity, PageLock};
 
 #[test]
 fn a_database_number_is_given_out_once_whoever_asks() {
@@ -284,4 +285,30 @@ fn what_was_read_stays_as_it_is_until_the_reader_ends() {
         writer.abort().unwrap();
         reader.commit().unwrap();
     }
+}
+
+#[test]
+fn a_database_that_is_locked_whole_is_changed_by_its_transaction_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::create(dir.path()).unwrap();
+    let db = env.btree("stock").unwrap();
+    env.run(|txn| db.put(txn, b"pears", b"7")).unwrap();
+    let (one, other) = (env.begin().unwrap(), env.begin().unwrap());
+    other.set_lock_timeout(Some(Duration::from_millis(20)));
+    db.lock_all(&one, PageLock::Read).unwrap();
+    assert_eq!(db.get(&other, b"pears").unwrap().unwrap(), b"7");
+    assert!(matches!(db.put(&other, b"apples", b"1"), Err(Error::LockTimeout(_))));
+    other.abort().unwrap();
+    db.lock_all(&one, PageLock::Write).unwrap();
+    let locks = env.locks().unwrap().len();
+    for number in 0..1000u32 {
+        db.put(&one, &number.to_be_bytes(), b"1").unwrap();
+    }
+    assert_eq!(env.locks().unwrap().len(), locks);
+    let other = env.begin().unwrap();
+    other.set_lock_timeout(Some(Duration::from_millis(20)));
+    assert!(matches!(db.get(&other, b"absent"), Err(Error::LockTimeout(_))));
+    assert_eq!(db.count(&env.snapshot().unwrap(), ..).unwrap(), 1);
+    one.commit().unwrap();
+    assert_eq!(db.count(&other, ..).unwrap(), 1001);
 }
