@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use libtp::PageLock;
+
 use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, ERROR, INTERNAL};
 use crate::cursor::Cursor;
 use crate::home::Home;
@@ -256,6 +258,7 @@ impl Connection {
         let session = &mut self.session;
         let (reader, tree) = (Rc::clone(session.reader()?), session.home.tree(root)?);
         let count = with_txn(&reader, |txn| {
+            tree.lock_all(txn, PageLock::Write)?;
             let count = tree.delete_range(txn, ..)?;
             if is_drop {
                 roots::free(&session.home, txn, root)?;

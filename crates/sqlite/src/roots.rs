@@ -4,7 +4,7 @@
 //! given out again. A dropped root is emptied and goes to a list of free roots in `sql.meta`, so no file is removed in
 //! a transaction.
 
-use libtp::Txn;
+use libtp::{PageLock, Txn};
 
 use crate::answer::Outcome;
 use crate::home::Home;
@@ -31,7 +31,8 @@ pub(crate) fn take(home: &Home, txn: &Txn<'_>) -> Outcome<u32> {
             last + 1
         }
     };
-    home.tree(root)?;
+    // No other transaction knows the tree: its entries need no locks of their own.
+    home.tree(root)?.lock_all(txn, PageLock::Write)?;
     Ok(root)
 }
 
