@@ -5,6 +5,24 @@ use crate::text::Patch;
 /// All of them. They are applied in this order.
 pub const PATCHES: &[Patch] = &[
     Patch {
+        name: "a connection keeps the statements of its transaction",
+        behind: "\nstruct sqlite3 {\n",
+        at: "  sqlite3_vfs *pVfs;            /* OS Interface */\n",
+        put: "<SAME>  void *pTpLog;                 /* Of replay.c */\n  u8 bTpNoWait;                 /* sqlite3_busy_timeout(db, 0) was called last */\n",
+    },
+    Patch {
+        name: "a new busy handler forgets a timeout of zero",
+        behind: "\nSQLITE_API int sqlite3_busy_handler(\n",
+        at: "  db->busyTimeout = 0;\n",
+        put: "<SAME>  db->bTpNoWait = 0;\n",
+    },
+    Patch {
+        name: "a timeout of zero waits for no lock",
+        behind: "\nSQLITE_API int sqlite3_busy_timeout(sqlite3 *db, int ms){\n",
+        at: "    sqlite3_busy_handler(db, 0, 0);\n",
+        put: "<SAME>    db->bTpNoWait = 1;\n",
+    },
+    Patch {
         name: "a B-tree handle knows its environment",
         behind: "\nstruct Btree {\n",
         at: "  sqlite3 *db;       /* The database connection holding this btree */\n",
@@ -54,12 +72,19 @@ pub const PATCHES: &[Patch] = &[
         put: "    rc = sqlite3TpBeginTrans(p, pBt, pOp->p2, &iMeta);\n",
     },
     // A statement that writes an environment can meet a lock that is not granted. It must not leave a half of its changes. A
-    // statement of a virtual table is a part of another statement.
+    // statement within another one has the outer savepoint, and a blob's handle (without text) makes one change.
     Patch {
         name: "a writing statement has a savepoint",
         behind: "\ncase OP_Transaction: {",
         at: "    if( p->usesStmtJournal\n",
-        put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && sqlite3TpHandleIsOurs(pBt)))\n",
+        put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && p->zSql && sqlite3TpHandleIsOurs(pBt)))\n",
+    },
+    // A virtual table would write its changes out, and a statement that writes one has a savepoint anyway.
+    Patch {
+        name: "the savepoint of a statement is not one of virtual tables",
+        behind: "\ncase OP_Transaction: {",
+        at: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1);\n",
+        put: "      rc = p->usesStmtJournal ? sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1) : SQLITE_OK;\n",
     },
     Patch {
         name: "an error of an environment has its own sentence",
@@ -82,6 +107,12 @@ pub const PATCHES: &[Patch] = &[
          && cnt++ < SQLITE_MAX_SCHEMA_RETRY ){
     int savedPc = v->pc;
 ",
+    },
+    Patch {
+        name: "an ATTACH that is refused has its own sentence",
+        behind: "    rc = sqlite3BtreeOpen(pVfs, zPath, db, &pNew->pBt, 0, flags);\n",
+        at: "    db->nDb++;\n",
+        put: "<SAME>    zErrDyn = sqlite3TpRefusal(db);\n",
     },
     Patch {
         name: "an opening that is refused has its own sentence",

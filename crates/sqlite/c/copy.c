@@ -28,10 +28,16 @@ static int tpSnapshotFile(Btree *p, char **pzFile){
   zSql = zFile ? sqlite3_mprintf("VACUUM INTO %Q", zFile) : 0;
   rc = zSql==0 ? SQLITE_NOMEM_BKPT
                : sqlite3_open_v2(TPH(p)->zName, &db, SQLITE_OPEN_READONLY, p->db->pVfs->zName);
+  if( rc==SQLITE_OK ){
+    /* VACUUM INTO takes an empty file. No other user may read it. */
+    int fd = open(zFile, O_CREAT|O_EXCL|O_WRONLY|O_CLOEXEC, 0600);
+    if( fd>=0 ) close(fd); else rc = SQLITE_CANTOPEN_BKPT;
+  }
   if( rc==SQLITE_OK ) rc = sqlite3_exec(db, zSql, 0, 0, 0);
   *pzFile = zFile;
   if( rc!=SQLITE_OK ){
-    *pzFile = sqlite3_mprintf("%s", db ? sqlite3_errmsg(db) : sqlite3ErrStr(rc));
+    *pzFile = rc==SQLITE_CANTOPEN ? sqlite3_mprintf("%s cannot be made, so no copy was made: set SQLITE_TMPDIR to a directory with room", zFile)
+                                  : sqlite3_mprintf("%s", db ? sqlite3_errmsg(db) : sqlite3ErrStr(rc));
     if( zFile ) unlink(zFile);
     sqlite3_free(zFile);
   }
@@ -42,7 +48,7 @@ static int tpSnapshotFile(Btree *p, char **pzFile){
 
 /* Begins a backup of an environment. The backup closes the connection to the file. Returns 0 if zSrc is a file's: SQLite goes on. */
 static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, const char *zSrc, sqlite3_backup **pp){
-  Btree *p = tpBtree(pSrc, zSrc);
+  Btree *p;
   sqlite3 *db = 0;
   char *zFile = 0;
   int rc;
@@ -53,10 +59,13 @@ static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, con
     sqlite3_mutex_leave(pDest->mutex);
     return 1;
   }
+  sqlite3_mutex_enter(pSrc->mutex);
+  p = tpBtree(pSrc, zSrc);
+  rc = p ? tpSnapshotFile(p, &zFile) : SQLITE_OK;
+  sqlite3_mutex_leave(pSrc->mutex);
   if( p==0 ) return 0;
-  rc = tpSnapshotFile(p, &zFile);
   if( rc==SQLITE_OK ){
-    rc = sqlite3_open_v2(zFile, &db, SQLITE_OPEN_READWRITE, p->db->pVfs->zName);
+    rc = sqlite3_open_v2(zFile, &db, SQLITE_OPEN_READWRITE, pSrc->pVfs->zName);
     /* Reads the file, so that it stays open without its name. */
     if( rc==SQLITE_OK ) rc = sqlite3_exec(db, "PRAGMA schema_version", 0, 0, 0);
     unlink(zFile);

@@ -122,7 +122,15 @@ SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *p, int f) {
   TP_CALL(rc, p->pBtree, tpsql_previous(c->pConn, c->iCursor));
   return rc;
 }
-SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *p) { return p->pTp ? tpsql_eof(TPP(p)->pConn, TPP(p)->iCursor) : stockBtreeEof(p); }
+/* SQLite expects no error here: the cursor answers it when the entry is read. */
+SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *p) {
+  TpPlace *c = TPP(p);
+  int rc, isEnd = 0;
+  if( c==0 ) return stockBtreeEof(p);
+  TP_CALL(rc, p->pBtree, tpsql_eof(c->pConn, c->iCursor, &isEnd));
+  if( rc!=SQLITE_OK ) tpsql_cursor_fail(c->pConn, c->iCursor, rc);
+  return rc==SQLITE_OK && isEnd;
+}
 SQLITE_PRIVATE i64 sqlite3BtreeIntegerKey(BtCursor *p) { return p->pTp ? tpsql_rowid(TPP(p)->pConn, TPP(p)->iCursor) : stockBtreeIntegerKey(p); }
 SQLITE_PRIVATE void sqlite3BtreeCursorPin(BtCursor *p) { if( p->pTp ) tpsql_pin(TPP(p)->pConn, TPP(p)->iCursor, 1); else stockBtreeCursorPin(p); }
 SQLITE_PRIVATE void sqlite3BtreeCursorUnpin(BtCursor *p) { if( p->pTp ) tpsql_pin(TPP(p)->pConn, TPP(p)->iCursor, 0); else stockBtreeCursorUnpin(p); }
@@ -170,6 +178,7 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *p, u32 o, u32 n, void *z) {
   int rc;
   if( p->pTp==0 ) return stockBtreePutData(p, o, n, z);
   rc = tpStand(p);
+  sqlite3TpCannotReplay(p->pBtree->db);
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_put_part(TPP(p)->pConn, TPP(p)->iCursor, o, n, z));
   return rc;
 }
@@ -191,6 +200,7 @@ SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *p, UnpackedRecord *u, int *
   int rc, n, isWhole;
   u8 eqSeen = 0;
   if( c==0 ) return stockBtreeIndexMoveto(p, u, pRes);
+  u->errCode = 0;
   n = tpNumber(c, u->aMem, u->nField, &isWhole);
   if( isWhole && n<u->nField && n<c->pKeyInfo->nKeyField ){
     /* More fields than the entry's key has: its record decides. */

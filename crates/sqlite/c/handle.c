@@ -8,6 +8,8 @@ static int tpIsEnvironment(const char *z, int vfsFlags){
   int n = sqlite3Strlen30(z);
   struct stat st;
   if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
+  /* sqlite3_deserialize opens a name of its own, without parameters behind it. */
+  if( (vfsFlags & (SQLITE_OPEN_READONLY|SQLITE_OPEN_READWRITE))==0 ) return 0;
   if( strcmp(z, ":memory:")==0 ) return 0;
   if( n>3 && strcmp(&z[n-3], ".tp")==0 ) return 1;
   if( sqlite3_uri_boolean(z, "tp", 0) ) return 1;
@@ -59,6 +61,7 @@ static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
 
 SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *z, sqlite3 *db, Btree **pp, int flags, int vfsFlags) {
   int rc;
+  tpsql_forget_refusal();
   if( z==0 || !tpIsEnvironment(z, vfsFlags) ) return stockBtreeOpen(pVfs, z, db, pp, flags, vfsFlags);
   rc = stockBtreeOpen(pVfs, ":memory:", db, pp, flags, vfsFlags & ~SQLITE_OPEN_SHAREDCACHE);
   if( rc!=SQLITE_OK ) return rc;
@@ -71,6 +74,11 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *z, sqlite3 *d
 }
 
 /* The sentence of an opening that was refused. */
+static char *sqlite3TpRefusal(sqlite3 *db){
+  const char *z;
+  int code, n = tpsql_refusal(&code, &z);
+  return n>0 ? sqlite3MPrintf(db, "%.*s", n, z) : 0;
+}
 static void sqlite3TpOpenError(sqlite3 *db, int rc){
   const char *z;
   int code, n = tpsql_refusal(&code, &z);
@@ -80,6 +88,7 @@ static void sqlite3TpOpenError(sqlite3 *db, int rc){
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   TpHandle *t = TPH(p);
   if( t ){
+    sqlite3TpForgetAll(p->db);
     tpsql_close(t->pConn);
     __atomic_sub_fetch(&tpOpenHandles, 1, __ATOMIC_SEQ_CST);
     sqlite3_free_filename(t->zName);
@@ -89,25 +98,33 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   return stockBtreeClose(p);
 }
 
-/* How long a lock is waited for, in milliseconds: PRAGMA busy_timeout. A busy handler of the program's is asked at the first
-** failed try (tpAgain). Where the program set neither, a second: a row is held for microseconds. */
+/* How long a lock is waited for, in milliseconds: PRAGMA busy_timeout. A busy handler of the program's is asked after a short wait (tpAgain):
+** only who waits has a place in the queue, and is seen in a deadlock. Where the program set neither, a second: a row is held for microseconds. */
 static int sqliteDefaultBusyCallback(void*, int);
 static int tpWait(sqlite3 *db){
-  if( db->busyHandler.xBusyHandler==0 ) return 1000;
-  return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 0;
+  if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
+  return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 15;
 }
 static int tpAgain(Btree *p, int rc){
-  BusyHandler *h = &p->db->busyHandler;
-  if( rc==SQLITE_INTERRUPT && AtomicLoad(&p->db->u1.isInterrupted)==0 ){
+  sqlite3 *db = p->db;
+  BusyHandler *h = &db->busyHandler;
+  TpConn *c = TPH(p)->pConn;
+  if( (rc!=SQLITE_BUSY && rc!=SQLITE_INTERRUPT) || tpsql_failed_before(c) ) return 0;
+  if( rc==SQLITE_INTERRUPT && AtomicLoad(&db->u1.isInterrupted)==0 ){
     /* Another connection was interrupted. */
-    tpsql_heed(TPH(p)->pConn);
+    tpsql_heed(c);
     return 1;
   }
-  if( rc!=SQLITE_BUSY || h->xBusyHandler==0 || h->xBusyHandler==sqliteDefaultBusyCallback ) return 0;
-  return sqlite3InvokeBusyHandler(h);
+  tpsql_heeded(c);
+  if( rc==SQLITE_BUSY && h->xBusyHandler && h->xBusyHandler!=sqliteDefaultBusyCallback && sqlite3InvokeBusyHandler(h) ) return 1;
+  /* A statement within another one has no savepoint: a half of it would stay. */
+  if( db->nVdbeExec>1 && db->nVdbeWrite>0 && tpsql_state(c)==2 ){
+    tpsql_doom(c, 1, "a lock that was not granted in time to a statement within another statement");
+  }
+  return 0;
 }
 /* Makes a call that may wait for a lock. A call that got no lock has changed nothing. */
-#define TP_CALL(rc, p, call)  do{ (rc) = (call); }while( tpAgain((p), (rc)) )
+#define TP_CALL(rc, p, call)  do{ (rc) = (call); }while( (rc)!=SQLITE_OK && tpAgain((p), (rc)) )
 
 /* NORMAL without WAL is durable in SQLite, and so it is here. */
 static void tpSettings(Btree *p){

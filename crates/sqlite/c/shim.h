@@ -39,7 +39,7 @@ struct TpField {
 };
 
 /* The numbers that are put back before a statement runs again. */
-struct TpStep { i64 iLastRowid; i64 nTotalChange; int nAgain; u8 isFresh; };
+struct TpStep { i64 iLastRowid; i64 nTotalChange; i64 nChange; int nAgain; u8 isFresh; };
 
 #define TPH(p) ((TpHandle*)(p)->pTp)
 #define TPP(p) ((TpPlace*)(p)->pTp)
@@ -50,11 +50,14 @@ static int sqlite3TpNewRowid(BtCursor*, i64*);
 static int sqlite3TpBeginTrans(struct Vdbe*, Btree*, int, int*);
 static int sqlite3TpError(struct Vdbe*, int);
 static void sqlite3TpOpenError(sqlite3*, int);
+static char *sqlite3TpRefusal(sqlite3*);
 static void sqlite3TpStepBegins(struct Vdbe*, TpStep*);
 static int sqlite3TpStep(struct Vdbe*, TpStep*);
 static void sqlite3TpInterrupt(void);
 static int sqlite3TpControl(Btree*, int, void*, int*);
 static int sqlite3TpVacuum(Btree*);
+static void sqlite3TpForgetAll(sqlite3*);
+static void sqlite3TpCannotReplay(sqlite3*);
 static int sqlite3TpBackup(sqlite3*, const char*, sqlite3*, const char*, sqlite3_backup**);
 static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 
@@ -67,16 +70,24 @@ static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 /* Each of these returns a code of SQLite. After an error, tpsql_sentence has the sentence. */
 extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
 extern int tpsql_refusal(int *pCode, const char **pz);          /* Of the last tpsql_open of this thread */
+extern void tpsql_forget_refusal(void);
 extern void tpsql_close(TpConn*);
 extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: none for rc */
 extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);
 extern void tpsql_cancel(void);                 /* Ends the waits of this process that began before */
-extern void tpsql_heed(TpConn*);                /* Lets the connection wait again */
+extern void tpsql_heed(TpConn*);                /* Lets the connection wait again, for the rest of its time */
+extern void tpsql_heeded(TpConn*);              /* The next wait has all its time */
+extern int tpsql_failed_before(TpConn*);        /* Whether the last error is an earlier one that a cursor answers again */
 extern int tpsql_state(TpConn*);
 extern int tpsql_begin(TpConn*, int eHow);
+extern int tpsql_prepare(TpConn*);              /* The part of a commit that can fail because of the transaction */
 extern int tpsql_commit(TpConn*, int keepsReading);
+extern int tpsql_has_expired(TpConn*);          /* Whether the end of a transaction changed what an open SELECT has read; once */
+extern int tpsql_is_doomed(TpConn*);
 extern int tpsql_roll_back(TpConn*, int keepsReading);
 extern int tpsql_was_victim(TpConn*);
+extern void tpsql_replays(TpConn*);             /* The next roll back is of a transaction whose statements run again */
+extern void tpsql_doom(TpConn*, int isTold, const char *zCause); /* Ends the transaction; !isTold: the next call says BUSY_SNAPSHOT */
 extern int tpsql_savepoints(TpConn*, int nSavepoint);
 extern int tpsql_savepoint_end(TpConn*, int isRollback, int iSavepoint, int isStatement);
 extern void tpsql_trip(TpConn*, int rc, int isWriteOnly);
@@ -98,7 +109,8 @@ extern int tpsql_first(TpConn*, u32, int *pIsEmpty);
 extern int tpsql_last(TpConn*, u32, int *pIsEmpty);
 extern int tpsql_next(TpConn*, u32);                            /* SQLITE_DONE at the end */
 extern int tpsql_previous(TpConn*, u32);
-extern int tpsql_eof(TpConn*, u32);
+extern int tpsql_eof(TpConn*, u32, int *pIsEnd);
+extern void tpsql_cursor_fail(TpConn*, u32, int rc);           /* Its next call that can fail answers rc */
 extern int tpsql_has_moved(TpConn*, u32);
 extern int tpsql_restore(TpConn*, u32, int *pDiffers);
 extern int tpsql_seek_row(TpConn*, u32, i64 iRow, int *pRes);

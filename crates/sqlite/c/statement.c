@@ -19,6 +19,7 @@ static int sqlite3TpError(Vdbe *p, int rc){
 static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
   t->iLastRowid = v->db->lastRowid;
   t->nTotalChange = v->db->nTotalChange;
+  t->nChange = v->db->nChange;
   t->nAgain = 0;
   t->isFresh = v->eVdbeState!=VDBE_RUN_STATE;
 }
@@ -33,31 +34,55 @@ static int tpHasEffects(const Op *aOp, int nOp){
   }
   return 0;
 }
-/* A statement runs again if it is the outermost, alone and a transaction of its own, its environment ended its transaction
-** because of a deadlock, and no program has seen anything of it. */
-static int tpMayRunAgain(Vdbe *v, TpStep *t){
-  sqlite3 *db = v->db;
-  SubProgram *s;
+static int tpWasVictim(sqlite3 *db){
   int i, wasVictim = 0;
   for(i=0; i<db->nDb; i++){
     if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) wasVictim |= tpsql_was_victim(TPH(db->aDb[i].pBt)->pConn);
   }
-  if( !wasVictim || !t->isFresh || !db->autoCommit || db->nVdbeExec>0 || t->nAgain>=10 ) return 0;
+  return wasVictim;
+}
+static int tpIsDoomed(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) && tpsql_is_doomed(TPH(db->aDb[i].pBt)->pConn) ) return 1;
+  }
+  return 0;
+}
+static void tpDoomAll(sqlite3 *db, int isTold, const char *zCause){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_doom(TPH(db->aDb[i].pBt)->pConn, isTold, zCause);
+  }
+}
+#include "replay.c"
+/* A statement that a deadlock ended runs again if it is alone and a transaction of its own, and the program has seen nothing of it. */
+static int tpMayRunAgain(Vdbe *v, TpStep *t){
+  sqlite3 *db = v->db;
+  if( !t->isFresh || !db->autoCommit || t->nAgain>=10 ) return 0;
   if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) ) return 0;
-  if( db->xUpdateCallback || db->xCommitCallback || db->xRollbackCallback || db->xPreUpdateCallback ) return 0;
-  if( tpHasEffects(v->aOp, v->nOp) ) return 0;
-  for(s=v->pProgram; s; s=s->pNext) if( tpHasEffects(s->aOp, s->nOp) ) return 0;
+  if( tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
   t->nAgain++;
   return 1;
 }
 static int sqlite3Step(Vdbe*);
 static int sqlite3TpStep(Vdbe *v, TpStep *t){
-  int rc = sqlite3Step(v);
-  while( (rc&0xff)==SQLITE_BUSY && tpMayRunAgain(v, t) ){
-    sqlite3_reset((sqlite3_stmt*)v);
-    v->db->lastRowid = t->iLastRowid;
-    v->db->nTotalChange = t->nTotalChange;
+  int wasDoomed = t->isFresh && !v->db->autoCommit && tpIsDoomed(v->db);
+  int rc = sqlite3Step(v), isSame = 1;
+  /* Within another statement nothing runs again: that statement does. */
+  while( isSame && (rc&0xff)==SQLITE_BUSY && v->db->nVdbeExec==0 && tpWasVictim(v->db) ){
+    if( tpMayRunAgain(v, t) ){
+      sqlite3_reset((sqlite3_stmt*)v);
+      v->db->lastRowid = t->iLastRowid;
+      v->db->nTotalChange = t->nTotalChange;
+    }else if( tpMayReplay(v, t) ){
+      isSame = tpReplay(v);
+    }else{
+      break;
+    }
     rc = sqlite3Step(v);
   }
+  /* RELEASE of the outermost savepoint rolls back, and SQLite stays in its transaction. */
+  if( wasDoomed && !v->db->autoCommit && !tpIsDoomed(v->db) ) tpDoomAll(v->db, 1, "an error before");
+  tpNote(v, rc, t);
   return rc;
 }

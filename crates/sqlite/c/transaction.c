@@ -17,21 +17,38 @@ SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
 }
 /* Of OP_Transaction: the operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from statements. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
-  int i, eHow = wr ? TP_WRITE : TP_READ;
+  int rc, i, eHow = wr ? TP_WRITE : TP_READ;
   if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);
   for(i=v->nOp-1; wr && p->db->autoCommit && i>=0 && i>=v->nOp-4; i--){
     if( v->aOp[i].opcode==OP_AutoCommit && v->aOp[i].p1==0 ) eHow = wr>1 ? TP_EXCLUSIVE : TP_IMMEDIATE;
   }
-  return tpBegin(p, eHow, pVersion);
+  rc = tpBegin(p, eHow, pVersion);
+  return rc==SQLITE_OK ? rc : sqlite3TpError(v, rc);
 }
-SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *z) { return p->pTp ? SQLITE_OK : stockBtreeCommitPhaseOne(p, z); }
+/* A SELECT that is open goes on only if all that it has read is the same. Else its cursors fail, and it opens no new ones. */
+static void tpExpire(Btree *p){
+  if( tpsql_has_expired(TPH(p)->pConn) ) sqlite3ExpirePreparedStatements(p->db, 0);
+}
 SQLITE_PRIVATE int sqlite3BtreeCommitPhaseTwo(Btree *p, int c) {
   int rc;
   if( p->pTp==0 ) return stockBtreeCommitPhaseTwo(p, c);
   TP_CALL(rc, p, tpsql_commit(TPH(p)->pConn, p->db->nVdbeRead>1));
+  tpExpire(p);
   return rc;
 }
-SQLITE_PRIVATE int sqlite3BtreeCommit(Btree *p) { return p->pTp ? sqlite3BtreeCommitPhaseTwo(p, 0) : stockBtreeCommit(p); }
+/* With a super-journal (z) SQLite ignores the codes of the second phase: the environment commits in the first. */
+SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *z) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeCommitPhaseOne(p, z);
+  TP_CALL(rc, p, tpsql_prepare(TPH(p)->pConn));
+  return rc==SQLITE_OK && z ? sqlite3BtreeCommitPhaseTwo(p, 0) : rc;
+}
+SQLITE_PRIVATE int sqlite3BtreeCommit(Btree *p) {
+  int rc;
+  if( p->pTp==0 ) return stockBtreeCommit(p);
+  rc = sqlite3BtreeCommitPhaseOne(p, 0);
+  return rc==SQLITE_OK ? sqlite3BtreeCommitPhaseTwo(p, 0) : rc;
+}
 SQLITE_PRIVATE int sqlite3BtreeTripAllCursors(Btree *p, int e, int w) {
   if( p==0 || p->pTp==0 ) return stockBtreeTripAllCursors(p, e, w);
   tpsql_trip(TPH(p)->pConn, e, w);
@@ -40,7 +57,9 @@ SQLITE_PRIVATE int sqlite3BtreeTripAllCursors(Btree *p, int e, int w) {
 SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int trip, int w) {
   if( p->pTp==0 ) return stockBtreeRollback(p, trip, w);
   if( trip ) tpsql_trip(TPH(p)->pConn, trip, w);
-  return tpsql_roll_back(TPH(p)->pConn, p->db->nVdbeRead>1);
+  trip = tpsql_roll_back(TPH(p)->pConn, p->db->nVdbeRead>1);
+  tpExpire(p);
+  return trip;
 }
 SQLITE_PRIVATE int sqlite3BtreeBeginStmt(Btree *p, int i) {
   return p->pTp ? tpsql_savepoints(TPH(p)->pConn, i) : stockBtreeBeginStmt(p, i);

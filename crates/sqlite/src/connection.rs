@@ -39,7 +39,7 @@ impl Connection {
 
     /// Begins a transaction, or goes on in the running one.
     pub(crate) fn begin(&mut self, how: How) -> Outcome<()> {
-        self.session.refuse_doomed()?;
+        self.session.tell_doom()?;
         let begun = match (self.session.has_reader(), self.session.is_writing(), how) {
             (_, true, How::Exclusive) => self.session.exclude_writers(),
             (_, true, _) | (true, _, How::Read) => Ok(()),
@@ -79,6 +79,17 @@ impl Connection {
         self.session.read_by(new)
     }
 
+    /// Does the part of a commit that can fail because of the transaction.
+    pub(crate) fn prepare_commit(&mut self) -> Outcome<()> {
+        let session = &mut self.session;
+        session.refuse_doomed()?;
+        if !session.is_writing() {
+            return Ok(());
+        }
+        let reader = Rc::clone(session.reader()?);
+        with_txn(&reader, |txn| session.numbers.store(&session.home, txn))
+    }
+
     /// Commits. `keeps_reading`: a SELECT is open and goes on. It sees the state of a moment behind the commit, if all that it has read
     /// is still so there; else its next step fails.
     pub(crate) fn commit(&mut self, keeps_reading: bool) -> Outcome<()> {
@@ -89,10 +100,6 @@ impl Connection {
             }
             return Ok(());
         }
-        let session = &mut self.session;
-        let reader = Rc::clone(session.reader()?);
-        with_txn(&reader, |txn| session.numbers.store(&session.home, txn))?;
-        drop(reader);
         let before = self.digest(keeps_reading)?;
         self.leave();
         let ended = self.session.take_reader().map_or(Ok(()), |reader| reader.commit(self.session.durability));
@@ -141,6 +148,7 @@ impl Connection {
         });
         if before.is_none() || !after.is_ok_and(|after| after == before) {
             self.cursors().for_each(|cursor| cursor.set_fault(ABORT_ROLLBACK));
+            self.session.has_expired = true;
         }
     }
 
@@ -162,7 +170,17 @@ impl Connection {
         // The abort of a transaction that the library has ended does nothing; its error is the cause.
         let _ = self.session.take_reader().map(Reader::abort);
         self.session.doom = Some(cause.to_owned());
+        self.session.is_doom_told = true;
         self.session.note_victim();
+    }
+
+    /// Ends a transaction at once, which was the victim of no deadlock. The next call is refused as a victim's, if the program was not told.
+    pub(crate) fn doom_for(&mut self, cause: &str, is_told: bool) {
+        self.leave();
+        let _ = self.session.take_reader().map(Reader::abort);
+        self.session.spans.clear();
+        self.session.doom = Some(cause.to_owned());
+        self.session.is_doom_told = is_told;
     }
 
     /// Ends savepoints from the place `from` of the program's count on. A roll back keeps the savepoint itself.
@@ -221,6 +239,7 @@ impl Connection {
                 self.put_setting(setting, value)?;
             } else {
                 let changed = self.begin(How::Write).and_then(|()| self.put_setting(setting, value));
+                let changed = changed.and_then(|()| self.prepare_commit());
                 let ended = if changed.is_ok() { self.commit(false) } else { self.roll_back(false) };
                 changed.and(ended)?;
             }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libtp::{Db, Error, Mode};
 
-use crate::answer::{Outcome, Refusal, CORRUPT};
+use crate::answer::{Outcome, Refusal, CORRUPT, READONLY, TOOBIG};
 use crate::arguments::Field;
 use crate::keys::{self, Column};
 use crate::owned::{with_source, Pair, Place, Source};
@@ -81,6 +81,8 @@ pub(crate) struct Cursor {
     /// Of an index; empty for a table of rowids.
     columns: Vec<Column>,
     is_write: bool,
+    /// The number of bytes of a key that searches compare: entries have shorter keys.
+    longest: usize,
     /// SQLite reads from the record, and refuses changes of it.
     pub(crate) is_pinned: bool,
     /// Of a blob's handle, which knows the blob's place in the record.
@@ -97,7 +99,9 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(root: u32, tree: Arc<Db>, columns: Vec<Column>, is_write: bool) -> Cursor {
+        let longest = tree.key_bytes_max().saturating_sub(keys::BEHIND.len());
         Cursor {
+            longest,
             root,
             tree,
             columns,
@@ -251,6 +255,7 @@ impl Cursor {
 
     /// Moves to the first entry. Returns whether there is one.
     pub(crate) fn first(&mut self, session: &mut Session) -> Outcome<bool> {
+        self.refuse_fault()?;
         self.queue_up(session, FIRST)?;
         let found = self.native(session)?.first()?;
         let high = if found.is_some() { Edge::Here } else { Edge::End };
@@ -262,6 +267,7 @@ impl Cursor {
 
     /// Moves to the last entry. Returns whether there is one.
     pub(crate) fn last(&mut self, session: &mut Session) -> Outcome<bool> {
+        self.refuse_fault()?;
         self.queue_up(session, LAST)?;
         let found = self.native(session)?.last()?;
         let low = if found.is_some() { Edge::Here } else { Edge::End };
@@ -372,16 +378,10 @@ impl Cursor {
         Ok(())
     }
 
-    /// Returns whether the cursor stands on no entry. SQLite expects no error here. After one this answers that there is an entry, and the cursor answers the
-    /// error when the entry is read.
+    /// Returns whether the cursor stands on no entry. A fault counts as an entry: the cursor answers it when the entry is read.
     pub(crate) fn is_at_end(&mut self, session: &mut Session) -> Outcome<bool> {
-        match self.settle(session) {
-            Ok(()) => Ok(!matches!(self.at, At::Valid | At::Fault(_))),
-            Err(refusal) => {
-                self.at = At::Fault(refusal.code);
-                Err(refusal)
-            }
-        }
+        self.settle(session)?;
+        Ok(!matches!(self.at, At::Valid | At::Fault(_)))
     }
 
     /// Returns to the entry after a change by another cursor. Returns whether the entry is gone.
@@ -405,6 +405,7 @@ impl Cursor {
     }
 
     fn seek_exactly(&mut self, session: &mut Session, key: &[u8]) -> Outcome<bool> {
+        self.refuse_fault()?;
         self.end_sweep(session);
         let is_there = self.look_up(session, key)?;
         self.stand(key, if is_there { At::Valid } else { At::Lazy });
@@ -413,13 +414,17 @@ impl Cursor {
 
     /// Looks a key of an index up. Returns the order of the place to the key, and whether an equal key was seen.
     pub(crate) fn seek_key(&mut self, session: &mut Session, sought: Sought<'_>) -> Outcome<(c_int, bool)> {
+        self.refuse_fault()?;
         let mut key = std::mem::take(&mut self.spelled);
         keys::spell(sought.fields, &self.columns, &mut key);
+        // No entry has a longer key, and each entry is before or behind it by the bytes that are kept.
+        let is_long = key.len() > self.longest;
+        key.truncate(self.longest);
         let sought = match sought.bias.signum() {
-            0 if sought.is_whole => self.seek_exactly(session, &key).map(on_or_before),
+            0 if sought.is_whole || is_long => self.seek_exactly(session, &key).map(on_or_before),
             0 => self.seek_beginning(session, &key).map(on_or_before),
             1 => self.seek_before(session, &key, sought.is_equal),
-            _ => self.seek_behind(session, &mut key, sought.is_equal),
+            _ => self.seek_behind(session, &mut key, sought.is_equal, is_long),
         };
         self.spelled = key;
         sought
@@ -458,10 +463,19 @@ impl Cursor {
         Ok((-1, false))
     }
 
-    fn seek_behind(&mut self, session: &mut Session, key: &mut Vec<u8>, is_equal: bool) -> Outcome<(c_int, bool)> {
+    fn seek_behind(
+        &mut self,
+        session: &mut Session,
+        key: &mut Vec<u8>,
+        is_equal: bool,
+        is_long: bool,
+    ) -> Outcome<(c_int, bool)> {
         self.end_sweep(session);
         let length = key.len();
-        key.extend_from_slice(&keys::BEHIND);
+        // No entry begins with a long key.
+        if !is_long {
+            key.extend_from_slice(&keys::BEHIND);
+        }
         self.stand(key, At::Lazy);
         key.truncate(length);
         if !is_equal {
@@ -475,7 +489,16 @@ impl Cursor {
     pub(crate) fn put_key(&mut self, session: &Session, fields: &[Field], record: &[u8]) -> Outcome<()> {
         let mut key = std::mem::take(&mut self.spelled);
         keys::spell(fields, &self.columns, &mut key);
-        let put = self.put(session, &key, record);
+        let put = match key.len() {
+            length if length < self.longest => self.put(session, &key, record),
+            length => {
+                let what = format!(
+                    "an entry of an index or of a table without rowids has a key of {length} bytes, and {} are the most; nothing of the statement is kept. Index a part of the column, or a hash of it",
+                    self.longest - 1
+                );
+                Err(Refusal::new(TOOBIG, what))
+            }
+        };
         self.spelled = key;
         put
     }
@@ -491,6 +514,9 @@ impl Cursor {
 
     /// Writes over a part of the record under the cursor.
     pub(crate) fn put_part(&mut self, session: &Session, offset: usize, part: &[u8]) -> Outcome<()> {
+        if !self.is_write {
+            return Err(Refusal::new(READONLY, "the blob's handle was opened for reading; nothing was changed"));
+        }
         let mut record = self.value.clone();
         let place = record.get_mut(offset..offset + part.len());
         place.ok_or_else(|| Refusal::new(CORRUPT, "a blob ends beyond its record"))?.copy_from_slice(part);

@@ -39,14 +39,13 @@ fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
     if refusal.ends_transaction {
         connection.doom(&refusal.sentence);
     }
-    if refusal.code == INTERRUPT {
-        // SQLite's own word is known to programs.
-        return refusal.code;
-    }
-    let kept = &mut connection.session.refused;
+    let session = &mut connection.session;
+    session.failed_before = refusal.sentence == FAILED_BEFORE;
     // A fault that is answered again keeps the sentence of its cause.
-    if refusal.sentence != FAILED_BEFORE || kept.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
-        *kept = Some((refusal.code, refusal.sentence));
+    if !session.failed_before || session.refused.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
+        // SQLite's own word is known to programs.
+        let sentence = if refusal.code == INTERRUPT { "interrupted".to_owned() } else { refusal.sentence };
+        session.refused = Some((refusal.code, sentence));
     }
     refusal.code
 }
@@ -95,6 +94,11 @@ extern "C" fn tpsql_refusal(code: &mut c_int, text: &mut *const u8) -> c_int {
 }
 
 #[no_mangle]
+extern "C" fn tpsql_forget_refusal() {
+    REFUSAL.set((OK, String::new()));
+}
+
+#[no_mangle]
 extern "C" fn tpsql_close(connection: Option<Box<Connection>>) {
     let _ = caught(|| {
         let Some(mut connection) = connection else { return Ok(()) };
@@ -135,6 +139,31 @@ extern "C" fn tpsql_heed(connection: &mut Connection) {
 }
 
 #[no_mangle]
+extern "C" fn tpsql_heeded(connection: &mut Connection) {
+    connection.session.end_heed();
+}
+
+#[no_mangle]
+extern "C" fn tpsql_failed_before(connection: &Connection) -> c_int {
+    c_int::from(connection.session.failed_before)
+}
+
+#[no_mangle]
+extern "C" fn tpsql_is_doomed(connection: &Connection) -> c_int {
+    c_int::from(connection.session.doom.is_some())
+}
+
+#[no_mangle]
+extern "C" fn tpsql_has_expired(connection: &mut Connection) -> c_int {
+    c_int::from(std::mem::take(&mut connection.session.has_expired))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_prepare(connection: &mut Connection) -> c_int {
+    call(connection, |connection| connection.prepare_commit().map(|()| OK))
+}
+
+#[no_mangle]
 extern "C" fn tpsql_state(connection: &Connection) -> c_int {
     connection.state()
 }
@@ -158,6 +187,19 @@ extern "C" fn tpsql_roll_back(connection: &mut Connection, keeps_reading: c_int)
 #[no_mangle]
 extern "C" fn tpsql_was_victim(connection: &mut Connection) -> c_int {
     c_int::from(std::mem::take(&mut connection.session.was_victim))
+}
+
+#[no_mangle]
+extern "C" fn tpsql_doom(connection: &mut Connection, is_told: c_int, cause: *const c_char) {
+    let _ = caught(|| {
+        connection.doom_for(word(cause), is_told != 0);
+        Ok(())
+    });
+}
+
+#[no_mangle]
+extern "C" fn tpsql_replays(connection: &mut Connection) {
+    connection.session.numbers.keep_for_replay();
 }
 
 #[no_mangle]
@@ -332,15 +374,19 @@ extern "C" fn tpsql_previous(connection: &mut Connection, cursor: u32) -> c_int 
     at(connection, cursor, |cursor, session| Ok(if cursor.previous(session)? { OK } else { DONE }))
 }
 
-/// Not an error's code, but whether the cursor stands on no entry. An error is answered when the entry is read.
 #[no_mangle]
-extern "C" fn tpsql_eof(connection: &mut Connection, cursor: u32) -> c_int {
-    let mut is_at_end = false;
+extern "C" fn tpsql_eof(connection: &mut Connection, cursor: u32, is_at_end: &mut c_int) -> c_int {
     at(connection, cursor, |cursor, session| {
-        is_at_end = cursor.is_at_end(session)?;
+        *is_at_end = c_int::from(cursor.is_at_end(session)?);
         Ok(OK)
-    });
-    c_int::from(is_at_end)
+    })
+}
+
+#[no_mangle]
+extern "C" fn tpsql_cursor_fail(connection: &mut Connection, cursor: u32, code: c_int) {
+    if let Ok((cursor, _)) = connection.cursor(cursor) {
+        cursor.set_fault(code);
+    }
 }
 
 #[no_mangle]

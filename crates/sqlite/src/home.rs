@@ -22,8 +22,6 @@ pub(crate) struct Home {
     /// wait for ranges that the main one holds there.
     numbers: Arc<Db>,
     trees: Mutex<HashMap<u32, Arc<Db>>>,
-    /// By root, a rowid that `numbers` has reached.
-    reached: Mutex<HashMap<u32, i64>>,
 }
 
 /// The part of a page that VACUUM fills: later inserts find room.
@@ -58,7 +56,7 @@ impl Home {
         let builder = Env::builder().create(may_create && !is_read_only).read_only(is_read_only);
         let env = builder.open(directory)?;
         let (meta, numbers) = (Arc::new(env.btree("sql.meta")?), Arc::new(env.btree("sql.rowid")?));
-        let home = Arc::new(Home { env, meta, numbers, trees: Mutex::default(), reached: Mutex::default() });
+        let home = Arc::new(Home { env, meta, numbers, trees: Mutex::default() });
         if let Some(identity) = identity(directory, is_read_only) {
             homes.push((identity, Arc::downgrade(&home)));
         }
@@ -85,19 +83,6 @@ impl Home {
         // Not under the mutex: opening may wait for a transaction of another thread.
         let tree = Arc::new(self.env.btree(&format!("sql.{root}"))?);
         Ok(Arc::clone(locked(&self.trees).entry(root).or_insert(tree)))
-    }
-
-    /// Returns whether the numbers of a root are known to have reached a rowid.
-    pub(crate) fn has_reached(&self, root: u32, rowid: i64) -> bool {
-        locked(&self.reached).get(&root).is_some_and(|&reached| reached >= rowid)
-    }
-
-    pub(crate) fn note_reached(&self, root: u32, rowid: i64) {
-        locked(&self.reached).insert(root, rowid);
-    }
-
-    pub(crate) fn forget_reached(&self, root: u32) {
-        locked(&self.reached).remove(&root);
     }
 
     /// Compacts all trees, in transactions of their own.
@@ -127,11 +112,17 @@ fn check_place(directory: &Path) -> Outcome<()> {
         Ok(found) if !found.is_dir() => refuse(format!(
             "{shown} is a file. A name that ends in .tp, or has ?tp=1, is the directory of an environment; nothing was changed. Give the file another name, or remove it"
         )),
-        Ok(_) if !is_named(directory) && control(directory).is_none() => {
+        Ok(_) if control(directory).is_none() && (!is_named(directory) || has_files(directory)) => {
             refuse(format!("{shown} is a directory and no environment; nothing was changed"))
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether a directory has other files than the settings of an environment that is to be made.
+fn has_files(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
 fn is_named(directory: &Path) -> bool {

@@ -110,7 +110,15 @@ fn number((double, distance): (f64, u16), key: &mut Vec<u8>) {
 fn text(text: &[u8], collation: Collation, zeros: c_int, key: &mut Vec<u8>) {
     match collation {
         Collation::Binary => string(TEXT, text.iter().copied(), zeros, key),
-        Collation::NoCase => string(TEXT, text.iter().map(u8::to_ascii_lowercase), zeros, key),
+        Collation::NoCase => match text.iter().position(|&byte| byte == 0) {
+            // SQLite compares up to the first zero byte, and then the lengths.
+            Some(end) => {
+                string(TEXT, text[..=end].iter().map(u8::to_ascii_lowercase), 0, key);
+                key.truncate(key.len() - 2);
+                key.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
+            }
+            None => string(TEXT, text.iter().map(u8::to_ascii_lowercase), zeros, key),
+        },
         Collation::RightTrim => {
             let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
             string(TEXT, text[..end].iter().copied(), zeros, key);

@@ -46,6 +46,10 @@ pub(crate) struct Numbers {
     /// By root, the tables in which the transaction counts by itself.
     own: HashMap<u32, Own>,
     given: Vec<Given>,
+    /// Numbers that the transaction took before its statements run again, and takes again.
+    again: Vec<Given>,
+    /// Whether the roll back that comes is of a transaction whose statements run again.
+    runs_again: bool,
     /// The length of `given` at the last mark.
     marked: usize,
     /// The number that was given last, until its row is put. An ignored row leaves it.
@@ -124,7 +128,12 @@ impl Numbers {
         Ok(())
     }
 
-    fn take_beside(&self, table: Table<'_>) -> Outcome<Option<i64>> {
+    fn take_beside(&mut self, table: Table<'_>) -> Outcome<Option<i64>> {
+        while let Some(number) = self.next_again(table.root) {
+            if table.is_free(number)? {
+                return Ok(Some(number));
+            }
+        }
         let mut above = None;
         for _ in 0..ATTEMPTS {
             let Some(number) = next(table, above)? else { return Ok(None) };
@@ -136,6 +145,22 @@ impl Numbers {
         Ok(None)
     }
 
+    fn next_again(&mut self, root: u32) -> Option<i64> {
+        let place = self.again.iter().position(|given| given.root == root)?;
+        let given = &mut self.again[place];
+        given.before += 1;
+        let number = given.before;
+        if number == given.number {
+            self.again.remove(place);
+        }
+        Some(number)
+    }
+
+    /// Keeps the numbers over the next roll back: the transaction's statements run again.
+    pub(crate) fn keep_for_replay(&mut self) {
+        self.runs_again = true;
+    }
+
     /// Notes a row that is put under a number that no row had.
     pub(crate) fn note(&mut self, table: Table<'_>, rowid: i64) -> Outcome<()> {
         if self.unused == Some((table.root, rowid)) {
@@ -145,18 +170,19 @@ impl Numbers {
         if rowid <= 0 {
             return Ok(());
         }
-        if table.rule == Rule::Exact && !self.own.contains_key(&table.root) {
+        if !self.own.contains_key(&table.root) {
             let snapshot = table.home.env().snapshot()?;
             let counted = count(table.home.numbers().get(&snapshot, &table.root.to_be_bytes())?);
             if counted.is_some_and(|last| last >= rowid) {
                 return Ok(());
             }
-            self.hold(table)?;
+            if table.rule == Rule::Exact {
+                self.hold(table)?;
+            }
         }
         match self.own.get(&table.root).map(|own| own.last) {
             Some(Some(last)) if last < rowid => self.give(table.root, last, rowid),
             Some(_) => {}
-            None if table.home.has_reached(table.root, rowid) => {}
             None => raise(table, rowid)?,
         }
         Ok(())
@@ -213,10 +239,13 @@ impl Numbers {
 
     /// Ends the transaction.
     pub(crate) fn end(&mut self, home: &Home, is_committed: bool, wait: Duration) {
-        self.own.keys().for_each(|root| home.forget_reached(*root));
         if !is_committed {
             let own = &self.own;
             self.given.retain(|given| !own.contains_key(&given.root));
+            if self.runs_again {
+                *self = Numbers { again: std::mem::take(&mut self.given), ..Numbers::default() };
+                return;
+            }
             self.give_back(home, 0, wait);
         } else if let Some((root, number)) = self.unused.filter(|(root, _)| !self.own.contains_key(root)) {
             let _ = lower(home, &Given { root, before: number - 1, number }, wait);
@@ -258,33 +287,25 @@ fn next(table: Table<'_>, above: Option<i64>) -> Outcome<Option<i64>> {
         home.numbers().put(txn, &key, &number.to_be_bytes())?;
         Ok(Some(number))
     })?;
-    if let Some(number) = counted {
-        home.note_reached(table.root, number);
-    }
     Ok(counted)
 }
 
 /// Raises a count that is lower than a row that the program numbered. Without a count the next insert looks the highest row up.
 fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
     let (home, key) = (table.home, table.root.to_be_bytes());
-    let reached = home.env().run_with(Durability::Relaxed, |txn| {
+    home.env().run_with(Durability::Relaxed, |txn| {
         txn.set_lock_timeout(Some(table.wait));
         match count(home.numbers().get_for_update(txn, &key)?) {
-            None => Ok(None),
-            Some(last) if last >= rowid => Ok(Some(last)),
-            Some(_) => home.numbers().put(txn, &key, &rowid.to_be_bytes()).map(|()| Some(rowid)),
+            Some(last) if last < rowid => home.numbers().put(txn, &key, &rowid.to_be_bytes()),
+            _ => Ok(()),
         }
     })?;
-    if let Some(reached) = reached {
-        home.note_reached(table.root, reached);
-    }
     Ok(())
 }
 
 /// Takes back the last number.
 fn lower(home: &Home, given: &Given, wait: Duration) -> Outcome<()> {
     let key = given.root.to_be_bytes();
-    home.forget_reached(given.root);
     home.env().run_with(Durability::Relaxed, |txn| {
         txn.set_lock_timeout(Some(wait));
         match count(home.numbers().get_for_update(txn, &key)?) {

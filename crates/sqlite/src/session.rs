@@ -16,11 +16,11 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtp::{Durability, Mode, Txn};
 
-use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, INTERNAL};
+use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, BUSY_SNAPSHOT, INTERNAL};
 use crate::home::Home;
 use crate::meta::Meta;
 use crate::owned::{Mark, Reader, Source};
@@ -29,6 +29,9 @@ use crate::spans::Spans;
 
 /// The name that all writers lock.
 const WRITERS: &[u8] = b"sql.writers";
+
+/// The longest wait of a victim to be alone the next time.
+const ALONE_WAIT: Duration = Duration::from_millis(50);
 
 /// How SQLite begins a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +72,21 @@ pub(crate) struct Session {
     pub(crate) numbers: Numbers,
     /// The sentence of the error that ended the transaction, until SQLite rolls it back.
     pub(crate) doom: Option<String>,
+    /// Whether the program has got the error.
+    pub(crate) is_doom_told: bool,
     /// Whether a transaction was ended by a deadlock since SQLite asked last.
     pub(crate) was_victim: bool,
     runs_alone: bool,
     pub(crate) durability: Durability,
     pub(crate) wait: Duration,
-    pub(crate) version: u32,
     /// The last error, for SQLite to fetch.
     pub(crate) refused: Option<(c_int, String)>,
+    /// Whether that error is an earlier one that a cursor answered again.
+    pub(crate) failed_before: bool,
+    /// Whether the end of a transaction changed what an open SELECT has read, since SQLite asked last.
+    pub(crate) has_expired: bool,
+    /// The end of a wait that cancellations of other connections interrupt.
+    heeds_until: Option<Instant>,
     /// The sentence that SQLite fetched last, and reads from here.
     pub(crate) told: Option<String>,
 }
@@ -91,12 +101,15 @@ impl Session {
             meta: Meta::default(),
             numbers: Numbers::default(),
             doom: None,
+            is_doom_told: false,
             was_victim: false,
             runs_alone: false,
             durability: Durability::Sync,
             wait: Duration::from_secs(1),
-            version: 0,
             refused: None,
+            failed_before: false,
+            has_expired: false,
+            heeds_until: None,
             told: None,
         }
     }
@@ -116,6 +129,20 @@ impl Session {
         self.reader.as_ref().is_some_and(|reader| matches!(reader.source(), Source::Txn(_)))
     }
 
+    /// Refuses the first call after the end as a victim's, and later ones as [`Session::refuse_doomed`].
+    pub(crate) fn tell_doom(&mut self) -> Outcome<()> {
+        match &self.doom {
+            Some(cause) if !self.is_doom_told => {
+                self.is_doom_told = true;
+                let what = format!(
+                    "this transaction has ended, and nothing of it is kept. Run it again. It ended because of: {cause}"
+                );
+                Err(Refusal::new(BUSY_SNAPSHOT, what))
+            }
+            _ => self.refuse_doomed(),
+        }
+    }
+
     pub(crate) fn refuse_doomed(&self) -> Outcome<()> {
         match &self.doom {
             None => Ok(()),
@@ -129,6 +156,7 @@ impl Session {
     /// Sets the durability of commits, and the longest wait for each lock.
     pub(crate) fn set(&mut self, durability: Durability, wait: Duration) {
         self.durability = durability;
+        self.end_heed();
         if self.wait != wait {
             self.wait = wait;
             if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
@@ -137,10 +165,21 @@ impl Session {
         }
     }
 
-    /// Lets the transaction wait for locks again after a cancellation.
-    pub(crate) fn heed_cancels(&self) {
+    /// Lets the transaction wait for locks again after a cancellation, for the rest of the time.
+    pub(crate) fn heed_cancels(&mut self) {
+        let end = *self.heeds_until.get_or_insert_with(|| Instant::now() + self.wait);
         if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
             txn.heed_cancels_since(libtp::cancels());
+            txn.set_lock_timeout(Some(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Gives the next wait all its time again.
+    pub(crate) fn end_heed(&mut self) {
+        if self.heeds_until.take().is_some() {
+            if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
+                txn.set_lock_timeout(Some(self.wait));
+            }
         }
     }
 
@@ -155,9 +194,23 @@ impl Session {
                 How::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
                 How::Read | How::Write => false,
             };
-            txn.lock(WRITERS, if is_alone || self.runs_alone { Mode::X } else { Mode::IX })?;
+            if !is_alone && self.runs_alone && self.locks_others_out(txn)? {
+                return Ok(reader);
+            }
+            txn.lock(WRITERS, if is_alone { Mode::X } else { Mode::IX })?;
         }
         Ok(reader)
+    }
+
+    /// Tries to be alone. A request in mode X stops all newcomers, so it waits for a short time only.
+    fn locks_others_out(&self, txn: &Txn<'static>) -> Outcome<bool> {
+        txn.set_lock_timeout(Some(self.wait.min(ALONE_WAIT)));
+        let locked = txn.lock(WRITERS, Mode::X);
+        txn.set_lock_timeout(Some(self.wait));
+        match locked {
+            Err(libtp::Error::LockTimeout(_)) => Ok(false),
+            locked => Ok(locked.map(|()| true)?),
+        }
     }
 
     /// Locks all other writers out of the running transaction.
@@ -172,7 +225,7 @@ impl Session {
     pub(crate) fn read_by(&mut self, reader: Rc<Reader>) -> Outcome<()> {
         self.meta = Meta::load(&self.home, &reader)?;
         match reader.source() {
-            Source::Snapshot(snapshot) => self.version = version_of(snapshot.lsn()),
+            Source::Snapshot(_) => {}
             Source::Txn(_) => {
                 self.runs_alone = false;
                 self.savepoints.extend(Mark::new(&reader).map(|mark| Savepoint { mark, taken: 0 }));
@@ -222,9 +275,10 @@ impl Session {
 
     /// Returns a number that is another one after every commit of another connection.
     pub(crate) fn data_version(&self) -> u32 {
-        match &self.reader {
-            Some(_) => self.version,
-            None => self.home.env().snapshot().map_or(self.version, |snapshot| version_of(snapshot.lsn())),
+        match self.reader.as_deref().map(Reader::source) {
+            Some(Source::Snapshot(snapshot)) => version_of(snapshot.lsn()),
+            // A transaction sees what others have committed until now.
+            Some(Source::Txn(_)) | None => self.home.env().snapshot().map_or(0, |snapshot| version_of(snapshot.lsn())),
         }
     }
 }

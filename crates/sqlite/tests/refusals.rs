@@ -84,6 +84,35 @@ fn no_backup_goes_into_an_environment() {
 }
 
 #[test]
+fn a_refusal_names_its_own_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("bad.tp"), "a file").unwrap();
+    std::fs::create_dir(at("full.tp")).unwrap();
+    std::fs::write(at("full.tp/mine.txt"), "mine").unwrap();
+    const READ_WRITE_CREATE: i32 = 2 | 4;
+    let refused = |name: &str| Connection::try_open(name, READ_WRITE_CREATE).err().unwrap().sentence;
+    assert!(refused(&at("full.tp")).contains("is a directory and no environment; nothing was changed"));
+    assert_eq!(std::fs::read_dir(at("full.tp")).unwrap().count(), 1);
+    assert!(refused(&at("bad.tp")).contains("bad.tp is a file"));
+    assert_eq!(refused(&at("missing/plain.db")), "unable to open database file");
+    let file = Connection::open(&directory.path().join("one.db"));
+    assert!(file.sentence(&format!("ATTACH '{}' AS a", at("bad.tp"))).contains("bad.tp is a file"));
+}
+
+#[test]
+fn a_blob_handle_for_reading_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = Connection::open(&directory.path().join("one.tp"));
+    environment.ok("CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 'abc'); BEGIN IMMEDIATE; UPDATE t SET id = 1");
+    let blob = environment.blob_for_reading(c"v", 1);
+    assert_eq!(blob.write(b"x", 0), 8);
+    drop(blob);
+    environment.ok("COMMIT");
+    assert_eq!(environment.one("SELECT v FROM t"), "'abc'");
+}
+
+#[test]
 fn vacuum_compacts() {
     let directory = tempfile::tempdir().unwrap();
     let environment = Connection::open(&directory.path().join("one.tp"));
@@ -115,7 +144,7 @@ fn a_long_key_and_an_unknown_order_are_refused() {
     let environment = Connection::open(&directory.path().join("one.tp"));
     environment.ok("CREATE TABLE t(v); CREATE INDEX i ON t(v); INSERT INTO t VALUES (hex(zeroblob(400)))");
     let sentence = environment.sentence("INSERT INTO t VALUES (hex(zeroblob(100000)))");
-    assert!(sentence.contains("this database takes up to"), "{sentence}");
+    assert!(sentence.contains("has a key of 200012 bytes, and 2045 are the most"), "{sentence}");
     assert_eq!(environment.one("SELECT count(*) FROM t"), "1");
     assert_eq!(environment.one("PRAGMA integrity_check"), "'ok'");
     let wide = Connection::open(&directory.path().join("wide.tp"));

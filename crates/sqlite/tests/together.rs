@@ -105,6 +105,8 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
     let bank = Bank::new();
     for last in ["ROLLBACK", "COMMIT"] {
         let (one, two) = (bank.connect(), bank.connect());
+        // The victim runs again, and meets the lock that the other keeps.
+        [&one, &two].iter().for_each(|connection| connection.busy_timeout(1000));
         one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1");
         two.ok("BEGIN IMMEDIATE; SAVEPOINT s; UPDATE acc SET cents = cents + 1 WHERE id = 2");
         let (victim, other) = std::thread::scope(|scope| {
@@ -288,9 +290,14 @@ fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
     let one = bank.connect();
     one.ok("PRAGMA synchronous = FULL");
     let (mut sums, mut failures) = (0, 0);
-    for _ in 0..20 {
+    // The second one opens a cursor for each row.
+    let selects = [
+        "SELECT cents FROM acc ORDER BY id",
+        "WITH v(x) AS (VALUES (1), (2), (3)) SELECT (SELECT cents FROM acc WHERE id = x) FROM v",
+    ];
+    for round in 0..30 {
         one.ok("BEGIN IMMEDIATE; UPDATE acc SET note = 'x' WHERE id = 2");
-        let select = one.prepare("SELECT cents FROM acc ORDER BY id").unwrap();
+        let select = one.prepare(selects[round % 2]).unwrap();
         let first: i64 = select.step().unwrap().unwrap()[0].parse().unwrap();
         let mover = meanwhile(
             bank.connect(),

@@ -39,6 +39,30 @@ extern "C" {
         from: *mut c_void,
         from_name: *const c_char,
     ) -> *mut c_void;
+    fn sqlite3_busy_handler(
+        db: *mut c_void,
+        handler: extern "C" fn(*mut c_void, c_int) -> c_int,
+        context: *mut c_void,
+    ) -> c_int;
+    fn sqlite3_create_function(
+        db: *mut c_void,
+        name: *const c_char,
+        arguments: c_int,
+        encoding: c_int,
+        context: *mut c_void,
+        function: extern "C" fn(*mut c_void, c_int, *mut *mut c_void),
+        step: *const c_void,
+        last: *const c_void,
+    ) -> c_int;
+    fn sqlite3_context_db_handle(context: *mut c_void) -> *mut c_void;
+    fn sqlite3_result_int(context: *mut c_void, value: c_int);
+    fn sqlite3_exec(
+        db: *mut c_void,
+        sql: *const c_char,
+        row: *const c_void,
+        context: *mut c_void,
+        error: *mut *mut c_char,
+    ) -> c_int;
     fn sqlite3_backup_step(backup: *mut c_void, pages: c_int) -> c_int;
     fn sqlite3_backup_remaining(backup: *mut c_void) -> c_int;
     fn sqlite3_backup_finish(backup: *mut c_void) -> c_int;
@@ -121,6 +145,32 @@ impl Connection {
         Failure { code, sentence: sentence.to_string_lossy().into_owned() }
     }
 
+    /// Sets a busy handler that always asks for one more try.
+    pub fn keep_trying(&self) {
+        extern "C" fn again(_: *mut c_void, _: c_int) -> c_int {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            1
+        }
+        // SAFETY: the connection is open, and the handler is a function of the program.
+        unsafe { sqlite3_busy_handler(self.0, again, null_mut()) };
+    }
+
+    /// Makes an SQL function `raise_all()` that runs an UPDATE of `acc`, and returns its code.
+    pub fn add_nested_update(&self) {
+        extern "C" fn raise_all(context: *mut c_void, _: c_int, _: *mut *mut c_void) {
+            let sql = c"UPDATE acc SET cents = cents + 1";
+            // SAFETY: SQLite passes the context of this call.
+            let db = unsafe { sqlite3_context_db_handle(context) };
+            // SAFETY: the connection is open while its function runs, and the text ends in a zero byte.
+            let code = unsafe { sqlite3_exec(db, sql.as_ptr(), null(), null_mut(), null_mut()) };
+            // SAFETY: as above.
+            unsafe { sqlite3_result_int(context, code) };
+        }
+        let name = c"raise_all".as_ptr();
+        // SAFETY: the connection is open, the name ends in a zero byte, and the function is one of the program.
+        unsafe { sqlite3_create_function(self.0, name, 0, 1, null_mut(), raise_all, null(), null()) };
+    }
+
     pub fn busy_timeout(&self, millis: c_int) {
         // SAFETY: the connection is open.
         unsafe { sqlite3_busy_timeout(self.0, millis) };
@@ -200,10 +250,19 @@ impl Connection {
 
     /// Opens the blob in column `column` of the table `t`.
     pub fn blob(&self, column: &CStr, rowid: i64) -> Blob<'_> {
+        self.open_blob(column, rowid, 1)
+    }
+
+    pub fn blob_for_reading(&self, column: &CStr, rowid: i64) -> Blob<'_> {
+        self.open_blob(column, rowid, 0)
+    }
+
+    fn open_blob(&self, column: &CStr, rowid: i64, is_write: c_int) -> Blob<'_> {
         let mut raw = null_mut();
         // SAFETY: the connection is open, and the pointers are valid for the call.
-        let code =
-            unsafe { sqlite3_blob_open(self.0, c"main".as_ptr(), c"t".as_ptr(), column.as_ptr(), rowid, 1, &mut raw) };
+        let code = unsafe {
+            sqlite3_blob_open(self.0, c"main".as_ptr(), c"t".as_ptr(), column.as_ptr(), rowid, is_write, &mut raw)
+        };
         assert_eq!(code, 0, "{:?}", self.failure());
         Blob { raw, _connection: self }
     }

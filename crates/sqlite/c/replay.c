@@ -1,0 +1,211 @@
+/* Checked replay: the statements of a transaction run again after a deadlock.
+**
+** A connection keeps the statements of its open transaction: their texts, their parameters, and a digest of all that the program has
+** seen of them (rows, codes, counts of changes, the last rowid). If the transaction becomes the victim of a deadlock, it is
+** rolled back and its statements run again, alone among writers. If the program would have seen the same, the transaction goes on, and the program
+** sees nothing of the deadlock. Else it has ended, and the program gets SQLITE_BUSY_SNAPSHOT.
+**
+** A transaction is not replayed if it has many statements or long parameters, or an effect outside of the database (tpHasEffects,
+** hooks, writes by blob handles), or while another statement is open. */
+
+#define TP_REPLAY_STATEMENTS 64
+#define TP_REPLAY_BYTES (1<<20)
+
+typedef struct TpDone TpDone;
+struct TpDone {
+  char *zSql;
+  sqlite3_value **apVar;
+  int nVar;
+  int rc;                                       /* Of the last step, if isEnded */
+  u8 isEnded;
+  Vdbe *pVdbe;                                  /* The statement while it is open: to compare, not to use */
+  i64 nRow;                                     /* Rows that the program has got */
+  u64 digest;                                   /* Of these rows */
+  i64 nChange, iLastRowid;                      /* After the last step */
+};
+typedef struct TpLog TpLog;
+struct TpLog {
+  u8 cannot;                                    /* Something cannot be replayed */
+  u8 isReplaying;
+  int nDone;
+  i64 nByte;
+  i64 nChange, nTotalChange, iLastRowid;        /* Before the transaction */
+  TpDone aDone[TP_REPLAY_STATEMENTS];
+};
+
+static void tpFreeDone(TpDone *d){
+  int i;
+  for(i=0; d->apVar && i<d->nVar; i++) sqlite3_value_free(d->apVar[i]);
+  sqlite3_free(d->apVar);
+  sqlite3_free(d->zSql);
+  memset(d, 0, sizeof(*d));
+}
+static void tpForget(TpLog *l){
+  while( l->nDone>0 ) tpFreeDone(&l->aDone[--l->nDone]);
+  l->nByte = 0;
+  l->cannot = 0;
+}
+static void sqlite3TpForgetAll(sqlite3 *db){
+  TpLog *l = db->pTpLog;
+  db->pTpLog = 0;
+  if( l ) tpForget(l);
+  sqlite3_free(l);
+}
+static void sqlite3TpCannotReplay(sqlite3 *db){
+  if( db->pTpLog ) ((TpLog*)db->pTpLog)->cannot = 1;
+}
+static int tpHasHandle(sqlite3 *db){
+  int i;
+  for(i=0; i<db->nDb; i++) if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) return 1;
+  return 0;
+}
+static int tpHasHooks(sqlite3 *db){
+  return db->xUpdateCallback || db->xCommitCallback || db->xRollbackCallback || db->xPreUpdateCallback;
+}
+static int tpStatementHasEffects(Vdbe *v){
+  SubProgram *s;
+  if( tpHasEffects(v->aOp, v->nOp) ) return 1;
+  for(s=v->pProgram; s; s=s->pNext) if( tpHasEffects(s->aOp, s->nOp) ) return 1;
+  return 0;
+}
+
+/* FNV-1a, 64 bits. */
+static u64 tpHash(u64 h, const void *p, i64 n){
+  const u8 *a = p;
+  i64 i;
+  for(i=0; i<n; i++) h = (h ^ a[i]) * 0x100000001b3ull;
+  return h;
+}
+static u64 tpDigest(u64 h, const Mem *aMem, int n){
+  int i;
+  if( h==0 ) h = 0xcbf29ce484222325ull;
+  for(i=0; i<n; i++){
+    const Mem *m = &aMem[i];
+    u16 eType = m->flags & (MEM_Null|MEM_Str|MEM_Int|MEM_Real|MEM_Blob|MEM_IntReal);
+    h = tpHash(h, &eType, sizeof(eType));
+    if( m->flags & (MEM_Int|MEM_IntReal|MEM_Real) ) h = tpHash(h, &m->u, sizeof(i64));
+    if( m->flags & (MEM_Str|MEM_Blob) ){
+      h = tpHash(h, &m->n, sizeof(m->n));
+      h = tpHash(h, m->z, m->n);
+      if( m->flags & MEM_Zero ) h = tpHash(h, &m->u.nZero, sizeof(m->u.nZero));
+    }
+  }
+  return h;
+}
+
+/* Returns 0 if the statement cannot be kept. */
+static TpDone *tpKeep(TpLog *l, Vdbe *v){
+  TpDone *d = &l->aDone[l->nDone];
+  int i;
+  if( l->nDone==TP_REPLAY_STATEMENTS || v->zSql==0 || tpHasHooks(v->db) || tpStatementHasEffects(v) ) return 0;
+  l->nByte += sqlite3Strlen30(v->zSql);
+  for(i=0; i<v->nVar; i++){
+    if( (v->aVar[i].flags & MEM_Subtype) && v->aVar[i].eSubtype=='p' ) return 0;
+    l->nByte += sizeof(Mem) + ((v->aVar[i].flags & (MEM_Str|MEM_Blob)) ? v->aVar[i].n : 0);
+  }
+  if( l->nByte>TP_REPLAY_BYTES ) return 0;
+  l->nDone++;
+  d->zSql = sqlite3_mprintf("%s", v->zSql);
+  d->apVar = sqlite3MallocZero(sizeof(sqlite3_value*)*(v->nVar+1));
+  if( d->zSql==0 || d->apVar==0 ) return 0;
+  for(i=0; i<v->nVar; i++){
+    d->nVar++;
+    if( (d->apVar[i] = sqlite3_value_dup(&v->aVar[i]))==0 ) return 0;
+  }
+  return d;
+}
+/* Notes the result of a step for the program. */
+static void tpNote(Vdbe *v, int rc, TpStep *t){
+  sqlite3 *db = v->db;
+  TpLog *l = db->pTpLog;
+  TpDone *d = 0;
+  int i;
+  if( l && l->isReplaying ) return;
+  if( db->autoCommit ){
+    if( l && (l->nDone || l->cannot) ) tpForget(l);
+    return;
+  }
+  if( db->nVdbeExec>0 || (rc&0xff)==SQLITE_SCHEMA ) return;
+  if( l==0 ){
+    if( !tpHasHandle(db) ) return;
+    l = db->pTpLog = sqlite3MallocZero(sizeof(*l));
+    if( l==0 ) return;
+  }
+  if( l->cannot ) return;
+  for(i=0; i<l->nDone; i++) if( l->aDone[i].pVdbe==v ) d = &l->aDone[i];
+  if( t->isFresh ){
+    if( d ) d->pVdbe = 0;
+    if( l->nDone==0 ){
+      l->nChange = t->nChange;
+      l->nTotalChange = t->nTotalChange;
+      l->iLastRowid = t->iLastRowid;
+    }
+    d = tpKeep(l, v);
+  }
+  if( d==0 ){ l->cannot = 1; return; }
+  if( rc==SQLITE_ROW ){
+    d->pVdbe = v;
+    d->digest = tpDigest(d->digest, v->pResultRow, v->nResColumn);
+    d->nRow++;
+    return;
+  }
+  d->pVdbe = 0;
+  if( (rc&0xff)==SQLITE_BUSY && d->nRow==0 && d==&l->aDone[l->nDone-1] ){
+    /* It is undone. Alone it would not have failed. */
+    l->nDone--;
+    tpFreeDone(d);
+    return;
+  }
+  d->isEnded = 1;
+  d->rc = rc & 0xff;
+  d->nChange = db->nChange;
+  d->iLastRowid = db->lastRowid;
+}
+
+/* Runs a statement again. Returns whether the program would have seen the same. */
+static int tpIsSame(sqlite3 *db, TpDone *d){
+  sqlite3_stmt *s = 0;
+  u64 digest = 0;
+  i64 n = 0;
+  int i, isSame = sqlite3_prepare_v2(db, d->zSql, -1, &s, 0)==SQLITE_OK && s!=0;
+  for(i=0; isSame && i<d->nVar; i++) isSame = sqlite3_bind_value(s, i+1, d->apVar[i])==SQLITE_OK;
+  for(n=0; isSame && n<d->nRow; n++){
+    isSame = sqlite3_step(s)==SQLITE_ROW;
+    if( isSame ) digest = tpDigest(digest, ((Vdbe*)s)->pResultRow, ((Vdbe*)s)->nResColumn);
+  }
+  isSame = isSame && digest==d->digest;
+  if( isSame && d->isEnded ){
+    isSame = (sqlite3_step(s)&0xff)==d->rc && db->nChange==d->nChange && db->lastRowid==d->iLastRowid;
+  }
+  sqlite3_finalize(s);
+  return isSame;
+}
+static int tpMayReplay(Vdbe *v, TpStep *t){
+  sqlite3 *db = v->db;
+  TpLog *l = db->pTpLog;
+  if( l==0 || l->cannot || l->isReplaying || l->nDone==0 || db->autoCommit || !t->isFresh || t->nAgain>=10 ) return 0;
+  if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) || tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
+  t->nAgain++;
+  return 1;
+}
+/* Runs the statements of the transaction again. If that fails, the transaction has ended, and each call is refused. */
+static int tpReplay(Vdbe *v){
+  sqlite3 *db = v->db;
+  TpLog *l = db->pTpLog;
+  int i, isSame;
+  l->isReplaying = 1;
+  sqlite3_reset((sqlite3_stmt*)v);
+  for(i=0; i<db->nDb; i++) if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_replays(TPH(db->aDb[i].pBt)->pConn);
+  isSame = sqlite3_exec(db, "ROLLBACK", 0, 0, 0)==SQLITE_OK;
+  db->nChange = l->nChange;
+  db->nTotalChange = l->nTotalChange;
+  db->lastRowid = l->iLastRowid;
+  for(i=0; isSame && i<l->nDone; i++) isSame = tpIsSame(db, &l->aDone[i]);
+  if( !isSame ){
+    if( db->autoCommit ) sqlite3_exec(db, "BEGIN", 0, 0, 0);
+    tpDoomAll(db, 0, "a deadlock, and its statements could not run again with the same results");
+    l->cannot = 1;
+  }
+  l->isReplaying = 0;
+  return isSame;
+}

@@ -1,0 +1,265 @@
+//! What does a program see of deadlocks, and of a transaction that has ended?
+//!
+//! A victim's statements run again, alone (c/replay.c). Where the program would see something else, the transaction has ended, and
+//! nothing of it is kept.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod sql;
+
+use std::time::Duration;
+
+use sql::{Connection, Failure, Rows, ABORT_ROLLBACK, BUSY, BUSY_SNAPSHOT};
+
+struct Bank {
+    directory: tempfile::TempDir,
+}
+
+impl Bank {
+    fn new() -> Bank {
+        let bank = Bank { directory: tempfile::tempdir().unwrap() };
+        bank.connect().ok("CREATE TABLE acc(id INTEGER PRIMARY KEY, cents INT); CREATE INDEX acc_cents ON acc(cents);
+            CREATE TABLE log(id INTEGER PRIMARY KEY, what);
+            INSERT INTO acc VALUES (1, 100), (2, 100), (3, 100)");
+        bank
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn connect(&self) -> Connection {
+        let connection = Connection::open(&self.path("bank.tp"));
+        connection.ok("PRAGMA synchronous = OFF");
+        connection.busy_timeout(10_000);
+        connection
+    }
+}
+
+/// Has two transactions wait for each other. Returns the victim's error; the other one has got its lock.
+fn cross<'c>(one: &'c Connection, two: &'c Connection, sql: [&str; 2]) -> (Failure, &'c Connection, &'c Connection) {
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| one.run(sql[0]));
+        std::thread::sleep(Duration::from_millis(50));
+        let second = two.run(sql[1]);
+        (first.join().unwrap(), second)
+    });
+    match (first, second) {
+        (Err(failure), Ok(_)) => (failure, one, two),
+        (Ok(_), Err(failure)) => (failure, two, one),
+        both => panic!("one is the victim: {both:?}"),
+    }
+}
+
+const ONE: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 1";
+const TWO: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 2";
+
+/// Runs transactions with two rows in two orders; returns the number of transactions.
+fn crosswise(bank: &Bank, prepare: fn(&Connection)) -> i64 {
+    const ROUNDS: i64 = 60;
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let connection = bank.connect();
+            prepare(&connection);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    connection.ok("BEGIN IMMEDIATE");
+                    let id = connection.one("INSERT INTO log(what) VALUES ('begun') RETURNING id");
+                    connection.ok(if worker % 2 == 0 { ONE } else { TWO });
+                    connection.ok(if worker % 2 == 0 { TWO } else { ONE });
+                    connection.ok(&format!("UPDATE log SET what = '{worker} {round}' WHERE id = {id}; COMMIT"));
+                }
+            });
+        }
+    });
+    4 * ROUNDS
+}
+
+#[test]
+fn two_rows_in_two_orders_show_no_error() {
+    for prepare in [|_: &Connection| {}, Connection::keep_trying] {
+        let bank = Bank::new();
+        // With exact numbers the inserts would queue up.
+        bank.connect().ok("PRAGMA tp_rowid = free");
+        let count = crosswise(&bank, prepare);
+        let reader = bank.connect();
+        assert_eq!(reader.ok("SELECT sum(cents) FROM acc"), [[(300 + 2 * count).to_string()]]);
+        assert_eq!(reader.ok("SELECT count(DISTINCT what) FROM log"), [[count.to_string()]]);
+        assert_eq!(reader.one("PRAGMA integrity_check"), "'ok'");
+    }
+}
+
+#[test]
+fn a_victim_that_would_read_something_else_has_ended() {
+    let bank = Bank::new();
+    for _ in 0..5 {
+        let (one, two) = (bank.connect(), bank.connect());
+        let before: i64 = one.one("SELECT sum(cents) FROM acc").parse().unwrap();
+        one.ok("BEGIN IMMEDIATE; SELECT cents FROM acc WHERE id = 1");
+        two.ok("BEGIN IMMEDIATE; SELECT cents FROM acc WHERE id = 2");
+        let commit = [format!("{TWO}; COMMIT"), format!("{ONE}; COMMIT")];
+        let (failure, victim, _) = cross(&one, &two, [&commit[0], &commit[1]]);
+        assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+        assert!(failure.sentence.contains("could not run again with the same results"), "{failure:?}");
+        assert_eq!(victim.code(ONE), ABORT_ROLLBACK);
+        victim.ok("ROLLBACK");
+        assert_eq!(bank.connect().one("SELECT sum(cents) FROM acc"), (before + 1).to_string());
+    }
+}
+
+#[test]
+fn a_transaction_that_has_ended_keeps_no_second_half() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    for connection in [&one, &two] {
+        connection.busy_timeout(1000);
+        connection.ok("SAVEPOINT s; INSERT INTO log(what) VALUES (1); DELETE FROM log");
+        connection.ok("ROLLBACK");
+    }
+    bank.connect().ok("PRAGMA tp_rowid = free");
+    one.ok(&format!("SAVEPOINT s; {ONE}"));
+    two.ok(&format!("SAVEPOINT s; {TWO}"));
+    let (failure, victim, other) = cross(&one, &two, [TWO, ONE]);
+    assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+    for statement in ["RELEASE s", "UPDATE acc SET cents = 0", "RELEASE s", "INSERT INTO log(what) VALUES (2)"] {
+        assert_eq!(victim.code(statement), ABORT_ROLLBACK, "{statement}");
+        assert!(victim.is_in_transaction(), "{statement}");
+    }
+    victim.ok("ROLLBACK");
+    other.ok("RELEASE s");
+    assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["302", "0"]]);
+}
+
+/// Files that are attached keep nothing of a transaction whose environment has ended it.
+#[test]
+fn a_victim_keeps_nothing_in_attached_files() {
+    let bank = Bank::new();
+    let files = ["one.db", "two.db"].map(|name| bank.path(name));
+    files.iter().for_each(|file| drop(Connection::open(file).ok("CREATE TABLE t(v)")));
+    for is_main in [true, false] {
+        // The deadlock has the same victim, whether it begins or waits first. One of both is the connection with files.
+        let victims: Vec<bool> =
+            [true, false].map(|waits_first| attached_victim(&bank, &files, is_main, waits_first)).into();
+        assert!(victims.contains(&true), "{victims:?}");
+        for file in &files {
+            assert_eq!(Connection::open(file).one("SELECT count(*) FROM t"), "0");
+        }
+    }
+}
+
+/// Makes a deadlock of a connection with files and another one. Returns whether the first one was the victim.
+fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, waits_first: bool) -> bool {
+    let (one, two) = (if is_main { bank.connect() } else { Connection::open(&files[0]) }, bank.connect());
+    let first = if is_main { files[0].clone() } else { bank.path("bank.tp") };
+    one.ok(&format!("ATTACH '{}' AS a; ATTACH '{}' AS b", first.display(), files[1].display()));
+    let insert = if is_main { "INSERT INTO a.t VALUES (1)" } else { "INSERT INTO main.t VALUES (1)" };
+    for connection in [&one, &two] {
+        connection.busy_timeout(1000);
+        // A function of the program that may answer something else forbids that the statements run again.
+        connection.add_nested_update();
+    }
+    let ours =
+        format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND raise_all()");
+    let others = format!("BEGIN IMMEDIATE; {TWO}; SELECT 1 WHERE 0 AND raise_all()");
+    let (failure, victim, other) = if waits_first {
+        (one.ok(&ours), two.ok(&others));
+        cross(&one, &two, [TWO, ONE])
+    } else {
+        (two.ok(&others), one.ok(&ours));
+        cross(&two, &one, [ONE, TWO])
+    };
+    assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+    let is_one = std::ptr::eq(victim, &one);
+    assert_eq!(victim.code("COMMIT"), ABORT_ROLLBACK);
+    other.ok(if is_one { "COMMIT" } else { "ROLLBACK" });
+    is_one
+}
+
+/// A statement within another one has no savepoint of its own.
+#[test]
+fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 0 WHERE id = 3");
+    one.add_nested_update();
+    one.busy_timeout(20);
+    one.ok("BEGIN IMMEDIATE; INSERT INTO log(what) VALUES ('before')");
+    assert_ne!(one.run("SELECT raise_all()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
+    assert_eq!(one.code("INSERT INTO log(what) VALUES ('after')"), ABORT_ROLLBACK);
+    assert_eq!(one.code("COMMIT"), ABORT_ROLLBACK);
+    // Alone it is undone.
+    assert_ne!(one.run("SELECT raise_all()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
+    holder.ok("ROLLBACK");
+    assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["300", "0"]]);
+}
+
+/// A full-text index is written by statements within statements.
+#[test]
+fn a_full_text_index_keeps_its_rows_when_locks_are_not_granted() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("CREATE VIRTUAL TABLE ft USING fts5(t); INSERT INTO ft VALUES ('old word')");
+    let found = |connection: &Connection| connection.one("SELECT count(*) FROM ft WHERE ft MATCH 'word'");
+    one.ok("BEGIN IMMEDIATE");
+    assert_eq!(found(&one), "1");
+    one.ok("COMMIT");
+    two.ok("INSERT INTO ft VALUES ('new word')");
+    one.ok("BEGIN IMMEDIATE");
+    assert_eq!(found(&one), "2", "the row of another connection");
+    one.ok("COMMIT; BEGIN IMMEDIATE; INSERT INTO ft VALUES ('third word')");
+    one.busy_timeout(50);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            two.ok("BEGIN IMMEDIATE");
+            two.busy_timeout(50);
+            let _ = two.run("SELECT count(*) FROM ft WHERE ft MATCH 'word'");
+        });
+    });
+    let changed = one.run("UPDATE acc SET cents = 1 WHERE id = 1; SAVEPOINT s; RELEASE s; COMMIT");
+    two.ok("ROLLBACK");
+    if changed.is_err() && one.is_in_transaction() {
+        let _ = one.run("ROLLBACK");
+    }
+    let count = found(&bank.connect());
+    assert_eq!(count, bank.connect().one("SELECT count(*) FROM ft"), "{changed:?}");
+    bank.connect().ok("INSERT INTO ft(ft) VALUES ('integrity-check')");
+}
+
+#[test]
+fn a_busy_handler_that_waits_meets_the_row_when_it_is_free() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    one.keep_trying();
+    one.ok("BEGIN IMMEDIATE; INSERT INTO log(what) VALUES ('x')");
+    holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 5 WHERE id = 2");
+    std::thread::scope(|scope| {
+        let backwards = scope.spawn(|| one.ok("SELECT id, cents FROM acc WHERE id <= 3 ORDER BY id DESC"));
+        std::thread::sleep(Duration::from_millis(150));
+        holder.ok("COMMIT");
+        assert_eq!(backwards.join().unwrap(), [["3", "100"], ["2", "5"], ["1", "100"]]);
+    });
+    one.ok("COMMIT");
+}
+
+#[test]
+fn a_timeout_of_zero_waits_for_no_lock() {
+    let bank = Bank::new();
+    let (holder, one) = (bank.connect(), bank.connect());
+    holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 5 WHERE id = 2");
+    one.busy_timeout(0);
+    let failure = one.run(TWO).unwrap_err();
+    assert_eq!(failure.code, BUSY);
+    assert!(failure.sentence.contains("was not granted at once"), "{failure:?}");
+    holder.ok("ROLLBACK");
+}
+
+/// The first write of a transaction that has read says why it is refused.
+#[test]
+fn a_refused_first_write_has_its_sentence() {
+    let bank = Bank::new();
+    let (one, two) = (bank.connect(), bank.connect());
+    one.ok("BEGIN; SELECT * FROM acc");
+    two.ok(ONE);
+    let failure = one.run(TWO).unwrap_err();
+    assert_eq!(failure.code, BUSY_SNAPSHOT);
+    assert!(failure.sentence.contains("has changed rows that this transaction has read"), "{failure:?}");
+}
