@@ -169,9 +169,8 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
 #[test]
 fn python_takes_the_library_for_sqlite() {
     let directory = tempfile::tempdir().unwrap();
-    // The test program is in `deps`, and the library beside that directory.
-    let built = std::env::current_exe().unwrap();
-    let library = built.parent().and_then(Path::parent).unwrap().join("liblibtp_sqlite.so");
+    // Cargo builds it beside the test program.
+    let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
     assert!(library.exists(), "cargo builds {}", library.display());
     std::os::unix::fs::symlink(&library, directory.path().join("libsqlite3.so.0")).unwrap();
     let script = "import sqlite3, sys

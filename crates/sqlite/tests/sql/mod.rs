@@ -276,7 +276,7 @@ impl Connection {
             return None;
         }
         let length = usize::try_from(size).unwrap();
-        // SAFETY: SQLite answered that there are so many bytes.
+        // SAFETY: SQLite answered the number of bytes.
         let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }.to_vec();
         // SAFETY: SQLite allocated them for the caller.
         unsafe { sqlite3_free(start) };
