@@ -72,7 +72,7 @@ pub trait Subject: Sized {
 
     /// Opens the database, or creates it if it is missing.
     fn open(env: &Env, shape: Shape) -> libtp::Result<Self>;
-    /// Does the steps on the database and on the model.
+    /// Applies the steps to the database and to the model.
     fn work(&self, txn: &Txn<'_>, steps: &[Self::Step], model: &mut Self::Model) -> Outcome<()>;
     /// Returns the contents of a new database.
     fn begin(&self) -> Outcome<Self::Model> {
@@ -176,7 +176,7 @@ pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy
     match ended {
         Ok(()) => {}
         Err(TestError::Fail(why, (is_dense, acts))) => {
-            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest case that fails so, dense: {is_dense}: {acts:?}")
+            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest failing case, dense {is_dense}: {acts:?}")
         }
         Err(error) => panic!("LIBTP_TEST_SEED={seed} {name}: {error}"),
     }
@@ -414,7 +414,7 @@ impl<T: Subject> Life<T> {
         let found = self.state()?;
         if !self.states.contains(&found) {
             let differences: Vec<String> = self.states.iter().map(|state| T::difference(state, &found)).collect();
-            return Err(TestCaseError::fail(format!("none of the states a power cut may leave: {differences:?}")));
+            return Err(TestCaseError::fail(format!("not a state that a power cut may leave: {differences:?}")));
         }
         self.states = vec![found];
         Ok(())

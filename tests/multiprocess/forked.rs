@@ -60,12 +60,12 @@ fn the_next_open_works(how: &str) {
 }
 
 #[test]
-fn a_forked_child_of_the_last_one_does_not_hinder_the_next_to_open() {
+fn a_forked_child_of_the_last_process_does_not_prevent_the_next_open() {
     the_next_open_works("libc");
 }
 
 #[test]
-fn a_raw_clone_of_the_last_one_does_not_hinder_the_next_to_open() {
+fn a_raw_clone_of_the_last_process_does_not_prevent_the_next_open() {
     the_next_open_works("raw");
 }
 
@@ -88,7 +88,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(200)).open(directory.path()).unwrap();
     let same = impatient.btree("table").unwrap();
     let refused = impatient.begin().map(|txn| same.get(&txn, b"key")).unwrap();
-    assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "its lock holds: {refused:?}");
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "the curious process keeps its lock: {refused:?}");
     assert_eq!(curious.ask("commit"), "committed");
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"unfinished"[..]));
     curious.leave();
@@ -103,7 +103,7 @@ fn a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it() 
     victim.ask("put key unfinished");
     assert_eq!(env.transactions().len(), 1);
     assert_eq!(victim.ask("become-another-program"), "becomes");
-    // No session waits for its lock: the environment must notice the death by itself, though the pid goes on.
+    // No session waits for the victim's lock: the environment must notice the death by itself, though the pid goes on.
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {
         assert!(begun.elapsed() < patience, "its transaction is still there: {:?}", env.transactions());

@@ -63,7 +63,7 @@ fn the_pin_of_a_dead_session_is_released() {
     assert_eq!(victim.ask("key"), "old");
     victim.kill();
     victim.wait();
-    until("the dead one's pin is given back", || env.snapshots().len() == 1);
+    until("the dead session's pin is released", || env.snapshots().len() == 1);
     assert_eq!(other.ask("key"), "old");
     // All die; the next process that opens the environment gives their pins back.
     other.kill();
@@ -131,7 +131,7 @@ fn sweep(env: &Env, table: &Db) {
 }
 
 #[test]
-fn nothing_is_given_up_while_a_snapshot_is_taken() {
+fn nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -139,7 +139,7 @@ fn nothing_is_given_up_while_a_snapshot_is_taken() {
     let mut reader = Member::start(directory.path(), 1);
     reader.ask("arm snapshot: taken, pinned for more!stop");
     reader.order("hold-snapshot");
-    until("it stands still", || env.sessions().iter().any(|one| one.process_state == libtp::ProcessState::Stopped));
+    until("the reader stops", || env.sessions().iter().any(|one| one.process_state == libtp::ProcessState::Stopped));
     sweep(&env, &table);
     env.checkpoint().unwrap();
     reader.resume();

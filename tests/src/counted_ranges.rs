@@ -1,8 +1,8 @@
 //! A range that was counted keeps its count until its reader ends (PROTOCOLS K1).
 //!
-//! The risk: a bounded range ends in the middle of a gap. Locks on every key of the range do not cover the room
-//! between the last key and the range's end. The workload rarely puts a key into just that gap while the reader is
-//! still there; here another process tries so repeatedly.
+//! The risk: a bounded range ends in the middle of a gap. Locks on every key of the range do not cover the room between
+//! the last key and the range's end. The workload rarely puts a key into that gap while the reader is still running;
+//! here another process tries it again and again.
 
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};

@@ -1,7 +1,7 @@
 //! Runs one command of a suite: enters it on the board, keeps its output, and kills it when it hangs.
 //!
-//! The output goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when the command fails:
-//! a green run is one line a suite.
+//! The output goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when the command fails. A
+//! suite that passes prints one line.
 
 use crate::board;
 use crate::outcome::clock;
@@ -125,7 +125,7 @@ fn threads_of(process: u32) -> String {
     threads.map(one).collect()
 }
 
-/// Kills the command with everything it started: cargo alone would leave a hung test behind.
+/// Kills the command and every process that it started. If only cargo were killed, a hung test would run on.
 fn end(tree: &[u32], child: &mut Child) {
     for process in tree.iter().skip(1) {
         // The process may have ended already.
@@ -159,7 +159,7 @@ pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
     logs.join(format!("{}.log", name.replace(' ', "-")))
 }
 
-/// Returns whether the line is a JSON message of cargo for programs.
+/// Returns whether the line is a JSON message that cargo writes for other programs.
 fn is_for_programs(line: &str) -> bool {
     line.starts_with("{\"reason\":")
 }

@@ -1,8 +1,8 @@
 //! Frames that this process has just written so that they can make room.
 //!
-//! Paper: none; LIBTP writes one victim at a time. Here a session that needs one frame writes a batch, and the rest of
-//! the batch is for the sessions that need a frame next. The policy has passed all these frames. It would come back to
-//! them only after a round of other dirty frames, and would have to write a batch of those for each page.
+//! Paper: none; LIBTP writes one victim at a time. Here a session that needs one frame writes a batch, and the other
+//! frames of the batch are for the sessions that need a frame next. Without this list, the policy would return to these
+//! frames only after a whole round. It would first meet other dirty frames, and so write another batch for each page.
 //!
 //! Invariant: an entry is a guess. A frame is taken only if it is still clean, not in use, and was not used since.
 
@@ -26,7 +26,7 @@ impl CleanedFrames {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the entries by frames that were just written: the old entries are older.
+    /// Replaces the entries by frames that were just written. An older entry is more likely to be in use or dirty.
     pub(crate) fn put(&self, region: &Region, written: &[&FrameSlot]) {
         let mut chosen = self.chosen();
         chosen.clear();

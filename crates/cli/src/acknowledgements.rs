@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_arrives_in_whole_writes_and_a_torn_last_one_is_no_acknowledgement() {
+    fn acknowledgements_arrive_in_whole_writes_and_a_torn_last_acknowledgement_is_ignored() {
         struct Pipe<'a>(&'a mut Vec<u8>);
         impl Write for Pipe<'_> {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn relaxed_commits_are_told_when_the_write_is_full_or_a_millisecond_has_gone() {
+    fn relaxed_commits_are_acknowledged_when_the_write_is_full_or_a_millisecond_has_passed() {
         let relaxed = noted(2)[1];
         let mut through = Vec::new();
         let mut sender = Sender::new(&mut through);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_has_all_of_it_has_no_faults() {
+    fn a_history_with_all_acknowledged_transfers_has_no_faults() {
         let all = noted(100);
         let mut acknowledged = Acknowledged::default();
         all.iter().for_each(|one| acknowledged.note(one));

@@ -93,6 +93,10 @@ fn write(output: &mut Output, circle: &Circle) -> Result<()> {
         let next = &circle.members[(at + 1) % circle.members.len()].party;
         output.line(format_args!("  {} waits for {next}: {} on {}", member.party, member.wanted, member.waits_for))?;
     }
-    let chosen = if circle.was_known { "was chosen before, and has yet to give way" } else { "is chosen to give way" };
+    let chosen = if circle.was_known {
+        "is the victim of an earlier search, and has not aborted yet"
+    } else {
+        "is chosen as the victim: its wait fails, and it must abort"
+    };
     output.line(format_args!("  {} {chosen}", circle.victim))
 }

@@ -96,7 +96,7 @@ fn load_in_batches(env: &Env, target: &Target, source: &mut Source, output: &Out
     let bar = source.progress(output.may_draw());
     let mut loaded = 0;
     let broken_off = |failure: &Failure, loaded| {
-        Failure::Failed(format!("{failure} (the {loaded} records before were loaded into `{}`)", target.name()))
+        Failure::Failed(format!("{failure} (the {loaded} records before that place are in `{}`)", target.name()))
     };
     loop {
         let batch = source.next_batch().map_err(|failure| broken_off(&failure, loaded))?;

@@ -124,8 +124,8 @@ const DESCRIPTION: &[(&str, &str)] = &[
 const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "TP_ENV",
-        "The environment's directory if --env is not given. Without both, a verb takes the current directory if that \
-         is an environment, and makes no environment there.",
+        "The environment's directory if --env is not given. If neither is given, a verb uses the current directory, \
+         but only if that is an environment already.",
     ),
     ("NO_COLOR", "If this variable is set, help and errors have no colours."),
 ];

@@ -1,4 +1,4 @@
-//! `tp vista`: checks segments of recoverable memory: files that belong to an environment, or to none.
+//! `tp vista`: checks segments of recoverable memory. A segment is a file, which may belong to an environment.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ fn say(segment: &Segment, output: &mut Output) -> Result<Ending> {
                 "rolled_back": rolled_back, "survives": survives, "findings": 0
             }))?;
             output.line(format_args!(
-                "{} bytes and {} blocks of {} bytes, {} bytes free; {rolled_back} ranges taken back; survives {survives}; 0 findings",
+                "{} bytes and {} blocks of {} bytes, {} bytes free; {rolled_back} ranges rolled back; survives {survives}; 0 findings",
                 grouped(bytes as u64), grouped(blocks), grouped(allocated), grouped(free)
             ))?;
             Ok(Ending::Done)

@@ -75,7 +75,7 @@ impl Bank {
     }
 }
 
-/// Transfers in threads while the audit reads, and reports.
+/// Makes transfers in several threads while an audit reads the accounts. Then prints a report.
 pub fn show(path: &Path, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     let bank = Bank::open(path)?;
     bank.env.run(|txn| (0..ACCOUNTS).try_for_each(|number| bank.accounts.put(txn, number, CENTS)))?;

@@ -124,7 +124,7 @@ impl RecordHeader {
         record_bytes(self.body_bytes())
     }
 
-    /// Returns the record's kind; the crate that owns the number defines it.
+    /// Returns the number of the record's kind. The crate that owns the number defines its meaning.
     #[inline]
     pub fn kind(&self) -> u16 {
         self.kind.get()
@@ -203,8 +203,8 @@ pub const fn record_bytes(body_bytes: usize) -> usize {
 pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let [lsn_low, lsn_high] = halves(lsn.raw() / 8);
     let [incarnation_low, incarnation_high] = halves(incarnation);
-    // Odd factors: two LSNs within 32 GiB, or two incarnations at one LSN, never give the same checksum; other pairs do
-    // as seldom as two records.
+    // Odd factors: for one record, two LSNs within 32 GiB, or two incarnations at one LSN, never give the same
+    // checksum. Other pairs have equal checksums as rarely as two different records.
     crc ^ lsn_low.wrapping_mul(0x9e37_79b1)
         ^ lsn_high.wrapping_mul(0x85eb_ca77)
         ^ incarnation_low.wrapping_mul(0xc2b2_ae3d)
@@ -267,14 +267,13 @@ pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) 
     crc(0, place)
 }
 
-/// Returns the CRC-32C of bytes that have the checksum `crc`, and of `bytes` after them. A record has zeros in place of
-/// its checksum meanwhile.
+/// Continues the CRC-32C `crc` of earlier bytes over `bytes`. The bytes of a record's checksum count as zeros.
 #[inline]
 pub(crate) fn crc(crc: u32, bytes: &[u8]) -> u32 {
     rio::short_crc32c(crc, bytes).unwrap_or_else(|| crc32c::crc32c_append(crc, bytes))
 }
 
-/// Returns the CRC-32C of a record that has its checksum, with zeros in place of that.
+/// Returns the CRC-32C of a stored record. The bytes of its checksum count as zeros.
 #[inline]
 pub(crate) fn stored_crc(record: &[u8]) -> u32 {
     let (head, rest) = record.split_at(8);
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_says_what_it_was_made_of_at_every_bound() {
+    fn a_header_returns_the_values_that_it_was_made_from_at_every_bound() {
         let last = Lsn::new((1 << 55) - 8);
         for body_bytes in [0, 1, 0xFFFF, 0x1_0000, 0x1_0001, 0xA_5A5A, BODY_BYTES_MAX] {
             for (prev, flags, kind) in [(Lsn::NONE, 0, 2), (Lsn::FIRST, 7, u16::MAX), (last, 1, 1024)] {
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_with_one_wrong_field_is_no_records() {
+    fn a_header_with_one_wrong_field_is_refused() {
         let good = RecordHeader::new(40, 1, TxnId::new(7), Lsn::new(64), 100);
         let read = |header: RecordHeader| RecordHeader::plausible(header.as_bytes());
         assert_eq!(read(good), Ok(good));

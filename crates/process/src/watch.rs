@@ -1,10 +1,10 @@
 //! The death watch: the kernel reports at once that an attached process has died.
 //!
-//! A survivor that waits for a dead session finds out by itself (PROTOCOLS D8, D9). The watch is for dead sessions
-//! that no survivor waits for yet. For each other process whose pid means the same here, the watch keeps a descriptor
-//! that the kernel makes readable when the process's last thread has ended. It checks processes of other pid
-//! namespaces, and all processes if the kernel has no such descriptors, at each timeout. It also checks newcomers
-//! once it has their descriptor, which may belong to another process with the same pid.
+//! A survivor that waits for a dead session finds out by itself (PROTOCOLS D8, D9). The watch is for dead sessions that
+//! no survivor waits for yet. For each other process of this pid namespace, the watch keeps a descriptor that the
+//! kernel makes readable when the process's last thread has ended. It checks processes of other pid namespaces, and all
+//! processes if the kernel has no such descriptors, at each timeout. It also checks each newcomer once its descriptor
+//! is open, because the descriptor may belong to another process with the same pid.
 //!
 //! Not every death is the end of a process: a process that becomes another program (`exec`) keeps its pid and its
 //! start time, and loses its memory and its seat. The descriptor does not show that, so the watch checks the seats
@@ -50,7 +50,7 @@ struct Watched {
     id: AttachmentId,
     /// `None` if the kernel gives no descriptor, and for a dead process.
     descriptor: Option<OwnedFd>,
-    /// Whether it was not checked yet.
+    /// Whether the process was not checked yet.
     is_new: bool,
     /// Whether its death was reported.
     told: bool,
@@ -62,7 +62,7 @@ enum Happened {
     Nothing,
     /// The waker woke it, or a signal came.
     Woken,
-    /// The kernel reports that these have ended.
+    /// The kernel reports that these processes have ended.
     Ended(Vec<AttachmentId>),
 }
 
@@ -103,8 +103,8 @@ impl DeathWatch {
             Happened::Nothing => died || self.has_unrepaired(),
             Happened::Woken => died,
             Happened::Ended(ended) => {
-                // The kernel reports an end only once. If such a process may still live, its descriptor is of no more
-                // use.
+                // A descriptor reports the end of a process only once. From now on a process of this list that seems to
+                // live is checked without its descriptor.
                 let doubtful = |watched: &&mut Watched| ended.contains(&watched.id);
                 self.watched.iter_mut().filter(doubtful).for_each(|watched| watched.descriptor = None);
                 died
@@ -147,7 +147,7 @@ impl DeathWatch {
         let there: Vec<(AttachmentId, Identity)> = attachments.others().collect();
         self.watched.retain(|watched| there.iter().any(|(id, _)| *id == watched.id));
         for (id, identity) in there {
-            // Another handle of this process ends together with us.
+            // An attachment of this same process dies when this process dies.
             let known = self.watched.iter().any(|watched| watched.id == id);
             if known || identity == attachments.process().identity() {
                 continue;
@@ -211,8 +211,8 @@ fn is_in_turn(place: usize, first: usize, count: usize) -> bool {
     (place + count - first % count) % count < CALLED
 }
 
-/// Returns a descriptor of the process, or `None` if the kernel gives none or the process is gone, which the caller
-/// then sees.
+/// Returns a descriptor of the process. Returns `None` if the kernel has no such descriptors, or if the process is
+/// gone; the caller then checks the process without a descriptor.
 fn descriptor_of(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rio::above_standard(pidfd_open(pid, PidfdFlags::empty()).ok()?).ok()
@@ -223,7 +223,7 @@ mod tests {
     use super::{is_in_turn, CALLED};
 
     #[test]
-    fn everybody_has_a_turn_and_nobody_asks_after_more_than_a_few() {
+    fn a_round_checks_a_few_processes_and_later_rounds_check_the_others() {
         for count in [1, 2, CALLED, CALLED + 1, 63] {
             let mut asked = vec![0; count];
             let turns = count.div_ceil(CALLED);

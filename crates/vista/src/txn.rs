@@ -23,7 +23,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A forgotten declaration does not compile: bytes that were not declared cannot be stored to,
+/// The compiler refuses misuse. A store to bytes that were not declared, outside a transaction:
 ///
 /// ```compile_fail,E0594
 /// # let directory = tempfile::tempdir()?;
@@ -32,7 +32,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// nor in a transaction,
+/// In a transaction:
 ///
 /// ```compile_fail,E0594
 /// # let directory = tempfile::tempdir()?;
@@ -43,7 +43,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// a declaration does not outlive its transaction,
+/// A store to declared bytes after the end of the transaction:
 ///
 /// ```compile_fail,E0505
 /// # let directory = tempfile::tempdir()?;
@@ -55,7 +55,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// and there is one transaction at a time.
+/// A second transaction beside the first:
 ///
 /// ```compile_fail,E0499
 /// # let directory = tempfile::tempdir()?;
@@ -84,7 +84,7 @@ impl Segment {
         txn
     }
 
-    /// Takes back a transaction that a caller has forgotten.
+    /// Undoes a transaction that a caller has leaked (`std::mem::forget`).
     #[cold]
     fn take_back_forgotten(&mut self) {
         if self.undo.has_images() {
@@ -92,7 +92,7 @@ impl Segment {
         }
     }
 
-    /// Makes room in the undo log, which ends at `top`, for the `bytes` bytes at `at`, and lets them be stored to.
+    /// Makes room in the undo log, which ends at `top`, for the `bytes` bytes at `at`, and makes those bytes writable.
     #[cold]
     fn make_ready(&mut self, at: u64, bytes: usize, top: usize) -> Result<()> {
         if self.undo.is_ready(top, at.wrapping_add(self.from), bytes) {
@@ -161,12 +161,11 @@ impl Txn<'_> {
     }
 
     /// Frees the block at `at` (`vista_free`). An abort brings the block back, so the block returns to the heap only
-    /// when the transaction ends. A file that cannot grow refuses no free.
+    /// when the transaction ends. This call needs no new room in the file, so it also works on a full disk.
     ///
     /// # Errors
     /// `NotAllocated` if no block begins there, or if the block was freed already; `Memory` in a child of the process
-    /// that has
-    /// the segment.
+    /// that has the segment.
     pub fn free(&mut self, at: u64) -> Result<()> {
         if !self.segment.is_block(at) || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
@@ -178,7 +177,7 @@ impl Txn<'_> {
         }
         self.segment.with(|segment| {
             segment.freed.insert(at, segment.freed.len());
-            // The end must also give the block back, so it is not quick.
+            // The end of the transaction must also return the block to the heap, so the quick end is not possible.
             segment.undo.set_quick(false);
         });
         Ok(())

@@ -167,7 +167,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("lock: the check bits of requests are ignored", "hit::a_lock_with_a_damaged_name_is_not_granted_to_a_second_session"),
     // S1, S3, S4
     by_case("snapshot: the pin of a dead session stays", "snapshots::the_pin_of_a_dead_session_is_released"),
-    by_case("snapshot: the log is pinned after the view is taken", "snapshots::nothing_is_given_up_while_a_snapshot_is_taken"),
+    by_case("snapshot: the log is pinned after the view is taken", "snapshots::nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken"),
     // L4
     by_case("txn: the commit of a dead session does not raise the last commit", "durable::changes_read_from_a_dead_session_are_on_disk_before_the_answer"),
     // F1

@@ -11,9 +11,9 @@ use libtp_process::{Latch, Rank};
 use crate::{Paths, Place, Random};
 
 const CALLS: u64 = 2_000;
-/// The first page of a database that is no meta page.
+/// A database's first page after its meta page.
 const PAGE: u32 = 1;
-/// The type code of a log record of the program's own.
+/// The type code of a log record that the program defines.
 const KIND: u16 = 1024;
 
 pub fn run(paths: &Paths, place: &Place) {

@@ -1,5 +1,5 @@
-//! A limit for a process's memory, including the pages of files that it maps and reads: its own control group, removed
-//! afterwards.
+//! A limit for a process's memory, including the pages of files that the process maps and reads. The limit is that of a
+//! control group, which is made for the process and removed afterwards.
 //!
 //! `RLIMIT_AS` does not work here: it limits addresses, and a mapped file needs its addresses whether its pages are in
 //! memory or not.
@@ -102,7 +102,8 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     Ok(bounds)
 }
 
-/// Returns groups that may have a child for us, the likeliest first: this process's own, then those above it.
+/// Returns the groups in which a new group can perhaps be made, the likeliest first: this process's own group, then the
+/// groups above it.
 fn parents(own: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     let mut parents = Vec::new();
     for line in mounts.lines() {
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_made_below_ones_own_or_one_above() {
+    fn a_process_prefers_its_own_group_to_the_groups_above_it() {
         let root = tempfile::tempdir().unwrap();
         let (one, two) = (root.path().join("one"), root.path().join("two"));
         fs::create_dir_all(one.join("a/b")).unwrap();

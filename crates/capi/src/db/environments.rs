@@ -1,5 +1,5 @@
-//! The environments of the directories with files of shared mode. A process opens each environment once. The
-//! environment stays open while one of its files is open or a transaction runs in it.
+//! The environments of shared files. A directory that has shared files is an environment. A process opens each
+//! environment once. The environment stays open while one of its files is open or a transaction runs in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -57,7 +57,7 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
     Ok((full, name.strip_suffix(".tp").unwrap_or(name).to_owned()))
 }
 
-/// The wishes for opening an environment that is not open yet.
+/// The program's settings for an environment that is not open yet.
 pub(crate) struct Wishes<'a> {
     pub(crate) create: bool,
     pub(crate) database: &'a str,

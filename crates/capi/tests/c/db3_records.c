@@ -2,9 +2,9 @@
  * db(3)'s records by number: several processes insert and delete records, which renumbers the records of all of them.
  *
  * usage: db3_records DIRECTORY open COUNT          cards with the numbers from 0, in order
- *        db3_records DIRECTORY moves NAME COUNT    moves cards, each move with a line in the diary; until killed if COUNT is 0
+ *        db3_records DIRECTORY moves NAME COUNT    moves COUNT cards, each with a line in the diary; if COUNT is 0, moves cards until it is killed
  *        db3_records DIRECTORY marks NAME COUNT    puts a card of its own in the middle, and writes on it through the cursor
- *        db3_records DIRECTORY audit               prints how many cards, their sum, marks and lines
+ *        db3_records DIRECTORY audit               prints the number of cards, their sum, and the numbers of marks and lines
  *
  * A card is a record "card N", and every N exists once. A move deletes a card and inserts it elsewhere. The diary has a line "NAME N"
  * for each move, in the order of the commits. The diary's oldest lines are deleted.
@@ -184,23 +184,23 @@ static void audit(void)
     unsigned how;
     for (how = R_FIRST; seq(cards, &number, text, sizeof text, how) == 0; how = R_NEXT) {
         if (number != (recno_t)(count + marked + 1))
-            printf("number %u comes as %d\n", (unsigned)number, count + marked + 1);
+            printf("record %u has number %u\n", (unsigned)(count + marked + 1), (unsigned)number);
         if (sscanf(text, "card %d", &n) == 1)
             sum += n, count++;
         else if (sscanf(text, "mark %63s %d", name, &n) == 2)
             marked++;
         else
-            printf("a record \"%s\"\n", text);
+            printf("a record is neither a card nor a mark: \"%s\"\n", text);
     }
     for (how = R_FIRST; seq(diary, &number, text, sizeof text, how) == 0; how = R_NEXT, lines++) {
         if (sscanf(text, "%63s %d", name, &n) != 2)
-            printf("a line \"%s\"\n", text);
+            printf("a line has no name and number: \"%s\"\n", text);
         for (at = 0; at < known && strcmp(names[at], name) != 0; at++)
             ;
         if (at == known && known < 16) {
             strcpy(names[known++], name);
         } else if (n != last[at] + 1)
-            printf("%s has %d behind %d\n", name, n, last[at]);
+            printf("line %d of %s follows line %d\n", n, name, last[at]);
         last[at] = n;
     }
     printf("%d cards, sum %d, %d marks, %d lines\n", count, sum, marked, lines);

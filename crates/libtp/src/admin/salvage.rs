@@ -30,7 +30,8 @@ const SORT_BYTES: u64 = 64 << 20;
 pub struct Salvaged {
     /// Records that were read and are in the new database.
     pub records: u64,
-    /// The losses: pages, values with lost pages and, for a list, the order of records, as page 0.
+    /// The losses: pages, and values with lost pages. If a list has lost the order of its records, the loss has page
+    /// number 0.
     pub lost: Vec<Finding>,
 }
 
@@ -49,8 +50,8 @@ impl Env {
     /// environment is ignored: changes that had not been written back are missing, and uncommitted changes may be
     /// included.
     ///
-    /// The records of a list ([`Env::list`]) get new numbers, in their order. Where the pages with the order are lost,
-    /// records stand behind the record that was stored before them.
+    /// The records of a list ([`Env::list`]) get new numbers, in their order. If the pages that hold the order are
+    /// lost, each record follows the record that was stored before it.
     ///
     /// # Errors
     /// `Database` if a database `name` exists already, or the file is no database file. `Database` also for a file of
@@ -113,8 +114,9 @@ struct Into<'e> {
     seen: HashMap<u64, Lsn>,
     /// For a list, the remains of the order of its records.
     remains: Option<Remains>,
-    /// Values in the order of insertion have numbers that are places in another log, and later values of the new
-    /// database must have higher ones. So these values wait until all are read, and get new numbers in their order.
+    /// Duplicates in the order of their insertion. Their numbers are LSNs of the damaged file's log, but later values
+    /// of the new database must have higher numbers. So these values wait here until all are read, and get new numbers
+    /// in their order.
     numbered: Option<Sorter<'e>>,
 }
 

@@ -1,16 +1,16 @@
-//! Directories with an unfinished start that is no environment yet: of a restore, a backup, or the making of an
-//! environment.
+//! Directories that are no environment yet: a restore, a backup or the creation of an environment was begun there and
+//! is not finished.
 //!
-//! Paper: none. An interrupted restore must not pass for an environment: it would be an empty one, unnoticed. So a
-//! restore first makes the file [`RESTORING`] and syncs its name, then makes the control file, and removes
-//! [`RESTORING`] when the restored log has durable names. While the control file is empty, opening refuses a directory
-//! that has one of these files, a database or a segment of the log.
+//! Paper: none. An opening must not take an interrupted restore for an environment: the environment would be empty, and
+//! no error would be reported. So a restore first makes the file [`RESTORING`] and syncs its name. Then the restore
+//! makes the control file, and removes [`RESTORING`] when the restored log has durable names. While the control file is
+//! empty, opening refuses a directory that has one of these files, a database or a segment of the log.
 //!
 //! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
 //!
-//! An opening that must make a new environment makes the file [`CREATING`] before the control file, and removes the file
-//! when it succeeds, as every other opening does. If it fails or dies before, the next one takes the environment for its
-//! own.
+//! An opening that must make a new environment makes the file [`CREATING`] before the control file, and removes the
+//! file when it succeeds, as every other opening does. If it fails or dies before, the next opening that must make a
+//! new environment finds the file, and accepts the environment as new.
 //!
 //! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
 //! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
@@ -28,7 +28,8 @@ use crate::{Error, Result};
 /// The file that marks a directory with a restore that has not reached the log.
 pub(crate) const RESTORING: &str = "restore.unfinished";
 
-/// The file that marks an environment whose making, by an opening that makes a new one only, has not been answered.
+/// The file that an opening which must make a new environment makes first. It marks the environment until an opening
+/// succeeds.
 const CREATING: &str = "create.unfinished";
 
 /// The file that marks a new environment that is being filled (`filling.rs`).

@@ -18,7 +18,7 @@ use crate::{Managers, Result};
 
 /// Bytes of bodies a batch has room for, for each change it may hold.
 const BODY_BYTES: usize = 64;
-/// Pages that are looked ahead for neighbours to read with a page.
+/// The longest run of neighbouring pages that are read together.
 const AHEAD: usize = 32;
 /// The fewest neighbours that are read in one call; fewer are read straight into their frames.
 const RUN_MIN: u32 = 4;
@@ -33,7 +33,7 @@ pub(super) struct Batch {
     shares: Vec<Share>,
     /// The number of each page's share.
     share_of: HashMap<PageId, u32, BuildHasherDefault<PageHasher>>,
-    /// The changes that it should hold.
+    /// The number of changes at which the batch is full.
     limit: usize,
 }
 
@@ -164,7 +164,7 @@ impl Changes {
     fn of<'b>(&'b self, share: &Share, managers: &'b Managers) -> impl Iterator<Item = PageChange<'b>> {
         let end = share.change_at as usize;
         self.changes[end - share.changes as usize..end].iter().map(|change| {
-            let record_type = managers.types.get(change.kind).expect("its pages were asked of this type");
+            let record_type = managers.types.get(change.kind).expect("the record's pages were found by this type");
             PageChange { record_type, role: usize::from(change.role), lsn: change.lsn, body: self.body(change) }
         })
     }
@@ -174,8 +174,8 @@ fn number(value: usize) -> u32 {
     u32::try_from(value).expect("a batch holds far less than 4 GiB")
 }
 
-/// Reads the first of these pages and those behind it that are its neighbours on the disk, if they are enough for one
-/// call. Returns how many were looked at.
+/// Reads the first of these pages and its neighbours on the disk in one call, if there are at least [`RUN_MIN`] of
+/// them. Returns the number of pages in the run, whether they were read or not.
 fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) -> usize {
     let first = shares[0].page;
     let is_neighbour = |&(number, share): &(u32, &Share)| {
@@ -191,8 +191,8 @@ fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) ->
     count
 }
 
-/// Spreads pages over the table of a batch. It need not withstand chosen pages: a party that can choose them has the
-/// log.
+/// Spreads pages over the table of a batch. An attacker could choose pages with equal hashes only by writing the log,
+/// so the hash need not be secret.
 #[derive(Default)]
 struct PageHasher(u64);
 

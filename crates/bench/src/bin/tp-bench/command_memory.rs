@@ -1,5 +1,5 @@
 //! `tp bench synthetic|swap|debit-credit|order-entry`: the benchmarks of recoverable memory (Rio Vista, section 5).
-//! Each alternates in one run with the same work without transactions.
+//! Rounds with transactions alternate with rounds of the same work without transactions.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -165,11 +165,11 @@ impl Arguments {
     fn check(&self) -> Result<()> {
         let is_vista = self.engine == EngineName::Vista;
         if !is_vista && (self.threads > 1 || self.striped) {
-            let why = "--threads and --striped are vista's alone: leave them out for another engine";
+            let why = "only the engine vista has --threads and --striped: leave them out for another engine";
             return Err(Failure::Usage(why.into()));
         }
         if self.write_back && !matches!(self.engine, EngineName::Vista | EngineName::Pmemobj) {
-            let why = "--write-back is vista's and pmemobj's alone: leave it out for another engine";
+            let why = "only the engines vista and pmemobj have --write-back: leave it out for another engine";
             return Err(Failure::Usage(why.into()));
         }
         if self.group > 1 && !matches!(self.engine, EngineName::Rvm | EngineName::RvmRio) {
@@ -248,12 +248,12 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     }
     if let (Some(vista), Some(times)) = (&report.vista, report.times_vista) {
         output.line(format_args!(
-            "{times:.1} times this library's vista in turns with it, which took {:.1} ns each (quickest round {:.1})",
+            "{times:.1} times this library's vista, which ran in alternate rounds and took {:.1} ns each (quickest round {:.1})",
             vista.median_ns, vista.min_ns
         ))?;
     }
     output.line(format_args!(
-        "{} rounds in turns, {} transactions; audit: {}",
+        "{} alternating rounds, {} transactions; audit: {}",
         report.rounds,
         grouped(report.transactions),
         report.audit
