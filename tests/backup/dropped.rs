@@ -267,7 +267,7 @@ fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
 }
 
 #[test]
-fn a_backup_and_its_additions_have_drops_and_renames() {
+fn a_restored_incremental_backup_has_the_drops_and_renames() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     for name in ["dropped", "renamed", "kept"] {
@@ -297,7 +297,8 @@ fn a_backup_and_its_additions_have_drops_and_renames() {
     assert_eq!([get(&last, "new name"), get(&last, "kept"), get(&last, "made")], ["renamed", "later", "made"]);
     let then = restored("then", RestorePoint::Lsn(until));
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
-    // The backup has the dropped database, so it cannot take another database with the same name.
+    // The backup has a file of the dropped database, so an addition to the backup cannot have a new database of this
+    // name.
     put(&env, "dropped", "another");
     let told = env.backup_more(&backup, &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("dropped") && told.contains("full backup"), "{told}");

@@ -343,7 +343,7 @@ impl Subject for Tree {
         down.reverse();
         if up != down {
             return Err(TestCaseError::fail(format!(
-                "{} pairs upwards, {} downwards, or others",
+                "the {} pairs upwards differ from the {} downwards",
                 up.len(),
                 down.len()
             )));

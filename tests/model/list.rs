@@ -362,28 +362,28 @@ impl Subject for Listed {
         }
         down.reverse();
         if up != down {
-            return wrong(format!("{} records upwards, {} downwards, or others", up.len(), down.len()));
+            return wrong(format!("the {} records upwards differ from the {} downwards", up.len(), down.len()));
         }
         Ok(up)
     }
 
     fn difference(wanted: &Lines, found: &Lines) -> String {
         let first = wanted.iter().zip(found).position(|(one, other)| one != other);
-        format!("{} records, not {}; the first other one has index {first:?}", found.len(), wanted.len())
+        format!("{} records, not {}; the first difference has index {first:?}", found.len(), wanted.len())
     }
 }
 
 #[test]
-fn lists_of_short_records_are_as_a_vector() {
+fn lists_of_short_records_agree_with_a_vector() {
     run::<Listed>("list of short records", Shape { page_bytes: 4096, record_bytes: 20 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn lists_are_as_a_vector() {
+fn lists_agree_with_a_vector() {
     run::<Listed>("list, 4 KiB", Shape { page_bytes: 4096, record_bytes: 60 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn long_records_of_lists_are_as_a_vector() {
+fn lists_of_long_records_agree_with_a_vector() {
     run::<Listed>("list of long records", Shape { page_bytes: 4096, record_bytes: 900 }, cases() / 4, acts(step(), 12));
 }

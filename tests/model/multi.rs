@@ -262,7 +262,7 @@ impl<const SORTED: bool> Subject for Kind<SORTED> {
         match up == down && pairs(&model) == up {
             true => Ok(model),
             false => {
-                Err(TestCaseError::fail(format!("{} pairs upwards, {} downwards, or others", up.len(), down.len())))
+                Err(TestCaseError::fail(format!("{} pairs upwards differ from {} downwards", up.len(), down.len())))
             }
         }
     }
@@ -273,12 +273,12 @@ impl<const SORTED: bool> Subject for Kind<SORTED> {
 }
 
 #[test]
-fn sorted_duplicates_are_as_a_map_of_sets() {
+fn sorted_duplicates_agree_with_a_map_of_sets() {
     run::<Kind<true>>("sorted duplicates", Shape { page_bytes: 4096, record_bytes: 0 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn duplicates_as_they_came_are_as_a_map_of_lists() {
+fn duplicates_as_they_came_agree_with_a_map_of_lists() {
     run::<Kind<false>>(
         "duplicates as they came",
         Shape { page_bytes: 4096, record_bytes: 0 },

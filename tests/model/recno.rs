@@ -177,7 +177,7 @@ impl Subject for Numbers {
         down.reverse();
         if up != down || !up.is_sorted_by(|one, other| one.0 < other.0) {
             return Err(TestCaseError::fail(format!(
-                "{} records upwards, {} downwards, or others",
+                "the {} records upwards differ from the {} downwards",
                 up.len(),
                 down.len()
             )));
@@ -191,16 +191,16 @@ impl Subject for Numbers {
 }
 
 #[test]
-fn short_records_are_as_a_map() {
+fn short_records_agree_with_a_map() {
     run::<Numbers>("recno of 12 bytes", Shape { page_bytes: 4096, record_bytes: 12 }, cases(), acts(step(), 16));
 }
 
 #[test]
-fn records_of_which_few_fit_on_a_page_are_as_a_map() {
+fn long_records_agree_with_a_map() {
     run::<Numbers>("recno of 900 bytes", Shape { page_bytes: 4096, record_bytes: 900 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn records_on_large_pages_are_as_a_map() {
+fn records_on_large_pages_agree_with_a_map() {
     run::<Numbers>("recno, 64 KiB", Shape { page_bytes: 65536, record_bytes: 3000 }, cases() / 6, acts(step(), 12));
 }

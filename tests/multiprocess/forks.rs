@@ -8,7 +8,7 @@ use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
 use libtp_tests::process::{next_order, say, Process};
 use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
 
-/// The part of a started process. Without this variable, the process is not a part of these tests.
+/// The variable with the task of a started process. A process without this variable is no child of these tests.
 const PART: &str = "LIBTP_TEST_FORK_PART";
 const DIRECTORY: &str = "LIBTP_TEST_FORK_DIRECTORY";
 
@@ -74,7 +74,7 @@ fn open(directory: &Path) -> Env {
     Builder::default().settings(settings).open(directory).unwrap()
 }
 
-/// The entry of a started process. In the run of all tests it does nothing.
+/// The entry of a started process. Without the variable [`PART`], as in a run of all tests, this function does nothing.
 #[test]
 fn entry() {
     let (Ok(part), Some(directory)) = (std::env::var(PART), std::env::var_os(DIRECTORY)) else { return };
@@ -82,7 +82,7 @@ fn entry() {
     let how = if how == "clone" { Making::RawClone } else { Making::Fork };
     let directory = Path::new(&directory);
     match part {
-        "told" => is_told(directory, how),
+        "told" => reports_the_fork(directory, how),
         "outlived" => is_outlived(directory, how),
         "again" => opens_again(directory, how),
         other => panic!("unknown part {other}"),
@@ -99,8 +99,8 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
 }
 
 /// Lets the child try every call on its inherited handles, drop them, and end; then the parent goes on as before.
-fn is_told(directory: &Path, how: Making) {
-    // Opens with background threads, where the way of making the child allows them.
+fn reports_the_fork(directory: &Path, how: Making) {
+    // A child of a fork allows background threads, and a child of a clone does not (`open`).
     let env = if how == Making::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
@@ -108,10 +108,10 @@ fn is_told(directory: &Path, how: Making) {
     table.put(&txn, b"during", b"1").unwrap();
     let mut cursor = table.cursor(&txn);
     cursor.first().unwrap();
-    // Its commit waits for no disk.
+    // The commit of this transaction does not wait for the disk.
     let reader = env.begin_with(libtp::Durability::Relaxed).unwrap();
     table.get(&reader, b"before").unwrap();
-    // Its session is at hand for the next transaction.
+    // The session of this transaction is kept for the next transaction.
     env.begin().unwrap().abort().unwrap();
     match make_child(how) {
         Side::Child => {
@@ -184,7 +184,7 @@ fn opens_again(directory: &Path, how: Making) {
             assert_eq!(own.opened().how, How::Joined);
             let its = own.btree("table").unwrap();
             own.run(|txn| its.put(txn, b"child", b"1")).unwrap();
-            // The inherited handles do not affect its own.
+            // The child drops the inherited handles. Its own handles still work.
             drop((table, env));
             own.run(|txn| its.put(txn, b"child again", b"1")).unwrap();
             say(&std::process::id().to_string());
@@ -243,7 +243,7 @@ fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
 }
 
 #[test]
-fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
+fn a_child_that_outlives_all_killed_processes_does_not_prevent_the_next_open() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("outlived {way}"), dir.path());
@@ -284,7 +284,7 @@ fn a_forked_child_may_open_the_environment_for_itself() {
 }
 
 #[test]
-fn a_program_that_opens_and_closes_our_files_keeps_its_locks() {
+fn a_process_that_opens_and_closes_the_environments_files_keeps_its_locks() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     let table = env.btree("table").unwrap();
@@ -298,5 +298,5 @@ fn a_program_that_opens_and_closes_our_files_keeps_its_locks() {
     let sessions = observer.managers().processes.sessions();
     assert!(sessions.iter().all(|session| session.alive), "{sessions:?}");
     drop(observer);
-    assert_eq!(open(dir.path()).opened().how, How::Joined, "the lock of the first is still there");
+    assert_eq!(open(dir.path()).opened().how, How::Joined, "the first handle has lost its lock");
 }

@@ -78,7 +78,7 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
     let mut grower = Member::start(directory.path(), 1);
     grower.ask("arm buffer: makes its pool grow!stop");
     (0..KEYS).step_by(20).for_each(|number| grower.order(&format!("get {}", key(number))));
-    until("it stands still", || stands_still(&env));
+    until("the process stops", || stands_still(&env));
     assert!(env
         .sessions()
         .iter()
@@ -109,7 +109,7 @@ fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     [&table, &other].into_iter().for_each(put);
     holder.ask("arm change: pages changed, record not in the slot!stop");
     holder.order("put key other");
-    until("it stands still", || stands_still(&env));
+    until("the process stops", || stands_still(&env));
     put(&other);
     let own = env.clone();
     let checkpoint = std::thread::spawn(move || own.checkpoint().unwrap());
@@ -178,7 +178,7 @@ fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
     assert!(oldest.raw() > needed, "no session needs it any more");
     reader.ask("arm snapshot: pinned, not taken!stop");
     reader.order("hold-snapshot");
-    until("it stands still", || stands_still(&env));
+    until("the process stops", || stands_still(&env));
     // The reader's pin still records the position that its last snapshot needed.
     assert_eq!(env.snapshots()[0].needs_from, needed);
     assert!(checkpoint() >= oldest, "the control file would call log the oldest that is gone");

@@ -274,7 +274,7 @@ fn a_function_of_the_program_that_panics_has_refused() {
     let pages = env.pages("pages").unwrap();
     let txn = env.begin().unwrap();
     assert!(message_of(pages.apply(&txn, 0, 9, &[]))
-        .contains("\"wild\" (code 9) refused: it panicked, and said: for a test"));
+        .contains("\"wild\" (code 9) refused: the function panicked: for a test"));
     assert_eq!(pages.count(&txn).unwrap(), 0);
     txn.commit().unwrap();
 }

@@ -82,7 +82,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     reader.order(&format!("get {}", key(0)));
     reader.wait();
     // The reader has looked for dead sessions, and is stopped.
-    until("it stands still", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
+    until("the process stops", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: frame put back, section open");
     repairer.wait();
     late.resume();

@@ -21,7 +21,7 @@ use libtp_tests::transfers::Bank;
 const STILL: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
+fn a_stopped_process_is_waited_for_and_never_counts_as_dead() {
     let rounds = sizes::number("LIBTP_TEST_STOPS", 2);
     let directory = tempfile::tempdir().unwrap();
     let mut crew: Vec<Member> = (1..=4).map(|number| Member::start(directory.path(), number)).collect();
@@ -36,8 +36,8 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         crew[victim].stop();
         told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
-        // A session looks for dead processes while it waits for the victim's locks, and whether one waits is left to
-        // chance. This opening looks in any case.
+        // A session that waits for the victim's locks looks for dead processes, but perhaps no session waits. Every
+        // opening looks for dead processes.
         let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process is taken for dead");
         drop(env);
@@ -58,7 +58,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         "the journal has the acknowledged transfers, no more and no less"
     );
     verify_all(&env).unwrap();
-    println!("figures: {rounds} times one of four stood still for 2 s: {meanwhile} transfers of the others meanwhile, 0 lost");
+    println!("figures: {rounds} times one of four stopped for 2 s: the others made {meanwhile} transfers, 0 lost");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
-    assert!(look.begin().is_err(), "an onlooker can do nothing else");
+    assert!(look.begin().is_err(), "a handle that only looks can begin no transaction");
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);

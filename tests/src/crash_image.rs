@@ -1,7 +1,7 @@
 //! Opens the image that a crash left, and judges it.
 //!
 //! Every image is opened with its memory lost, read whole, and checked page by page. Some images are also read
-//! backwards; some go on working, are closed in good order and opened again.
+//! backwards. In some images a transaction is committed, and the environment is closed in good order and opened again.
 
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
@@ -48,7 +48,8 @@ impl Thoroughness {
 /// An image that was right.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The number of commits in the found state; `None` if some doubtful commits among them are missing.
+    /// The number of commits in the found state. `None` if the state is right except that commits of doubtful outcome
+    /// are missing.
     pub commits: Option<usize>,
     /// The history since the restart, if the machine lived on.
     pub later: Option<Era>,
@@ -112,7 +113,7 @@ fn judge_open(
     if thoroughness.reads_back {
         let back = process.state(Way::Down).map_err(reading)?;
         if back != state {
-            return Err(format!("WRONG: backwards it reads otherwise: {}", state.difference(&back)));
+            return Err(format!("WRONG: a backward scan finds another state: {}", state.difference(&back)));
         }
     }
     if thoroughness.looks_up {
@@ -168,8 +169,8 @@ fn end_orderly(machine: &Machine, process: Process, history: &History, commits: 
     Ok(())
 }
 
-/// Runs a few more transactions of few sizes. Their log records often end where lost records of the life before ended,
-/// and the old records behind them must not come back.
+/// Runs a few more transactions, whose log records have only a few lengths. So these records often end exactly where a
+/// lost record of the previous life ended. The old records after that place must not come back.
 fn live_on(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<Era, String> {
     let from = machine.disk.io_index();
     let mut random = Random::new((from as u64) << 20 ^ commits as u64);

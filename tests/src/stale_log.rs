@@ -15,7 +15,7 @@ const TORN_BODY: usize = 6000;
 /// Tears a record out, fills the hole, crashes again, and checks which records came back.
 ///
 /// # Errors
-/// A record of an earlier life is in the log, or one of this life is not.
+/// A record of an earlier life is in the log, or a record of this life is missing.
 pub fn stale_records_stay_dead(seed: u64) -> Result<(), String> {
     let disk = SimDisk::new(seed);
     let life = Life::begin(&disk)?;
@@ -39,7 +39,7 @@ pub fn stale_records_stay_dead(seed: u64) -> Result<(), String> {
         let bodies = life.bodies()?;
         if bodies.len() != 2 {
             let found: Vec<usize> = bodies.iter().map(Vec::len).collect();
-            return Err(format!("STALE: records of {found:?} bytes are in the log, where two belong"));
+            return Err(format!("STALE: the log should have two records, and has records of {found:?} bytes"));
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! The benchmarks of recoverable memory (Rio Vista, section 5), each against the same work without transactions, in
-//! turns in one run.
+//! The benchmarks of recoverable memory (Rio Vista, section 5). In each run, rounds with transactions alternate with
+//! rounds of the same work without transactions.
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | `synthetic` | bytes changed at a random place of 50 MB; two pointers swapped |
 //! | `debit_credit` | TPC-B with a circular audit trail of 2 MB |
 //! | `order_entry` | TPC-C's new-order, payment and delivery |
-//! | `rounds` | short rounds in turns |
+//! | `rounds` | short alternating rounds |
 //! | `together` | rounds of several threads, and their work in the time that they have in common |
 //! | `report` | the figures made from the rounds |
-//! | `judge` | the check that memory is as the same work without transactions leaves it |
+//! | `judge` | the check that the memory has the same contents as after the same work without transactions |
 //! | `pmemobj` | libpmemobj, if it was built in |
 //! | `place` | the check whether a directory lies in memory |
 //! | `response` | the time of each transaction until it is safe |
@@ -145,8 +145,8 @@ pub(crate) trait Work: Sync {
 /// Runs a benchmark.
 ///
 /// # Errors
-/// `Settings` if the settings ask for nothing, or for an engine whose log would not lie where its name says; `Engine`
-/// if the memory cannot be allocated.
+/// `Settings` if the settings ask for no work, or if RVM's log would be on the wrong kind of filesystem (see `place`);
+/// `Engine` if the memory cannot be allocated.
 pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
     place::check(settings)?;
     match settings.workload {
@@ -281,7 +281,7 @@ fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryRep
     Ok(spent.report(settings))
 }
 
-/// Stores a whole image, one piece in each transaction. Pieces of zeros are zero already.
+/// Stores a whole image, one piece in each transaction. Passes over pieces of zeros, because new memory is zero.
 fn store<M: Memory>(memory: &mut M, image: &[u8]) -> Result<()> {
     for (piece, at) in image.chunks(PIECE).zip((0..).step_by(PIECE)) {
         if piece.iter().all(|byte| *byte == 0) {

@@ -44,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_before_or_behind_it_does_not_count() {
+    fn a_transaction_that_ends_outside_the_window_does_not_count() {
         let window = Window { from_ns: 10, to_ns: 20 };
         assert_eq!([9, 10, 19, 20].map(|then| window.contains(then)), [false, true, true, false]);
         assert_eq!([5, 10, 13, 25].map(|now| window.elapsed_ns(now)), [0, 0, 3, 10]);
     }
 
     #[test]
-    fn the_clock_goes_on_and_a_window_lies_before_us() {
+    fn a_window_begins_after_the_warmup_and_lasts_for_the_measured_time() {
         let before = now_nanos();
         let window = Window::after(Duration::from_millis(5), Duration::from_millis(7));
         assert!(window.from_ns >= before + 5_000_000);

@@ -110,7 +110,7 @@ fn sixty_four_processes_work_in_one_bank() {
 }
 
 #[test]
-fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
+fn a_benchmark_whose_audit_fails_exits_with_one_and_names_the_wrong_record() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let words = ["--accounts", "100", "--seconds", "0.1", "--warmup", "0", "--durability", "relaxed", "--json"];

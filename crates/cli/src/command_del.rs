@@ -22,7 +22,7 @@ pub struct Arguments {
     hex: bool,
 }
 
-/// Deletes the record; exit 1 if there is none.
+/// Deletes the record; exit 1 if there is no such record.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (env, database) = arguments.at.open(output)?;
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));

@@ -1,4 +1,4 @@
-//! `tp drop`: drops a database, or gives up a database whose file is missing for good.
+//! `tp drop`: drops a database. With `--missing`, drops a database whose file is lost.
 
 use clap::Args;
 use serde_json::json;

@@ -24,6 +24,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (name, new) = (&arguments.name, &arguments.new);
     env.run(|txn| txn.rename_database(name, new))?;
     output.object(&json!({ "renamed": name, "name": new }))?;
-    output.line(format_args!("{name} is called {new}"))?;
+    output.line(format_args!("{name} is renamed to {new}"))?;
     Ok(Ending::Done)
 }

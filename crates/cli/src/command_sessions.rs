@@ -92,9 +92,9 @@ fn words(segment: JoinedSegment) -> String {
     let JoinedSegment { segment, unresolved_txn, unresolved_lsn } = segment;
     match (unresolved_txn, unresolved_lsn) {
         (Some(txn), Some(lsn)) => format!(
-            "segment of memory {segment}  may not know of transaction {txn}, committed at LSN {lsn}: the next transaction that joins it brings the commit"
+            "segment of memory {segment}  may not have the commit of transaction {txn} at LSN {lsn} yet: the next transaction that joins the segment completes that commit"
         ),
-        _ => format!("segment of memory {segment}  knows of every commit"),
+        _ => format!("segment of memory {segment}  has every commit"),
     }
 }
 
@@ -182,7 +182,7 @@ fn door(process: OpeningProcess) -> String {
     let state = match process.process_state {
         ProcessState::Alive => "",
         ProcessState::Stopped => ", and is stopped",
-        ProcessState::Dead => ", and has ended: a child of it keeps its place",
+        ProcessState::Dead => ", and has ended, but a forked child of it still has its lock",
     };
     format!("process {} is opening the environment, closing it or making its shared memory anew{state}", process.pid)
 }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_process_that_was_stopped_at_work_is_warned_of() {
+    fn only_a_process_that_is_stopped_in_the_middle_of_a_change_gets_a_warning() {
         let writes = SessionState { roles: vec!["writes the log"], ..session(1, ProcessState::Stopped) };
         let holds = SessionState { latches: 2, ..session(2, ProcessState::Stopped) };
         let works = SessionState { latches: 2, ..session(3, ProcessState::Alive) };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_the_door_is_told() {
+    fn the_process_that_is_opening_the_environment_is_reported() {
         let printed = door(OpeningProcess { pid: 9, process_state: ProcessState::Stopped });
         assert_eq!(
             printed,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_there_is_to_say() {
+    fn a_line_has_the_locks_the_task_and_the_wait_of_its_session() {
         let printed = Session {
             session: 7,
             pid: 9,

@@ -1,7 +1,7 @@
 //! Files of pages in dumps: a file is written as a whole and loaded as a whole.
 //!
-//! Only a program knows the contents of its pages, so each page is copied unchanged under its number. A dump has all
-//! pages in their state of one moment. Snapshots have no pages, so the file is locked while its pages are written. A
+//! Only a program knows the contents of its pages, so each page is copied unchanged under its number. A dump has the
+//! state of all pages at one moment. Snapshots do not cover pages, so the file is locked while its pages are written. A
 //! load is one transaction, because pages refer to each other: half of a file is useless to the program.
 
 use libtp::{Durability, Env, PageFile, PageLock, Txn};
@@ -67,7 +67,7 @@ pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
 pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u64> {
     let file = env.pages(name)?;
     let refused = |what: String| {
-        Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load it into a new database"))
+        Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load the dump into a new database"))
     };
     let (ours, theirs) = (file.page_bytes(), source.reader.header().bytes_of_a_page());
     if ours != theirs {
@@ -77,7 +77,7 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
     }
     let txn = begin(env, &file, PageLock::Write)?;
     if has_pages(&file, &txn)? {
-        return Err(refused("it has pages already".into()));
+        return Err(refused("the database has pages already".into()));
     }
     let loaded = put_all(&file, &txn, source, shown);
     let loaded = loaded.map_err(|failure| Failure::Failed(format!("{failure} (nothing was loaded)")))?;

@@ -31,17 +31,17 @@ struct Kill {
 /// The figures, in milliseconds; zero if no process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StallReport {
-    /// The time within which another process had committed, after half of the kills.
+    /// The time from a kill to another process's next commit: the median of all kills.
     pub stall_p50_ms: f64,
-    /// The same time after 99 of 100 kills.
+    /// The 99th percentile of that time.
     pub stall_p99_ms: f64,
-    /// The same time after all kills.
+    /// The longest such time.
     pub stall_max_ms: f64,
-    /// The time within which every survivor had committed again, after half of the kills.
+    /// The time from a kill until every survivor has committed again: the median of all kills.
     pub all_again_p50_ms: f64,
-    /// The same time after 99 of 100 kills.
+    /// The 99th percentile of that time.
     pub all_again_p99_ms: f64,
-    /// The same time after all kills.
+    /// The longest such time.
     pub all_again_max_ms: f64,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_stall_ends_with_the_first_of_the_others_and_all_with_the_last_of_those_at_work() {
+    fn a_stall_ends_with_the_next_commit_of_another_client_and_for_all_with_the_last_survivor() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 100 * MS, vec![2, 3]);
         // The victim's own commit, which is reported late; a commit before the kill; and a commit of a new client,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_is_waited_for_no_longer_and_who_is_silent_stood_still_to_the_end() {
+    fn a_killed_survivor_is_not_waited_for_and_a_silent_survivor_stalls_until_the_end() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 10 * MS, vec![2, 3]);
         stalls.committed(2, 11 * MS);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nobody_else_at_work_all_stood_still_until_the_next_commit() {
+    fn without_survivors_both_times_end_with_the_next_commit() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 10 * MS, Vec::new());
         stalls.committed(2, 15 * MS);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_of_so_many_of_a_hundred() {
+    fn ranks_are_percentiles() {
         let sorted: Vec<u64> = (1..=200).map(|n| n * MS).collect();
         assert_eq!([50, 99, 100].map(|percent| rank(&sorted, percent)), [100.0, 198.0, 200.0]);
         assert_eq!([50, 99, 100].map(|percent| rank(&[], percent)), [0.0; 3]);

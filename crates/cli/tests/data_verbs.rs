@@ -150,7 +150,7 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
 
 /// Records that are being printed are not locked: `tp dump NAME | less` must not keep other sessions from writing.
 #[test]
-fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_before() {
+fn an_unread_dump_blocks_no_writer_and_has_the_records_from_before_the_writes() {
     const RECORDS: u32 = 4000;
     let directory = tempdir().unwrap();
     let env = libtp::Env::open_or_create(directory.path()).unwrap();
@@ -190,7 +190,7 @@ fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_b
 }
 
 #[test]
-fn what_is_not_there_is_not_made_by_reading() {
+fn a_verb_that_reads_or_deletes_makes_no_environment_and_no_database() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("env");
     for (verb, words) in
@@ -247,7 +247,7 @@ fn records_by_number_have_decimal_keys_from_one() {
 }
 
 #[test]
-fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
+fn compaction_includes_lists_and_skips_databases_that_only_their_program_can_open() {
     let directory = tempdir().unwrap();
     {
         let env = libtp::Env::open_or_create(directory.path()).unwrap();
@@ -291,7 +291,7 @@ fn databases_are_listed_renamed_emptied_and_dropped() {
     assert_eq!((rows[0][0].as_str(), rows[0][1].as_str(), rows[0][3].as_str()), ("parts", "hash", "1"));
     assert_eq!((rows[1][0].as_str(), rows[1][1].as_str(), rows[1][3].as_str()), ("stock", "btree", "2"));
     assert_eq!(tp("list", env.path(), &["--no-count", "stock"]).text().trim_end().split('\t').nth(3), Some("-"));
-    assert_eq!(tp("rename", env.path(), &["stock", "store"]).text(), "stock is called store\n");
+    assert_eq!(tp("rename", env.path(), &["stock", "store"]).text(), "stock is renamed to store\n");
     assert!(tp("rename", env.path(), &["store", "parts"]).refused(1).contains("parts"));
     assert_eq!(tp("get", env.path(), &["store", "pears"]).text(), "7\n");
     assert_eq!(tp("empty", env.path(), &["store"]).text(), "2 records of store were removed\n");

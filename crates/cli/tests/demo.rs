@@ -15,7 +15,7 @@ fn assert_counts(result: &Value, names: &[&str]) {
 }
 
 #[test]
-fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() {
+fn a_demo_kills_processes_and_loses_nothing_and_a_second_demo_continues_in_the_same_bank() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let words = ["--seconds", "2", "--accounts", "2000", "--processes", "4", "--kill-every", "100ms", "--json"];
@@ -45,7 +45,7 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
     ] {
         assert!(millis(small) > 0.0 && millis(small) <= millis(large), "{first}");
     }
-    assert_eq!(first["recovery"]["how"], "repaired", "somebody survived the crash");
+    assert_eq!(first["recovery"]["how"], "repaired", "a process survived the crash");
     let seconds: Vec<_> = message.json().iter().filter_map(|line| line["second"].as_u64()).collect();
     assert!(seconds.starts_with(&[1]), "{seconds:?}");
     let second = &message.json()[0];
@@ -66,7 +66,7 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
 }
 
 #[test]
-fn a_process_of_a_demo_that_is_killed_by_others_is_no_part_of_the_show() {
+fn a_demo_fails_if_another_program_kills_one_of_its_processes() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tp"));
@@ -95,7 +95,7 @@ fn a_process_of_a_demo_that_is_killed_by_others_is_no_part_of_the_show() {
 }
 
 #[test]
-fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
+fn a_demo_whose_audit_fails_exits_with_one_and_names_the_wrong_record() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let short = ["--seconds", "0.3", "--json"];
@@ -117,7 +117,7 @@ fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
 }
 
 #[test]
-fn a_demo_in_text_says_what_was_lost_and_where_the_bank_lies() {
+fn the_text_of_a_demo_has_the_losses_and_the_banks_directory() {
     let parent = tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tp"));
     command.args(["demo", "--seconds", "1", "--accounts", "500", "--processes", "2"]).env("TMPDIR", parent.path());

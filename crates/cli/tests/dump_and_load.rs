@@ -444,7 +444,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     load("p", &dump).text();
     let loaded = tp("dump", env.path(), &["p"]).text();
     assert!(data_of(&loaded).starts_with(&format!(" 30\n {}\n 31\n", "61".repeat(4064))));
-    refused("p", &dump.replace("aaaa", "zzzz"), "it has pages already");
+    refused("p", &dump.replace("aaaa", "zzzz"), "the database has pages already");
     assert!(tp("dump", env.path(), &["p"]).text() == loaded);
 
     Env::open_or_create(env.path()).unwrap().pages("small").unwrap();

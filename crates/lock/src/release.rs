@@ -6,8 +6,8 @@
 //! Each object is a section of its own, so a latch is held for one object at a time. The granted waiters are woken
 //! after all locks are given back: a wake is a system call, and other sessions may want the next locks.
 //!
-//! If we die here: between two objects, the rest is still on the locker's stack, and the repair gives it back; before
-//! the wakes, the granted waiters look by themselves (PROTOCOLS D8).
+//! If we die here: between two objects, the remaining locks are still on the locker's stack, and the repair gives them
+//! back. Before the wakes, the granted waiters find their grants by themselves (PROTOCOLS D8).
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -23,8 +23,8 @@ use crate::table::{Bucket, Table};
 use crate::{Error, LockManager, LockerId, Mode, Result};
 
 impl LockManager {
-    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. The locker keeps its free slots, unless they
-    /// are very many.
+    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. The locker keeps its free slots, except a
+    /// surplus.
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
@@ -109,7 +109,7 @@ impl LockManager {
         queue.of_locker(locker.0).map(|(place, _)| place)
     }
 
-    /// Gives the lock of the newest request back, if the lock is thin. Returns whether it was.
+    /// Gives the lock of the newest request back if the lock is thin. Returns whether the lock was thin.
     #[inline]
     fn release_newest_thin(&self, slot: &LockerSlot, top: Place) -> bool {
         let request = self.table.request(top);
@@ -183,7 +183,7 @@ impl Table {
         }
     }
 
-    /// Makes the next request of the queue its head.
+    /// Removes the head of a queue: the next request becomes the head.
     fn remove_head(&self, change: &mut Change<'_>, link: &rio::Word<Place>, head: &Request, granted: &mut Granted) {
         let next = Queue::new(self, head.queue_next.get());
         change.set(&next.head.queue_prev, Place::NONE);

@@ -10,8 +10,8 @@
 //!   [held] <-> [held] <-> ... <-> [held] <-> [free] <-> ... [free]
 //! ```
 //! Invariants
-//! 1. From `first` to `top` are the locker's requests: granted ones and at most one waiting, which is the top. Above
-//!    the top are free slots of its own. Without a request `top` is [`Place::NONE`].
+//! 1. From `first` to `top` are the locker's requests. At most one request waits, and that request is the top. Above
+//!    the top are the locker's free slots. Without a request `top` is [`Place::NONE`].
 //! 2. A kept intent lock (`kept.rs`) is not on the stack.
 
 use crate::change::Change;
@@ -58,7 +58,7 @@ impl LockerSlot {
         self.lead_down(table, change, free, place);
     }
 
-    /// Makes the way upwards from `below`, or from the bottom of the stack, lead to `to`.
+    /// Sets the upward link of `below` to `to`. If `below` is `Place::NONE`, sets `first` to `to`.
     #[inline]
     fn lead_up(&self, table: &Table, change: &mut Change<'_>, below: Place, to: Place) {
         match below.some() {
@@ -67,7 +67,7 @@ impl LockerSlot {
         }
     }
 
-    /// Makes the way downwards from `above`, or from the end of the stack, lead to `to`.
+    /// Sets the downward link of `above` to `to`. If `above` is `Place::NONE`, sets `last` to `to`.
     #[inline]
     fn lead_down(&self, table: &Table, change: &mut Change<'_>, above: Place, to: Place) {
         match above.some() {

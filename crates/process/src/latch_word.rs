@@ -20,11 +20,11 @@
 //! 2. `PENDING` only while the word has no owner.
 //! 3. The three waiting bits are advice: a sleeper that times out considers only the holders, and clears `PENDING`.
 //!
-//! 4. A reaper freezes only a word with shared holders, so never an owned one. (PROTOCOLS D7 makes every release a
-//!    swap; this invariant frees the owner's release from that.)
+//! 4. A reaper freezes only a word with shared holders, so never a word with an owner. (PROTOCOLS D7 requires that a
+//!    release is a swap. Because of this invariant, the owner's release need not be a swap.)
 //!
-//! If we die here: a waiting bit may be set without a sleeper, or cleared without a wake. A sleeper wakes by itself,
-//! after as long again as it has slept so far, [`SLEEP_MAX`](crate::SLEEP_MAX) at most.
+//! If we die here: a waiting bit may be set without a sleeper, or cleared without a wake. A sleeper also wakes by
+//! itself: a lost wake at most doubles the time that it has slept, and costs at most [`SLEEP_MAX`](crate::SLEEP_MAX).
 //!
 //! Everything is generic over the word and over the way to wait, so that loom can run it.
 
@@ -70,9 +70,9 @@ impl StateWord for AtomicU64 {
     }
     #[inline]
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
-        // AcqRel, both ways: an acquire pairs with the release by the last holder; a release publishes the stores
-        // made under the latch; and either publishes the note that the session wrote before it to the reaper's
-        // freezing swap.
+        // AcqRel, for an acquiring swap and for a releasing swap. An acquiring swap pairs with the release by the last
+        // holder. A releasing swap publishes the stores made under the latch. Each of them also publishes the note that
+        // the session wrote before the swap, to the reaper's freezing swap.
         rio::schedule::point();
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
     }
@@ -298,10 +298,10 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
 /// Tries once to stop being the owner of a word without waiters, by a load and a store, at half the price of two
 /// swaps.
 ///
-/// A sleeper's bit that is set between the two is lost. Nothing else can be, because no other session changes an
-/// owned word otherwise. The sleeper's kernel call compares the word once more, hundreds of nanoseconds later, so the
-/// sleeper misses its wake only if we lose the processor between the two instructions; then it wakes by itself
-/// (invariant 3).
+/// A sleeper's bit that is set between the load and the store is lost. Nothing else can be lost, because other sessions
+/// change only the sleepers' bits of an owned word. The sleeper's kernel call compares the word once more, hundreds of
+/// nanoseconds later. So the sleeper misses its wake only if this thread loses the processor between the two
+/// instructions. Then the sleeper wakes by itself (invariant 3).
 #[inline]
 pub(crate) fn leave_exclusive(word: &impl StateWord, owner: u64) -> bool {
     let alone = word.look() == owner;
@@ -348,8 +348,8 @@ pub(crate) fn check(word: u64) {
     demand(word & OWNER == 0 || word & PENDING == 0, "a writer is pending on an owned latch", word);
 }
 
-/// Asserts an invariant that a wild store can break. Not while unwinding, because a second panic would end the
-/// process: a waiter for the latch finds the same.
+/// Asserts an invariant that a wild store can break. Does nothing while the thread unwinds, because a second panic
+/// would end the process. The next session that waits for the latch finds the broken invariant.
 fn demand(holds: bool, what: &str, word: u64) {
     assert!(holds || std::thread::panicking(), "{what}: {word:#x}");
 }

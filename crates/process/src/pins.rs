@@ -1,4 +1,4 @@
-//! Notes of pins: the counts in the region that include a session, and whether they certainly do.
+//! Notes of pins: which counts in the region include a session, and whether each of them is certain to include it.
 //!
 //! A pin is a count in a slot of some manager. A count does not name its sessions, so a session notes each of its
 //! pins, in the same three states as a latch held shared (PROTOCOLS D7): wanting before it adds itself to the count,

@@ -15,7 +15,7 @@ use libtp_log::{RecordRef, TxnId};
 use crate::log_records::CLR_FLAG;
 use crate::{Error, Result};
 
-/// Changes the bytes of a page behind the common header, as the argument says; or refuses to, and says why.
+/// Changes the bytes of a page behind the common header, as its argument states, or returns the reason of a refusal.
 pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 /// A log-record type of the application.
@@ -25,9 +25,9 @@ pub struct ApplicationType {
     pub code: u16,
     /// Its name, which stands in each of its records: 1 to 64 bytes.
     pub name: String,
-    /// Makes the change. No latch is held, and it works on a copy of the page.
+    /// Makes the change, on a copy of the page. No latch is held meanwhile.
     pub redo: Arc<PageFn>,
-    /// Takes the change back; `None` where the old bytes are to come back.
+    /// Undoes the change. `None`: undo restores the old bytes.
     pub undo: Option<Arc<PageFn>>,
 }
 
@@ -37,15 +37,16 @@ impl fmt::Debug for ApplicationType {
     }
 }
 
-/// Calls a function of the application. A panic of the function is a refusal: it could leave nothing half changed.
+/// Calls a function of the application. A panic of the function counts as a refusal: the function works on a copy, so
+/// no page is half changed.
 ///
 /// # Errors
 /// The function's refusal.
 pub fn call(function: &PageFn, page: &mut [u8], argument: &[u8]) -> std::result::Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| function(page, argument))).unwrap_or_else(|payload| {
         let said = payload.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("nothing");
-        Err(format!("it panicked, and said: {said}"))
+        let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(format!("the function panicked: {said}"))
     })
 }
 
@@ -56,7 +57,7 @@ pub struct Signature {
     pub code: u16,
     /// Its name.
     pub name: String,
-    /// Whether the application's function takes the change back.
+    /// Whether undo calls the application's function.
     pub is_logical: bool,
 }
 
@@ -68,7 +69,7 @@ pub type SignatureFn = fn(kind: u16, body: &[u8]) -> Option<Signature>;
 pub struct Applications {
     types: BTreeMap<u16, ApplicationType>,
     signature: Option<SignatureFn>,
-    /// Transactions that this process cannot take back.
+    /// Transactions that this process cannot undo.
     left: Mutex<HashSet<TxnId>>,
 }
 
@@ -95,7 +96,7 @@ impl Applications {
     /// # Errors
     /// [`Error::Unregistered`] with its name and code.
     pub fn check(&self, record: &RecordRef<'_>) -> Result<()> {
-        // A compensation has the bytes, and no type.
+        // A compensation has only the new bytes, and names no type of the application.
         if record.header.flags() & CLR_FLAG != 0 {
             return Ok(());
         }
@@ -114,7 +115,8 @@ impl Applications {
         }
     }
 
-    /// Notes that this process lacks the function that takes the transaction back: it is left to other processes.
+    /// Notes that this process lacks a function that undoes the transaction: the transaction is left to other
+    /// processes.
     pub(crate) fn leave(&self, txn: TxnId) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(txn);
     }

@@ -111,7 +111,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("lock: a stopped session keeps its task", "halted::a_stopped_deadlock_search_hides_no_deadlock"),
     by_case("buffer: sessions wait for a stopped grower", "halted::a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames"),
     by_case("buffer: a checkpoint waits for a latched page without a bound", "halted::a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint"),
-    by_case("process: a stopped process counts as dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
+    by_case("process: a stopped process counts as dead", "stopped::a_stopped_process_is_waited_for_and_never_counts_as_dead"),
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
     case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session"),

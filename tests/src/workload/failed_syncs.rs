@@ -9,8 +9,8 @@ pub(super) fn is_unfinished(name: &str) -> bool {
     name.ends_with(".preparing") || name.ends_with(".new")
 }
 
-/// Returns the names, at that time, of the files and directories whose sync failed from the I/O index `from` on; a
-/// directory without a name is `/`.
+/// Returns the files and directories whose sync failed at the I/O index `from` or later, each by the name that it had
+/// at its sync. The root is `/`.
 pub(super) fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
     let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
     let mut failed = Vec::new();

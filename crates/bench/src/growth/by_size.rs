@@ -1,5 +1,5 @@
-//! Databases of several sizes, open at once and used in turns: by the number of records, by the share of the database
-//! in the cache, by the size of values.
+//! Figures over databases of several sizes: by the number of records, by the share of the database in the cache, and by
+//! the size of values. All databases of a figure are open at once and are measured in turns.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -101,7 +101,8 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
 type Planted = Vec<(f64, Tree)>;
 type Refused = Vec<(f64, String)>;
 
-/// Makes the databases for which there is room. Returns them with the reasons against the others.
+/// Makes the databases for which there is room. Returns these databases, and for each other database the reason why it
+/// was not made.
 fn plant(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Planted, Refused)> {
     let (mut trees, mut refused) = (Vec::new(), Vec::new());
     for (x, size) in places {

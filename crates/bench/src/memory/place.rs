@@ -1,4 +1,5 @@
-//! The check whether a directory lies in memory: an engine with its log in memory is not the engine that syncs a disk.
+//! The check whether a directory is in memory. RVM with its log in memory and RVM with its log on a disk are measured
+//! as two engines, so each must get a directory of its kind.
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub(crate) fn filesystem_of(directory: &Path) -> Option<String> {
     at.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
 }
 
-/// Refuses an engine whose log would lie elsewhere than its name says.
+/// Refuses `rvm` if its log would be in memory, and `rvm-rio` if its log would be on a disk.
 pub(super) fn check(settings: &MemorySettings) -> Result<()> {
     let wants_memory = match settings.engine {
         MemoryEngine::Rvm { .. } => false,

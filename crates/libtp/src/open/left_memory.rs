@@ -5,9 +5,9 @@
 //! the regions in a place when it first opens an environment whose region lies there. `tp stat` looks each time.
 //!
 //! A region is removed only if this user owns it, no process uses it, its environment is not in its former place, and
-//! no answered commit exists in it alone. The last condition makes a mistake harmless: an environment that was moved,
-//! or is mounted elsewhere, restarts from its log and has lost nothing. A region that may hold such commits stays, and
-//! is shown with the command that removes it.
+//! every answered commit in the region is also on disk. The last condition makes a mistake harmless: an environment
+//! that was moved, or is mounted elsewhere, restarts from its log and has lost nothing. A region that may have commits
+//! which are not on disk stays. It is shown with the command that removes it.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -93,8 +93,8 @@ fn look_at(path: &Path) -> Option<OrphanedMemory> {
     Some(OrphanedMemory { why, ..shown })
 }
 
-/// Returns whether an answered commit may exist in this region alone. An unfinished region has no such commit: all
-/// earlier commits were written to the log files first.
+/// Returns whether the region may have an answered commit that is not on disk. A region that is not ready has no such
+/// commit: all earlier commits were written to the log files first.
 fn may_hold_commits(region: &Region) -> bool {
     if region.header().ready.load() == 0 {
         return false;
