@@ -25,15 +25,15 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let disk = SmallDisk::mount(bytes);
     disk.ballast("ballast", bytes / 4);
     let directory = disk.path().join("env");
-    // Other processes do not see this disk. In the common directory of regions they would take this region for one
-    // whose environment is gone.
+    // Other processes do not see this disk. If the region were in the common directory of regions, they would think
+    // that its environment is gone, and remove the region.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::create_dir(&directory).unwrap();
     let place = format!("region_directory = {:?}\n", memory.path().display().to_string());
     std::fs::write(directory.join(libtp::SETTINGS_NAME), place).unwrap();
     let dead = fill_and_die(&directory, None);
-    assert!(dead.refusals > 0, "{bytes}: it was never full");
-    assert!(dead.acknowledged > 0, "{bytes}: nothing went in");
+    assert!(dead.refusals > 0, "{bytes}: the disk was never full");
+    assert!(dead.acknowledged > 0, "{bytes}: no put was acknowledged");
     // No byte is left.
     disk.ballast("filler", u64::MAX);
     if is_memory_lost {
@@ -88,12 +88,12 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
 }
 
 #[test]
-fn on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room() {
-    alone("full_disk::on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room", || {
+fn an_environment_opens_and_reads_on_a_full_disk_and_writes_when_there_is_room() {
+    alone("full_disk::an_environment_opens_and_reads_on_a_full_disk_and_writes_when_there_is_room", || {
         let disks = sizes::number("LIBTP_TEST_DISKS", 5);
         let (mut records, mut refusals) = (0, 0);
         for one in 0..disks {
-            // The disks have from 6 MiB to 38 MiB. Their sizes are no round numbers.
+            // The sizes of the disks are between 6 MiB and 38 MiB, and are not round numbers.
             let bytes = (6 << 20) + one * (32 << 20) / disks + 4096 * one;
             let seen = one_disk(bytes, one % 2 == 1);
             records += seen.records;
@@ -104,8 +104,8 @@ fn on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() {
-    alone("full_disk::a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room", || {
+fn a_disk_without_room_refuses_a_new_environment_and_accepts_it_when_there_is_room() {
+    alone("full_disk::a_disk_without_room_refuses_a_new_environment_and_accepts_it_when_there_is_room", || {
         for room in [0, 4, 8, 16, 64, 512, 1024] {
             let disk = SmallDisk::mount(8 << 20);
             disk.ballast("ballast", (8 << 20) - (room << 10));
@@ -125,8 +125,8 @@ fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() 
 }
 
 #[test]
-fn a_creation_that_a_full_disk_refused_is_done_by_the_next() {
-    alone("full_disk::a_creation_that_a_full_disk_refused_is_done_by_the_next", || {
+fn a_creation_that_a_full_disk_refused_succeeds_in_the_next_call() {
+    alone("full_disk::a_creation_that_a_full_disk_refused_succeeds_in_the_next_call", || {
         let mut refused = 0;
         for room in [0, 4, 8, 16, 64, 512, 1024] {
             let disk = SmallDisk::mount(8 << 20);

@@ -42,14 +42,14 @@ pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) ->
     assert!(is_twice || !managers.region.is_broken(), "the memory was given up {what}");
     drop(managers);
     if is_twice {
-        // A second panic ends the memory, as the next test shows.
+        // After a second panic the region is given up and rebuilt, as the next test shows.
         town.means_a_rebuild();
     }
     town.audit(&what);
     is_hit
 }
 
-/// Panics in one environment: then its journal is long, and a new environment begins.
+/// The number of panics in one environment. After them the journal is long, so the test makes a new environment.
 const PANICS_OF_ONE: usize = 40;
 
 #[test]
@@ -118,11 +118,11 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     town.close(what);
 }
 
-/// The program panics. While it unwinds, one of its destructors calls the library, which panics above an open section.
-/// The thread was unwinding before, so its unwinding does not show that the session must die; only the open section
-/// does.
+/// The program panics. While the thread unwinds, one of the program's destructors calls the library, and the library
+/// panics while a section is open. The thread was unwinding already, so the unwinding does not show that the session
+/// must die. Only the open section shows it.
 #[test]
-fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session() {
+fn a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicking_already() {
     struct Calls<'l>(&'l dyn Fn());
     impl Drop for Calls<'_> {
         fn drop(&mut self) {
@@ -151,7 +151,8 @@ fn a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_sess
     assert!(session.is_dead() && !processes.is_alive(session.id()));
 }
 
-/// A function of the program's panics in a call, and the program catches that. A later panic is the library's own.
+/// In a call, the library calls a function of the program, which panics. The program catches this panic. A later panic
+/// of the library still kills the session.
 #[test]
 fn a_panic_of_the_library_after_one_of_the_program_kills_the_session() {
     let region = rio::Region::anonymous(1 << 24).unwrap();

@@ -27,9 +27,9 @@ fn every_planted_bug_is_noticed_at_a_death() {
     trial::all_noticed(Suite::Failpoints, ENTRY);
 }
 
-/// A bug that `cargo xtask test` leaves out is listed in the document of the tests.
+/// docs/testing.md lists exactly the bugs that `cargo xtask test` leaves out.
 #[test]
-fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
+fn the_list_in_docs_testing_has_the_bugs_that_only_a_deep_run_tries() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/testing.md");
     let document = std::fs::read_to_string(path).unwrap();
     let listed: BTreeSet<&str> =
@@ -38,8 +38,8 @@ fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
     assert_eq!(listed, left_out);
 }
 
-/// Plays, without a bug, today's share of the scenes that notice a bug. `LIBTP_TEST_FAILPOINT` plays those of one
-/// failpoint.
+/// Plays the scenes that notice planted bugs, but without a bug: each day another part of them. With
+/// `LIBTP_TEST_FAILPOINT`, plays all scenes of that failpoint.
 #[test]
 fn the_same_scenes_without_a_bug_pass() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");

@@ -1,4 +1,5 @@
-//! A second kernel, loaded beside the running one, which starts it when it panics: no firmware runs in between.
+//! A second kernel, which the running kernel loads into memory beside itself. When the running kernel panics, it starts
+//! the second kernel directly: no firmware runs in between.
 //!
 //! Paper: Rio Vista, section 3, whose warm start reads memory before it is cleared. The second kernel lives in memory
 //! that was reserved for it (`crashkernel=`), finds the file system in the kept memory, and this program goes on

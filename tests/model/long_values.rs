@@ -1,4 +1,5 @@
-//! Values longer than one reservation of log, put, replaced, taken back and refused, beside small work of other sessions.
+//! Tests with values that are longer than one reservation of log. The values are put, replaced, rolled back and
+//! refused, while other sessions do small work.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn check(env: &Env, names: &[&str]) {
 }
 
 #[test]
-fn values_longer_than_a_reservation_are_values_like_others() {
+fn a_value_longer_than_a_reservation_can_be_put_read_and_rolled_back() {
     let directory = tempfile::tempdir().unwrap();
     let settings = || Env::builder().memory(Bytes::mib(8));
     let env = settings().open(directory.path()).unwrap();
@@ -35,7 +36,7 @@ fn values_longer_than_a_reservation_are_values_like_others() {
 
     env.run(|txn| put(txn, &first)).unwrap();
     assert!(env.run(found).unwrap() == all(&first));
-    // Replaces the value twice: the savepoint takes the first change back, and the abort takes back the second.
+    // Replaces the value twice. The savepoint rolls the first change back, and the abort undoes the second.
     let txn = env.begin().unwrap();
     let savepoint = txn.savepoint();
     put(&txn, &second).unwrap();

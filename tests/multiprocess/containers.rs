@@ -14,7 +14,7 @@ const OTHER_MEMORY: &[&str] =
     &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
 /// Starts a program as the first process of a pid namespace. The program dies with its starter.
 const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// Starts a program in a pid namespace that has another process besides, and therefore outlives the program.
+/// Starts a program in a pid namespace with another process. The namespace outlives the program.
 const OTHER_PIDS_NOT_FIRST: &[&str] =
     &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$0\" \"$@\"; sleep 100"];
 /// Bytes that must be free where shared memory is placed.
@@ -98,7 +98,7 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
         let txn = env.begin().unwrap();
         table.put(&txn, b"key", b"first").unwrap();
         let mut other = Member::start(directory.path(), 2);
-        assert_eq!(other.how, "Joined", "the first lives");
+        assert_eq!(other.how, "Joined", "the first process counts as dead");
         other.order("put key other");
         assert_eq!(other.answer_within(Duration::from_secs(2)), None, "the lock is held by a living process");
         txn.commit().unwrap();
@@ -156,7 +156,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
                 refused => assert!(refused.contains("full") && refused.contains("nothing was changed"), "{refused}"),
             }
         }
-        // One process dies. Its sessions are repaired when there is room, at the latest.
+        // One process dies. When there is room again, its sessions are repaired, unless they were repaired before.
         crew.remove(0).kill();
         memory.free("ballast");
         assert_eq!(crew[0].ask("get key"), "none");

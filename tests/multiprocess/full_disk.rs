@@ -96,8 +96,8 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
     });
 }
 
-/// A checkpoint that finds room in the log gives no blocks back. A put must not be refused because a further
-/// checkpoint is not worthwhile.
+/// After a checkpoint, a second checkpoint would free too little to be worthwhile. A put that needs room must succeed
+/// in spite of that, with the blocks that the first checkpoint has kept.
 #[test]
 fn puts_go_through_right_after_a_checkpoint_that_gave_nothing_back() {
     alone("full_disk::puts_go_through_right_after_a_checkpoint_that_gave_nothing_back", || {

@@ -140,8 +140,8 @@ impl Explorer<'_> {
         Ok(1)
     }
 
-    /// Crashes inside the recovery of `image`, or in the life after it; then inside the recovery from that crash, and
-    /// so on.
+    /// Crashes in the recovery of `image`, or in the life after that recovery. Then crashes in the same way after each
+    /// new crash, [`DEPTH`] times in all.
     fn deeper(
         &self,
         mut image: SimDisk,
@@ -156,7 +156,7 @@ impl Explorer<'_> {
             let mut walk = image.crash_images();
             let (position, mode) = (random.index(walk.end() + 1), LossMode::ALL[random.index(LossMode::ALL.len())]);
             walk.advance_to(position);
-            way += &format!(", then at {position} of {} of what followed, {mode:?}", walk.end());
+            way += &format!(", then at I/O {position} of the {} after that crash, {mode:?}", walk.end());
             if let Some(era) = later.take().filter(|era| era.from <= position) {
                 allowed = era.history.allowed_at(position);
                 history = era.history;

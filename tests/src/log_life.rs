@@ -23,7 +23,7 @@ impl Life {
     /// Opens the log on the disk, as after a restart.
     ///
     /// # Errors
-    /// The log's.
+    /// An error of the log.
     pub fn begin(disk: &SimDisk) -> Result<Life, String> {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let settings = Settings { segment_bytes_first: 64 << 10, ..Settings::default() };
@@ -46,7 +46,7 @@ impl Life {
     /// Appends a record with this body.
     ///
     /// # Errors
-    /// The log's.
+    /// An error of the log.
     pub fn append(&self, body: &[u8]) -> Result<Lsn, String> {
         self.log.reserve(&self.session, record_bytes(body.len())).map_err(text)?;
         let lsn = self.log.log(&self.session, KIND, TxnId::new(1), Lsn::NONE, &[body]);
@@ -57,7 +57,7 @@ impl Life {
     /// Waits until all records are durable.
     ///
     /// # Errors
-    /// The log's.
+    /// An error of the log.
     pub fn force(&self) -> Result<(), String> {
         self.log.force_all(&self.session).map(|_| ()).map_err(text)
     }
@@ -65,7 +65,7 @@ impl Life {
     /// Returns the bodies in the log, the oldest first.
     ///
     /// # Errors
-    /// The log's.
+    /// An error of the log.
     pub fn bodies(&self) -> Result<Vec<Vec<u8>>, String> {
         let ours = |record: libtp_log::Result<libtp_log::Record>| match record {
             Ok(record) if record.header.kind() == KIND => Some(Ok(record.body)),

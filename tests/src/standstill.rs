@@ -1,4 +1,5 @@
-//! Directories whose syncs make the caller wait, as in a stopped process or on a slow disk, or end the caller.
+//! Directories with a test's own function in place of some syncs. The function can make the caller wait, as a stopped
+//! process or a slow disk does, or can end the caller.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Gate {
         }
     }
 
-    /// Waits until a caller is stopped at the gate; returns whether one is.
+    /// Waits until a caller is stopped at the gate. Returns false if no caller comes in time.
     pub fn wait_for_one(&self) -> bool {
         let waited = self.changed.wait_timeout_while(self.stage(), LONGEST, |stage| *stage == Stage::Armed);
         *waited.unwrap_or_else(PoisonError::into_inner).0 == Stage::Standing
@@ -56,7 +57,7 @@ impl Gate {
     }
 }
 
-/// Returns `inner` with `sync` in the place of the syncs of files whose names contain `part`.
+/// Returns `inner`, but a sync of a file whose name contains `part` calls `sync` instead.
 pub fn syncing_by(
     inner: Arc<dyn Directory>,
     part: &'static str,
@@ -65,7 +66,7 @@ pub fn syncing_by(
     Arc::new(WrappedDirectory::new(inner, part, Arc::new(SyncBy(sync))))
 }
 
-/// Returns `inner` with a gate before the syncs of files whose names contain `part`.
+/// Returns `inner`, but a sync of a file whose name contains `part` first passes the gate.
 pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> Arc<dyn Directory> {
     let gate = Arc::clone(gate);
     syncing_by(inner, part, move |file| {

@@ -1,5 +1,5 @@
-//! A new segment's blocks, contents and name are on the disk before its first use: any part in ordinary memory would
-//! be lost in a crash that the stores survive.
+//! A new segment's blocks, contents and name are on the disk before the segment's first use. In a crash that the
+//! segment's stores survive, any part that is only in ordinary memory would be lost.
 
 use std::fs::File;
 use std::ops::Range;
@@ -37,8 +37,8 @@ struct Seen {
     filled: Vec<Range<u64>>,
     /// Whether the file was extended or written to, and not synced since.
     is_unsynced: bool,
-    /// Whether the file's mapping was synced since the file's last extension. (The test assumes that there were stores
-    /// into the mapping before, because stores are no calls.)
+    /// Whether the file's mapping was synced since the file's last extension. (The test sees only system calls, so it
+    /// assumes that the segment was stored into the mapping before the sync.)
     is_written: bool,
     /// Whether the file's new name is not on the disk yet.
     is_unnamed: bool,
@@ -82,10 +82,10 @@ impl Seen {
             to = if range.start <= to { to.max(range.end) } else { to };
         }
         if to < bytes {
-            self.wrong.push(format!("of {bytes} bytes those from {to} on are only set aside when it is named"));
+            self.wrong.push(format!("the segment is named before its bytes {to} to {bytes} are written"));
         }
         if self.is_unsynced || !self.is_written {
-            self.wrong.push("it is named before it is on its disk".into());
+            self.wrong.push("the segment is named before it is synced".into());
         }
     }
 }
@@ -105,7 +105,7 @@ fn made(bug: Option<&str>) -> Vec<String> {
     calls(&mut command, &path, |call| seen.see(call, &path)).unwrap();
     assert_eq!(seen.named, 1, "the segment gets its name by one call");
     if seen.is_unnamed {
-        seen.wrong.push("its name is not on the disk when it is used".into());
+        seen.wrong.push("the segment is used before its name is synced".into());
     }
     seen.wrong
 }

@@ -1,5 +1,5 @@
-//! Where commits are answered from memory, where they are refused, and the report when the memory is gone: real
-//! files, one process.
+//! Tests with real files and one process: when commits are answered from memory, when such commits are refused, and
+//! what an opening reports when the memory is gone.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn found(directory: &Path, declared: &str) {
 }
 
 #[test]
-fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
+fn rio_commits_are_refused_with_a_remedy_if_the_memory_survives_only_processes() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "");
     let refused = Env::builder().durability(Durability::Rio).open(directory.path()).err().unwrap();
@@ -54,7 +54,7 @@ fn where_memory_survives_processes_alone_rio_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn where_it_is_declared_it_is_taken() {
+fn rio_commits_are_accepted_without_a_sync_if_the_memory_is_declared_to_survive() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"\ndurability = \"rio\"");
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -65,7 +65,7 @@ fn where_it_is_declared_it_is_taken() {
     }
     let stats = env.stats().unwrap();
     assert_eq!((stats.survives, stats.durability), ("power", "rio"));
-    assert_eq!(stats.log_syncs, syncs, "nothing was synced for them");
+    assert_eq!(stats.log_syncs, syncs, "the commits caused no sync");
     let second = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(second.stats().unwrap().survives, "power");
 }
@@ -228,7 +228,7 @@ fn the_declaration_of_a_directory_does_not_apply_to_another() {
 }
 
 #[test]
-fn a_process_after_the_dead_may_declare_it() {
+fn a_process_that_repairs_a_dead_process_may_declare_that_the_memory_survives() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "durability = \"relaxed\"");
     killed(directory.path());

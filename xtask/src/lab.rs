@@ -1,5 +1,5 @@
-//! The warm-reboot lab: a machine whose kernel crashes again and again under recoverable memory, and a check after each
-//! crash.
+//! The warm-reboot lab: programs use recoverable memory on a machine whose kernel crashes again and again. After each
+//! crash the memory is checked.
 //!
 //! Paper: Rio Vista, section 3. The machine is QEMU (emulated, without the host's virtualisation) with Debian's cloud
 //! kernel and one program, `tests/lab`. A part of its memory is kept over warm starts and has a file system that maps
@@ -9,8 +9,8 @@
 //! known as kdump).
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
-//! answers from memory (docs/design/0007). The machine's memory is not the only witness: the machine announces ended
-//! transactions through a port (`told`).
+//! answers from memory (docs/design/0007). The judge does not rely on the machine's memory alone: the machine also
+//! announces each ended transaction through a port (`told`).
 //!
 //! | file | contents |
 //! |---|---|
@@ -77,13 +77,13 @@ pub fn lab(workspace: &Workspace, cycles: u64) -> Result<ExitCode, String> {
 /// When the machine cannot be built or started, or `env` does not set the number.
 pub fn suite(workspace: &Workspace, guest: &Path, env: &[(&str, &str)]) -> io::Result<(Counts, Vec<String>)> {
     let cycles = env.iter().find(|(name, _)| *name == CYCLES).and_then(|(_, value)| value.parse().ok());
-    run(workspace, guest, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} does not say how many crashes")))?)
+    run(workspace, guest, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} is not a number of crashes")))?)
 }
 
 fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, Vec<String>)> {
     let missing = setup::packages_for_lab(&logs(workspace))?;
     if missing.skipped + missing.failed != 0 {
-        println!("  SKIPPED: no system was crashed, and nothing is known of what memory survives");
+        println!("  SKIPPED: no system was crashed, so this run does not show what the memory survives");
         return Ok((missing, Vec::new()));
     }
     let folder = workspace.target.join("lab");

@@ -94,17 +94,17 @@ impl Target {
                 check_order(name, db.order_name(), source)?;
                 if db.duplicates() != duplicates {
                     let [has, wants] = [db.duplicates(), duplicates].map(|kind| match kind {
-                        Duplicates::Sorted => "sorted, and each value once",
-                        _ => "in the order of their insertion",
+                        Duplicates::Sorted => "sorted values without repetition",
+                        _ => "values in the order of their insertion",
                     });
                     return Err(source.failed(format!(
-                        "the dump has the values of a key {wants}, and `{name}` has them {has} (nothing was loaded). Load the dump into a new database"
+                        "a key of the dump has {wants}, and a key of `{name}` has {has} (nothing was loaded). Load the dump into a new database"
                     )));
                 }
                 return Ok(Target::Several(db));
             }
             Ok(_) => {
-                let what = "it has one value a key, and the dump has several; nothing was loaded. Load the dump into a new database";
+                let what = "a key of the database has one value, and a key of the dump has several; nothing was loaded. Load the dump into a new database";
                 return Err(Failure::Failed(format!("database `{name}`: {what}")));
             }
             Err(_) => {}
@@ -143,19 +143,19 @@ impl Target {
     }
 }
 
-/// Returns the order of keys that the header names, or `None` if it names none.
+/// Returns the order of keys that the header names, or `None` if the header names no order.
 fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     let Some(name) = &source.reader.header().order else { return Ok(None) };
     let unknown = || {
         source.failed(format!(
-            "the keys of the dump are in the order `{name}`, which only its program knows, and are not written as they are stored (libtp_keys=stored); nothing was loaded. Dump the database with `tp dump`, or load it with the program",
+            "the keys of the dump are in the order `{name}`, which only its program knows. The dump does not have the keys in their stored form (libtp_keys=stored), so nothing was loaded. Dump the database with `tp dump`, or load it with the program",
         ))
     };
     order::by_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// Checks that the database's keys have the order that the dump's header names. Checks nothing if the header names
-/// none.
+/// Checks that the database's keys have the order that the dump's header names. Checks nothing if the header names no
+/// order.
 fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     let wanted = source.reader.header().order.as_deref();
     let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };

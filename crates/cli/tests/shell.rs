@@ -40,7 +40,7 @@ fn a_page_is_locked_got_changed_and_given_back() {
 }
 
 #[test]
-fn a_command_that_fails_ends_it_with_its_line_and_aborts_what_was_not_committed() {
+fn a_command_that_fails_ends_the_shell_with_a_line_number_and_aborts_the_transaction() {
     let env = tempdir().unwrap();
     let script = b"put stock apples 3\nbegin\nput stock apples 4\nfetch stock apples\nput stock apples 5\ncommit\n";
     let message = tp_reading("shell", env.path(), &[], script);
@@ -63,7 +63,7 @@ fn a_command_that_fails_ends_it_with_its_line_and_aborts_what_was_not_committed(
 }
 
 #[test]
-fn what_is_not_committed_at_the_end_is_aborted_and_said_so() {
+fn a_transaction_that_is_open_at_the_end_is_aborted_with_a_message() {
     let env = tempdir().unwrap();
     let message = tp_reading("shell", env.path(), &[], b"begin\nput stock apples 3\nquit\nput stock pears 1\n");
     assert!(message.err.contains("was aborted"), "{}", message.err);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_have_fractions_and_an_end() {
+    fn seconds_may_have_a_fraction_and_must_be_a_positive_number() {
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
         for wrong in ["0", "-1", "nan", "inf", "five", ""] {

@@ -1,11 +1,13 @@
-//! Inflation: a thin lock becomes the first request of a queue, because another locker wants a name of its word.
+//! Inflation: a thin lock becomes the first request of a queue, because another locker wants a name that has the same
+//! word.
 //!
-//! All here happens under the latch of the bucket, in four steps: FAT goes into the word, so the owner's swaps are
-//! refused; a section makes the owner's request a queue; then the place leaves the word. Each session that looks for a
-//! queue begins with the steps that are left (docs/design/0021, rules 4, 5, 10 and 11).
+//! An inflation happens under the latch of the bucket. First the session sets FAT in the word, so the owner's swaps
+//! fail. Then a section makes the owner's request the head of a queue. Last, the word becomes FAT alone, without the
+//! place of the request. A session that looks for a queue first does the steps that an earlier session has left undone
+//! (docs/design/0021, rules 4, 5, 10 and 11).
 //!
-//! If we die here: with FAT beside a place, the request's state says whether the request is in a queue, because the
-//! section changes both.
+//! If we die here: the word may have FAT and a place. The state of the request at that place then shows whether the
+//! request is in a queue, because the section changes both the state and the queue.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -20,8 +22,8 @@ use crate::table::{Bucket, Table, LONG_CHAIN};
 use crate::thin::{word_number, Thin};
 
 impl Table {
-    /// Returns the queue of a name under the latch of its bucket, after the inflation of its thin lock. Without a
-    /// queue, the number of objects in the chain.
+    /// Returns the queue of a name, after the inflation of its thin lock. If the name has no queue, returns the number
+    /// of objects in the chain as the error. The caller has the latch of the bucket.
     #[inline]
     pub(crate) fn queue_of(
         &self,
@@ -39,7 +41,7 @@ impl Table {
         self.find(bucket, name, mixed)
     }
 
-    /// Makes the word of a name FAT, and its owner's request a queue. Under the latch.
+    /// Makes the word of a name FAT, and the request of the word's owner the head of a queue. The caller has the latch.
     #[inline]
     pub(crate) fn fatten(&self, session: &Session, bucket: &Bucket, mixed: u64) {
         let word = self.word(mixed);
@@ -58,7 +60,7 @@ impl Table {
         }
     }
 
-    /// Goes on with an inflation: FAT and an owner are in the word.
+    /// Finishes an inflation that has begun: the word has FAT and an owner.
     #[cold]
     #[inline(never)]
     fn inflate(&self, session: &Session, bucket: &Bucket, mixed: u64, seen: Thin) {
@@ -98,7 +100,7 @@ impl Table {
             while let Some(place) = next.some() {
                 let head = self.request(place);
                 passed += 1;
-                // A bucket that is longer may be taken to have such a queue.
+                // After `WALK_MAX` queues the search stops, and the answer is that there may be such a queue.
                 if passed == WALK_MAX || same_word(head.mixed.get(), mixed) {
                     return false;
                 }
@@ -121,7 +123,8 @@ impl Table {
         }
         #[cfg(test)]
         crate::change::stop::here();
-        // Before the slot becomes free. With FAT the word stands still; without it only its owner changes it.
+        // Before the slot becomes free. A plain store is enough: no session changes a word with FAT without the latch,
+        // and only the owner changes a word without FAT.
         word.publish(if seen.is_fat() { Thin::FAT } else { Thin::FREE });
         is_queued
     }
@@ -135,7 +138,8 @@ fn same_word(one: u64, other: u64) -> bool {
 }
 
 impl LockerSlot {
-    /// Returns the mode in which the locker holds a request of its stack; `None` if it waits, or is thin and not held.
+    /// Returns the mode in which the locker holds the lock of a request on its stack. Returns `None` if the request
+    /// waits, or is thin and its word does not name it.
     pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
         let state = request.state.get();
         if !state.is_thin() {

@@ -1,11 +1,11 @@
-//! Saving the log's tail to the log files, from a region of an earlier start of the machine whose memory survived, or
-//! of another build of the library.
+//! Saving the log's tail from a region to the log files. The region survived a restart of the machine, or another build
+//! of the library made the region.
 //!
-//! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system have died, each between
-//! two instructions. If lines had to be written back, each line of memory has its contents of some time since its last
-//! write-back. So the rescue trusts only bytes that prove themselves: consecutive records with good checksums,
-//! beginning at the known durable end of the log. The words of the log's header only state where to look, and the
-//! invariants of `lasting.rs` make that enough.
+//! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system died, perhaps in the
+//! middle of a change. If the processor's cache was lost, a line of memory may have its contents at the last
+//! write-back, or any later contents. So the rescue trusts only consecutive records with good checksums, beginning at
+//! the known durable end of the log. The words of the log's header only state where to look; the invariants of
+//! `lasting.rs` guarantee that this is enough.
 //!
 //! If we die here: the region is unchanged, and the next process to open does the same again.
 
@@ -22,9 +22,10 @@ use crate::salvage::salvage;
 use crate::tail::{LogHeader, POISONED};
 use crate::{Control, Error, LogFiles, Lsn, Rescued, Result};
 
-/// Writes the tail of the log of such a region to the log files and syncs them; restart finds it there. `None` if the
-/// region has no log that could be trusted. The caller is alone. If a wild store has damaged the words that state where
-/// to look, the records that verify are kept, as in [`rescue_ring`](crate::rescue_ring).
+/// Writes the log's tail from the region to the log files and syncs the files, so that restart finds the tail there.
+/// Returns `None` if the region has no log that can be trusted. No other process uses the region. If a wild store has
+/// damaged the words that state where to look, the records that verify are kept, as in
+/// [`rescue_ring`](crate::rescue_ring).
 ///
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
@@ -45,7 +46,8 @@ pub fn rescue_survivor(region: &Region, directory: &Arc<dyn Directory>, control:
         return Ok(Some(Rescued { from, to: from, tail: Some(from) }));
     }
     reach_to(from, &header, &ring, &files, control)?;
-    // If a record in the ring is damaged, the files may have more, even if not synced: then they are not made anew.
+    // If a record in the ring is damaged, the files may have more records than the ring, even if a sync failed. Then
+    // the files are not made anew.
     if header.poison.load() == POISONED && from.plus(bytes.len() as u64) == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {

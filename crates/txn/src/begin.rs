@@ -3,8 +3,8 @@
 //! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Begin and end write the
 //! session's own slot, and identifiers come in blocks: a small transaction touches no shared word or list.
 //!
-//! If the session dies here: a slot whose state is idle has no transaction. The state is the last store of the beginning,
-//! and of the end.
+//! If the session dies here: a slot whose state is idle has no transaction. Both the begin and the end of a transaction
+//! store the state last.
 
 use libtp_log::{Lsn, TxnId};
 use rio::failpoint;
@@ -25,8 +25,8 @@ impl TxnSession {
         self.open_in().note_use(&managers.locks, self.locker(), || self.id().raw());
     }
 
-    /// Waits, where the environment is crowded, until this session may begin its next transaction. Called while the
-    /// session holds nothing that other sessions wait for.
+    /// Waits until this session may begin its next transaction, if many sessions compete for hot locks (see "Lane" in
+    /// the glossary). Called while the session holds nothing that other sessions wait for.
     #[inline]
     pub fn wait_for_turn(&self, managers: &Managers) {
         managers.locks.pause_before_begin(self.session(), self.locker());
@@ -42,8 +42,8 @@ impl TxnSession {
         let id = self.take_id(|| managers.txns.header.next_id.fetch_add(ID_BLOCK));
         self.forget_last();
         let slot = self.slot();
-        // Released, as is the first LSN: a session that takes a snapshot and sees this store sees the stores before it
-        // (`snapshot.rs`).
+        // A store with release order, like the store of the first LSN below: a session that takes a snapshot and reads
+        // this value also reads every earlier store (`snapshot.rs`).
         slot.id.publish(id);
         failpoint("txn: begins, has a number");
         slot.first_lsn.publish(Lsn::NONE);
@@ -56,8 +56,8 @@ impl TxnSession {
         id
     }
 
-    /// Reserves log space for undoing `bytes` more than were counted, so that an abort never meets a full disk
-    /// (PROTOCOLS D11). The log counts it in large steps: small transactions never touch a shared word.
+    /// Reserves log space for the undo of `bytes` further bytes, so that an abort never meets a full disk (PROTOCOLS
+    /// D11). The log counts such reservations in large steps, so small transactions never touch a shared word.
     #[inline]
     pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
         let slot = self.slot();
@@ -91,8 +91,8 @@ impl TxnSession {
         let slot = self.slot();
         let counted = slot.undo_counted.get();
         if counted != 0 {
-            // In this order: if the session dies in between, the log keeps room that is not needed; never the other way
-            // round.
+            // In this order: if the session dies in between, the log keeps room that is not needed. In the other order,
+            // the log could lack room that is needed.
             slot.undo_counted.init(0);
             failpoint("txn: promise cleared, room not returned");
             managers.log.release_promise(counted);

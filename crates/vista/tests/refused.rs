@@ -1,5 +1,5 @@
-//! Files that a user may try to open as a segment, and that are of another version or incomplete. Each file is refused
-//! with a message, and stays as it was.
+//! Files of another version, and incomplete files, that a user may try to open as a segment. Each file is refused with
+//! a message, and is not changed.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
@@ -52,7 +52,7 @@ fn assert_as_it_was(path: &Path, block: u64) {
 }
 
 #[test]
-fn a_segment_of_another_version_is_refused_and_says_so() {
+fn a_segment_of_another_version_is_refused_with_both_versions() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let (_, block) = make(&path);
@@ -99,7 +99,7 @@ fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
 
 /// If the library read bytes that the file does not have, `SIGBUS` would kill the whole test.
 #[test]
-fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
+fn a_segment_that_was_cut_off_anywhere_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let (path, cut) = (directory.path().join("segment"), directory.path().join("cut"));
     let (flat, block) = make(&path);
@@ -134,21 +134,21 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
             assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{left}: {refused}");
             let message = if bytes < 4096 { "its header alone" } else { "its sizes contradict each other" };
             assert!(refused.to_string().contains(message), "{left}: {refused}");
-            assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
+            assert!(std::fs::read(&cut).unwrap() == before, "only {left} was left, and the opening has changed it");
         }
         // The file gets its old length again: the missing bytes are zeros, and the tables do not match their seal.
         open_file(&cut).set_len(length).unwrap();
         if bytes >= 4096 && bytes <= flat + FLAT {
             open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
             let opened = Options::new(0).anywhere().open(&cut);
-            assert!(opened.is_err(), "{left} is left, with zeros behind it");
+            assert!(opened.is_err(), "a file opens of which only {left} was left, and then zeros");
         }
     }
     assert_as_it_was(&path, block);
 }
 
 #[test]
-fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
+fn a_full_heap_refuses_blocks_and_keeps_its_blocks_and_can_be_used_further() {
     const RESERVE: u64 = 16 << 20;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");

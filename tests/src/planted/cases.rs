@@ -158,7 +158,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Warm, "txn: the control file does not record Rio commits after a repair", "deaths::commits_after_a_close_that_did_not_end_are_known_of"),
     case(Warm, "libtp: a process without lasting memory is refused too late", "basics::a_process_without_lasting_memory_changes_nothing"),
     case(Warm, "libtp: a death before the report of a loss hides the loss", "deaths::a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process"),
-    case(Warm, "libtp: a changed setting of surviving memory is not noted", "basics::a_process_after_the_dead_may_declare_it"),
+    case(Warm, "libtp: a changed setting of surviving memory is not noted", "basics::a_process_that_repairs_a_dead_process_may_declare_that_the_memory_survives"),
     case(Warm, "libtp: an environment opens without its missing memory", "basics::memory_that_cannot_be_seen_yet_is_waited_for"),
     case(Warm, "libtp: the setting of surviving memory applies to any directory", "basics::the_declaration_of_a_directory_does_not_apply_to_another"),
     // Locks and memory that a forked child inherits.

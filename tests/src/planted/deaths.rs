@@ -114,7 +114,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("process: a stopped process counts as dead", "stopped::a_stopped_process_is_waited_for_and_never_counts_as_dead"),
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
-    case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_above_a_section_in_a_destructor_of_a_panicking_program_kills_the_session"),
+    case(Failpoints, "rio: a section is dropped before its session is doomed", "panics::a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicking_already"),
     case(Failpoints, "process: a caller's panic stays foreign", "panics::a_panic_of_the_library_after_one_of_the_program_kills_the_session"),
     by_case("libtp: a transaction whose session is dead goes on", "asked::the_calls_of_a_transaction_whose_session_has_died_are_refused"),
     by("process: a panic releases latches above an open section", &[Panicking("change: page changed, LSN old")]),

@@ -5,7 +5,8 @@ use super::Runner;
 use crate::library::{Edit, LINES};
 use crate::oracle::{brief, Place, Table, Value};
 
-/// From this number of lines on, a deletion may remove this many lines: more than one node has.
+/// A deletion in a list of at least this number of lines may remove up to this number of lines, which is more than a
+/// node has.
 const LINES_MOST: u64 = 150;
 
 impl Runner {
@@ -34,8 +35,8 @@ impl Runner {
             let (found, wanted) = (brief(found.as_ref()), brief(self.view(client, &place)));
             return Err(Problem::Wrong(format!("WRONG: the list is {found} after an append, wanted {wanted}")));
         }
-        // A transaction that only reads depends on the list's contents; below the list itself it takes no lock that
-        // conflicts with a change.
+        // A transaction that only reads depends on the contents of the whole list. Its lock on the list is the only
+        // lock that conflicts with a change.
         if client.reads_only || (first.is_none() && self.ranges.chance(2, 5)) {
             return Ok(());
         }

@@ -65,7 +65,7 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
 }
 
 #[test]
-fn a_database_larger_than_its_cache_is_counted_misses_and_one_that_fits_is_not() {
+fn a_database_larger_than_its_cache_has_misses_and_a_smaller_database_has_almost_no_misses() {
     let misses = |cache| {
         let parent = tempfile::tempdir().unwrap();
         let tree = planted(parent.path(), 50_000, 100, Some(cache));
@@ -76,7 +76,7 @@ fn a_database_larger_than_its_cache_is_counted_misses_and_one_that_fits_is_not()
 }
 
 #[test]
-fn the_height_is_that_of_the_tree_and_the_audit_sees_what_is_missing() {
+fn the_height_is_that_of_the_tree_and_the_audit_notices_a_missing_record() {
     let parent = tempfile::tempdir().unwrap();
     let tree = planted(parent.path(), 1_000, 100, None);
     assert_eq!(tree.audit().unwrap(), "ok");
@@ -97,7 +97,7 @@ fn the_height_is_that_of_the_tree_and_the_audit_sees_what_is_missing() {
 }
 
 #[test]
-fn what_does_not_add_up_counts_for_nothing_and_the_run_says_so() {
+fn the_figures_of_a_database_whose_audit_fails_are_discarded_and_the_failure_is_reported() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (settings, mut quiet) = (settings(out.path(), disk.path()), |_: News<'_>| {});
     let minutes = Minutes::begin(out.path(), &mut quiet).unwrap();
@@ -114,7 +114,7 @@ fn what_does_not_add_up_counts_for_nothing_and_the_run_says_so() {
 }
 
 #[test]
-fn a_record_that_is_not_what_was_written_ends_a_slice() {
+fn a_record_with_a_wrong_value_ends_a_slice() {
     let parent = tempfile::tempdir().unwrap();
     let tree = planted(parent.path(), 100, 100, None);
     for number in 0..100 {
@@ -125,7 +125,7 @@ fn a_record_that_is_not_what_was_written_ends_a_slice() {
 }
 
 #[test]
-fn insertions_are_taken_back_by_deletions_and_there_is_nothing_to_delete_without() {
+fn deletions_remove_the_inserted_records_and_fail_without_inserted_records() {
     let parent = tempfile::tempdir().unwrap();
     let tree = planted(parent.path(), 1_000, 100, None);
     let long = Duration::from_secs(1);
@@ -140,7 +140,7 @@ fn insertions_are_taken_back_by_deletions_and_there_is_nothing_to_delete_without
 }
 
 #[test]
-fn what_has_no_room_is_points_that_say_so_and_the_rest_is_measured() {
+fn a_database_without_room_is_reported_as_not_measured_and_the_others_are_measured() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut settings = settings(out.path(), disk.path());
     (settings.records, settings.only) = (vec![1_000, 1 << 50], vec!["growth-records".to_owned()]);
@@ -158,7 +158,7 @@ fn what_has_no_room_is_points_that_say_so_and_the_rest_is_measured() {
 }
 
 #[test]
-fn what_nobody_can_measure_is_refused_before_anything_is_made() {
+fn impossible_settings_are_refused_before_anything_is_made() {
     let parent = tempfile::tempdir().unwrap();
     let refused = |records: &[u64], only: &str| {
         let mut settings = settings(&parent.path().join("out"), parent.path());
@@ -171,7 +171,7 @@ fn what_nobody_can_measure_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn processes_that_take_much_more_than_fewer_in_most_rounds_are_a_cliff_once() {
+fn a_jump_in_the_cost_at_a_number_of_processes_is_reported_as_a_cliff_once() {
     let mut figure = figure("f", "", "", "processes");
     let point = |(x, ns)| crate::paper::Point { x: Place::Number(x), samples: vec![9.0, ns, ns], refused: None };
     let points = [(1.0, 10.0), (2.0, 14.0), (4.0, 16.0), (8.0, 17.0), (16.0, 26.0)].map(point);

@@ -1,8 +1,9 @@
 //! The parts and their connections, always the same, and the expected results of operations.
 //!
-//! Three connections leave each part. Nine in ten of them lead to one of the hundredth of all parts with the nearest
-//! ids, the others to any part (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered from 1. Parts for later inserts,
-//! in batches of a hundred, are made with the others, so that every contender gets the same parts.
+//! Three connections leave each part. Nine in ten connections lead to a nearby part: a part whose id is among the
+//! nearest one percent of all ids. The others lead to any part (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered
+//! from 1. Parts for later inserts, in batches of a hundred, are made with the others, so that every contender gets the
+//! same parts.
 
 use super::{Way, HOPS, INSERTED};
 use crate::random::Random;
@@ -213,7 +214,7 @@ mod tests {
     use crate::oo1::TRAVERSED;
 
     #[test]
-    fn nine_in_ten_connections_lead_nearby_and_every_one_to_a_part_that_is_there_by_then() {
+    fn nine_in_ten_connections_lead_nearby_and_every_connection_to_a_part_that_exists_by_then() {
         let graph = Graph::make(20_000, 2);
         assert_eq!(graph.last(), 20_200);
         let mut near = 0;
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traversal_meets_3280_parts_and_going_back_those_that_lead_there() {
+    fn a_forward_traversal_visits_3280_parts_and_a_backward_traversal_the_parts_that_lead_to_the_root() {
         let graph = Graph::make(1000, 1);
         assert_eq!(graph.traversed(500, Way::Forward, 1000).count, TRAVERSED);
         let before = graph.traversed(500, Way::Backward, 1000);

@@ -69,7 +69,7 @@ impl Contender {
         }
     }
 
-    /// Makes the bank one for several processes.
+    /// Lets several processes use the bank.
     #[must_use]
     pub fn shared(self) -> Contender {
         Contender { is_shared: true, ..self }
@@ -81,7 +81,7 @@ impl Contender {
         Contender { reads_snapshots: true, ..self }
     }
 
-    /// Makes the bank one for a single process that will be killed.
+    /// States that one process uses the bank, and that this process will be killed.
     #[must_use]
     pub fn doomed(self) -> Contender {
         Contender { is_doomed: true, ..self }
@@ -141,9 +141,9 @@ pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
 /// Transfers whose balances an audit reads.
 const READ_AGAIN: u32 = 50;
-/// Most attempts of each of these transfers.
+/// The greatest number of attempts of each of these transfers.
 const ATTEMPTS: u32 = 100;
-/// Longest repetition of a slice without any commit.
+/// The longest measurement of a slice that is repeated because no transaction committed.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A slice of work.
@@ -285,7 +285,7 @@ impl Bank {
             let mut drawn = Transfers::new(self.scale, 1, client);
             (0..READ_AGAIN).map(move |_| drawn.next_transfer())
         };
-        // In a bank that was only read all balances are zero, and a client that read nothing would seem right.
+        // In a bank that was only read, all balances are zero, so a client that finds no balance would also seem right.
         let mut session = self.engine.session()?;
         for transfer in transfers() {
             until_committed(|| session.transact(&transfer))?;
@@ -300,7 +300,7 @@ impl Bank {
             if Some(read) != there {
                 let id = transfer.id;
                 return Ok(format!(
-                    "a read-only transaction finds {read} in transfer {id}'s balances, which have {there:?}; the bank: {verdict}"
+                    "a read-only transaction finds the sum {read} for the balances of transfer {id}, and the audit finds {there:?}; the bank: {verdict}"
                 ));
             }
         }
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_what_is_not_there_is_noticed_in_a_bank_that_was_only_read() {
+    fn a_client_that_reads_wrong_balances_is_noticed_in_a_bank_that_was_only_read() {
         let in_memory = || {
             let engine = InMemory::new(MapKind::Hash);
             engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
@@ -422,6 +422,6 @@ mod tests {
         };
         assert_eq!(bank(Box::new(in_memory())).audit().unwrap(), "ok");
         let verdict = bank(Box::new(Blind(in_memory()))).audit().unwrap();
-        assert!(verdict.starts_with("a read-only transaction finds 0 in transfer"), "{verdict}");
+        assert!(verdict.starts_with("a read-only transaction finds the sum 0 for the balances of"), "{verdict}");
     }
 }

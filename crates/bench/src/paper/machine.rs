@@ -45,7 +45,7 @@ impl Machine {
             let value = line.and_then(|line| line.split_once(sign)).map(|(_, value)| value.trim().trim_matches('"'));
             value.unwrap_or("unknown").to_owned()
         };
-        // Before the disk's test, which is work, too.
+        // Read before the test of the disk, because that test adds to the load.
         let load = word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
         let kib = after(&word("/proc/meminfo"), "MemTotal", ':');
         let kib: f64 = kib.trim_end_matches(" kB").parse().unwrap_or(0.0);
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// Returns the disk's speed of syncs, in words that follow its filesystem's name.
+    /// Returns the rate of the disk's syncs as a clause to put after the filesystem's name, or an empty text.
     pub fn disk(&self) -> String {
         let said = |syncs: u64| format!(" that syncs 512 bytes {} times a second", spelled(syncs as f64));
         self.syncs_per_second.map_or_else(String::new, said)
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stolen_is_the_eighth_field() {
+    fn the_eighth_field_is_the_stolen_time() {
         let before = CpuTime::read("cpu  100 0 50 800 10 0 5 35 7 0\ncpu0 1 2 3\n").unwrap();
         let after = CpuTime::read("cpu  150 0 60 820 10 0 5 55 9 0\n").unwrap();
         assert_eq!((before.all, before.stolen), (1000, 35));

@@ -27,8 +27,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// of `bytes` may have been written.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no block for them, [`Error::ReadOnly`] on a read-only handle,
-    /// [`Error::Io`] when the disk cannot write.
+    /// [`Error::Full`] when the filesystem has too few blocks, [`Error::ReadOnly`] on a read-only handle, [`Error::Io`]
+    /// when the disk cannot write.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
     /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one call if the
@@ -134,8 +134,8 @@ pub trait File: Send + Sync + fmt::Debug {
     fn unlock(&self, byte: u64) -> Result<()>;
 
     /// Returns the lowest byte of `from .. from + bytes` that another open file has locked in any mode; `None` if there
-    /// is none. Another open file of this process counts too. The answer may be out of date when it arrives, unless a
-    /// lock of the caller prevents every change of it.
+    /// is no such byte. Another open file of this process counts too. The answer may be out of date when it arrives,
+    /// unless the caller holds a lock that prevents such changes.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
@@ -149,7 +149,7 @@ pub trait File: Send + Sync + fmt::Debug {
     fn identity(&self) -> Result<Identity>;
 }
 
-/// How strongly a byte is locked.
+/// The mode of a lock on a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
     /// The lock may be held together with other shared locks.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_writes_are_the_default_of_a_vectored_one() {
+    fn the_default_write_of_two_parts_is_two_writes() {
         #[derive(Debug, Default)]
         struct Tape(std::sync::Mutex<Vec<(Vec<u8>, u64)>>);
         impl File for Tape {

@@ -27,7 +27,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Returns the damage that `message` tells wholly, of the fault `what` in `file`.
+    /// Returns the damage of `file`: `what` is the fault, and `message` is the whole message.
     pub(crate) fn in_file(file: &str, what: &str, message: String) -> Box<Damage> {
         let (file, what) = (Some(file.to_string()), what.to_string());
         Box::new(Damage { file, page: None, offset: None, what, message: Some(message) })

@@ -55,8 +55,8 @@ crate::shared! {
         pub seal: Word<u64>,
         /// Bytes of address space that every process has mapped: the greatest size of the region.
         pub reserve: Word<u64>,
-        /// Hash of the layouts on which the log's removal from this region depends. A build that only takes the log out
-        /// of the region must have the same hash; other layouts may differ.
+        /// Hash of the layouts that a build must share in order to read the log from this region. A build that only
+        /// takes the log out of the region may differ in all other layouts.
         pub log_layout: Word<u64>,
         /// The first word is non-zero if a sync of a kept region has failed and no sync of all of it has succeeded
         /// since. The rest is zero, kept for later.
@@ -135,7 +135,7 @@ impl RegionHeader {
         same(&[
             ("magic", self.magic.get(), MAGIC),
             ("header version", self.version.get(), VERSION),
-            ("layout (something else, or another version, made it)", self.layout.get(), layout),
+            ("layout hash (another program or another version of the library made it)", self.layout.get(), layout),
         ])
     }
 
@@ -240,7 +240,7 @@ fn init_pair(words: &[Word<u64>; 2], values: [u64; 2]) {
     words[1].init(values[1]);
 }
 
-/// Returns the number that the kernel drew when the machine was started, or zeros if the kernel gives none.
+/// Returns the random number of this start of the machine (the kernel's boot id), or zeros if it cannot be read.
 pub fn boot_id() -> [u64; 2] {
     // The number is kept: a process that has run out of descriptors still knows it.
     static KNOWN: OnceLock<[u64; 2]> = OnceLock::new();
