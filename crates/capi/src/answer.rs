@@ -34,7 +34,7 @@ codes! {
     TP_OK = 0, c"success";
     TP_NOTFOUND = -31001, c"there is no such record, or no further record";
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
-    TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
+    TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen as the victim; abort it and run it again";
     TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error names the transaction that holds it";
     TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; abort it and run it again";
     TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; abort it and run it again";

@@ -88,7 +88,7 @@ fn circle(deadlock: &Deadlock, graph: &WaitGraph, names: &LockNames) -> Circle {
 
 fn write(output: &mut Output, circle: &Circle) -> Result<()> {
     output.object(circle)?;
-    output.line(format_args!("deadlock of {}:", circle.members.len()))?;
+    output.line(format_args!("deadlock of {} transactions:", circle.members.len()))?;
     for (at, member) in circle.members.iter().enumerate() {
         let next = &circle.members[(at + 1) % circle.members.len()].party;
         output.line(format_args!("  {} waits for {next}: {} on {}", member.party, member.wanted, member.waits_for))?;

@@ -193,7 +193,7 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
         grouped(report.history)
     ))?;
     output.line(format_args!(
-        "       {} acknowledged, {} lost; {} committed whose acknowledgement a kill cut off",
+        "       {} acknowledged, {} lost; {} committed without acknowledgement because of a kill",
         grouped(report.acknowledged),
         grouped(report.lost),
         grouped(report.unacknowledged)

@@ -25,8 +25,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if let Some(path) = &arguments.forget {
         let is_forgotten = env.forget_file(path)?;
         output.object(&json!({ "path": path, "is_forgotten": is_forgotten }))?;
-        let what = if is_forgotten { "was given up" } else { "does not wait" };
-        output.line(format_args!("{} {what}", path.display()))?;
+        let what = if is_forgotten { "is given up" } else { "is not waiting" };
+        output.line(format_args!("the change of {} {what}", path.display()))?;
         return Ok(Ending::of(is_forgotten));
     }
     let waiting = env.waiting_files()?;
@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         output.line(format_args!("{}: {what}, by transaction {}", file.path.display(), file.txn))?;
     }
     if waiting.is_empty() {
-        output.line(format_args!("no plain file waits for its place"))?;
+        output.line(format_args!("no change of a plain file is waiting"))?;
     }
     Ok(Ending::Done)
 }

@@ -15,7 +15,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
     /// Databases to list. Default: all.
     databases: Vec<String>,
-    /// Do not count the records: counting takes as long as reading them.
+    /// Do not count the records: a count takes as long as reading all records.
     #[arg(long)]
     no_count: bool,
 }

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Print which transaction waits for which instead of the locks, a line for each pair.
+    /// Instead of the locks, print a line for each transaction that waits for another transaction.
     #[arg(long)]
     wait_for: bool,
     /// Print the waits as a graph for Graphviz. Example: tp locks --wait-for --dot | dot -Tsvg > waits.svg

@@ -21,7 +21,7 @@ pub struct Arguments {
     key: OsString,
     /// The value. Default: all of standard input.
     value: Option<OsString>,
-    /// Read key and value in hexadecimal (but not standard input).
+    /// Read the key and the value in hexadecimal. A value from standard input is read as it is.
     #[arg(long)]
     hex: bool,
     /// If the database is missing, make a hash file instead of a B-tree.

@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let restored = backup.restore(&directory, until, &mut |now| steps.set(now.step, now.done, now.total))?;
     drop(steps);
     if restored.settings_aside {
-        note("the backup's libtp.toml names directories of the other environment, so it is not used: it is stored as libtp.toml.backup");
+        note("the backup's libtp.toml names directories of the original environment, so it is not used: it is stored as libtp.toml.backup");
     }
     if restored.clock_behind > 0 {
         note(format_args!(

@@ -26,7 +26,7 @@ const CURVE_MAX: usize = 1000;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Time between two looks, in seconds.
+    /// Time between two samples, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = some_seconds)]
     interval: Duration,
     /// Print one frame as text and end. This is the default if standard output is not a terminal.

@@ -144,7 +144,7 @@ impl<R: BufRead> Reader<R> {
         if self.header.kind != DumpType::Pages || [0, whole].contains(&bytes.len()) {
             return Ok(());
         }
-        let what = format!("a page has {whole} bytes, or no byte if it is zeros, and this one has {}", bytes.len());
+        let what = format!("a page has {whole} bytes, or no byte if it is zeros, and this page has {}", bytes.len());
         Err(self.wrong(what))
     }
 

@@ -151,7 +151,7 @@ impl HeaderLines {
             ("type", "libtp_pages") => self.kind = Some(DumpType::Pages),
             ("type", other) => {
                 return Err(format!(
-                    "databases of type `{other}` cannot be loaded; the types btree, hash, recno and queue can"
+                    "databases of type `{other}` cannot be loaded; the known types are btree, hash, recno and queue"
                 ))
             }
             ("renumber", value) => self.is_renumbered = value == "1",
@@ -263,12 +263,12 @@ impl Header {
         }
         if self.keys_as_stored && self.kind != DumpType::Btree {
             return Err(format!(
-                "its keys are as an order stores them (libtp_keys), and a {} database has no order of keys",
+                "its keys are in their stored form (libtp_keys=stored), and a {} database has no order of keys",
                 self.kind.name()
             ));
         }
         if self.keys_as_stored && self.order.is_none() {
-            return Err("its keys are as an order stores them (libtp_keys), and the header does not name the order (libtp_order)".into());
+            return Err("its keys are in their stored form (libtp_keys=stored), and the header does not name the order (libtp_order)".into());
         }
         if self.kind == DumpType::Pages && self.page_bytes.is_none() {
             return Err(

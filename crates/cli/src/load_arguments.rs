@@ -17,7 +17,7 @@ pub struct Arguments {
     /// given, the records are loaded into a list.
     #[arg(long, value_name = "BYTES")]
     pub record_bytes: Option<u32>,
-    /// Sort the keys before a new B-tree is made of them. Default: sort only after a key out of order was found.
+    /// Sort the records before a new B-tree is made. Default: sort only if a key of the dump is out of order.
     #[arg(long)]
     pub unsorted: bool,
     /// How full the pages of a new B-tree are made, in percent, from 10 to 100.

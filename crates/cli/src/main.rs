@@ -1,7 +1,7 @@
 //! `tp`: works on an environment's records from the command line, and has a demonstration.
 //!
-//! `tp bench` is another program, `tp-bench`, because most installations need neither the peers nor the pictures of
-//! `tp-bench`.
+//! `tp bench` is another program, `tp-bench`, because most installations need neither the other engines nor the charts
+//! of `tp-bench`.
 //!
 //! Each command has one file, `command_VERB.rs`, with its arguments and `run`. `tp-bench` also uses [`output`],
 //! [`progress`] and [`failure`]. [`spelling`] defines how bytes are written on the command line and in JSON.
@@ -116,7 +116,7 @@ enum Verb {
     Put(command_put::Arguments),
     /// Delete a key and its value.
     Del(command_del::Arguments),
-    /// Run commands from standard input, one a line, on records, transactions, locks and pages (`help` lists them).
+    /// Run commands from standard input, one per line: records, transactions, locks, pages (`help` lists the commands).
     Shell(command_shell::Arguments),
     /// Print keys and values in order.
     ///
@@ -127,20 +127,20 @@ enum Verb {
     /// Example: db_dump old.db | tp load --env shop stock
     ///
     /// A new or empty B-tree is loaded completely or not at all. So is a file of pages, which must be new or empty.
-    /// Other databases keep the records that were loaded before a fault. A dump of a B-tree in an order that only its
-    /// program has makes a B-tree that only this program can open.
+    /// Other databases keep the records that were loaded before a fault. If a program has defined its own order for the
+    /// keys of the dumped B-tree, only that program can open the loaded B-tree.
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
     ///
     /// Example: tp dump stock > stock.dump
     ///
-    /// Only `tp load` reads the dump of a file of pages, or of a B-tree in an order that only its program has. The keys
-    /// of such a tree are written as they are stored. A file of pages is locked against changes until the dump is
-    /// written.
+    /// Two kinds of dump can be read only by `tp load`: of a file of pages, and of a B-tree whose keys have an order
+    /// that a program has defined. The keys of such a B-tree are written in their stored form. A file of pages is
+    /// locked against changes until the dump is written.
     Dump(command_dump::Arguments),
     /// List the databases: name, kind, bytes of the file, number of records.
     List(command_list::Arguments),
-    /// Drop a database, or give up a database whose file is missing.
+    /// Drop a database, or with --missing a database whose file is lost.
     ///
     /// The database's name can be used again.
     Drop(command_drop::Arguments),
@@ -154,9 +154,9 @@ enum Verb {
     Compact(command_compact::Arguments),
     /// Show the state of the environment: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
-    /// Show the environment at work, live: throughput, log, cache, sessions, waits, snapshots.
+    /// Show the environment live: throughput, log, cache, sessions, waits, snapshots.
     Top(command_top::Arguments),
-    /// List the locks that are held or waited for, or which transaction waits for which.
+    /// List the locks with their holders and waiters, or the pairs of transactions that wait for each other.
     Locks(command_locks::Arguments),
     /// List the open transactions.
     Txns(command_txns::Arguments),
@@ -171,11 +171,11 @@ enum Verb {
     /// A program detaches a transaction so that another thread or process can continue it. `tp txns` lists the open
     /// transactions.
     Abort(command_abort::Arguments),
-    /// List plain files whose committed change is not in its place yet, or give up such a change.
+    /// List committed changes of plain files that are not carried out yet, or give up such a change.
     ///
     /// The library makes these changes by itself when the directory of the file is there again.
     Files(command_files::Arguments),
-    /// Search for deadlocks once, and choose the transaction of each that has to give way.
+    /// Search for deadlocks once, and choose a victim in each deadlock, which must abort.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
     ///
@@ -185,25 +185,25 @@ enum Verb {
     Checkpoint(command_checkpoint::Arguments),
     /// Open the environment, recover it if necessary, and show the work that was done.
     ///
-    /// Other verbs recover the environment, too, when they open it. With an option this verb decides which side is
-    /// right, if the shared memory and the log files disagree.
+    /// Other verbs recover the environment, too, when they open it. If the shared memory and the log files disagree,
+    /// use --keep-files or --keep-region to decide which of them is right.
     Recover(command_recover::Arguments),
     /// List, copy or remove the log files that are no longer needed.
     ///
     /// Example: tp archive --to /backup/log --remove
     Archive(command_archive::Arguments),
-    /// Copy the environment while it is in use, or add the log written since then to such a copy.
+    /// Copy the environment while it is in use, or add newer log to an existing copy.
     ///
     /// Example: tp backup --env shop /backup/shop, and later tp backup --env shop --incremental /backup/shop
     Backup(command_backup::Arguments),
-    /// Make an environment of a backup, in its state at the backup's end, at an LSN, or at a time.
+    /// Make an environment from a backup, in its latest state, or in its state at an LSN or at a time.
     ///
     /// An LSN is a place in the log; `tp printlog` shows the LSNs. Example: tp restore /backup/shop --env new --until
     /// 2026-01-31T23:59:59
     Restore(command_restore::Arguments),
     /// Show the versions of the environment's files, and what to do about a version that this build does not read.
     Upgrade(command_upgrade::Arguments),
-    /// Read every page and check that it is whole and fits its neighbours.
+    /// Read every page, and check all pages and the structures that they form.
     Verify(command_verify::Arguments),
     /// Copy the readable records of a damaged database file into a new database, and list the losses.
     ///

@@ -55,18 +55,19 @@ pub enum Command {
 
 /// The answer to `help`.
 pub const HELP: &str = "\
-begin                     begins a transaction; get, put and del outside of one are transactions of their own
+begin                     begins a transaction; without it, each get, put and del is a transaction of its own
 commit, abort             ends the transaction
 get DATABASE KEY          shows the value of a key, or the record with a number
 put DATABASE KEY VALUE    stores a value; a missing database is made as a B-tree
 del DATABASE KEY          deletes a key and its value
 lock FILE PAGE read|write locks a page of a file of pages; a missing file is made
-unlock FILE PAGE          gives back the lock of a page that was locked for reading
+unlock FILE PAGE          releases the read lock of a page
 buf_get FILE PAGE         gets a page and holds it
 buf_look AT COUNT         shows bytes of the held page
 buf_change AT BYTES       changes bytes of the held page
 buf_unpin                 stores the held page if it was changed, and gives it back
-help, quit                shows these lines; ends the shell, and aborts an open transaction
+help                      shows these lines
+quit                      ends the shell, and aborts an open transaction
 Words with blanks are \"in quotes\"; a # begins a comment.";
 
 impl Command {

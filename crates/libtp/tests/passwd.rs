@@ -11,7 +11,7 @@ fn files_and_records_change_together() {
     let mut message = Vec::new();
     example::show(&home.path().canonicalize().unwrap(), &mut message).unwrap();
     let expected = "passwd: root:x:0:0 margo:x:1001:1001 group: root:x:0: margo:x:1001:\n\
-                    twice: the database has this key already; nothing was changed. Replace its value (`put`), or take another key\n\
+                    twice: the database has this key already; nothing was changed. Replace its value (`put`), or use another key\n\
                     passwd has 2 lines\n\
                     group: has changed it since this transaction first looked at it\ngroup has 4 lines\n\
                     revision 1 by margo: main 1, lib 1\nrevision 2 by mao: main 2, lib 2\nbefore: lib 1\n";

@@ -16,8 +16,8 @@ pub enum Error {
         /// The mode asked for.
         mode: Mode,
     },
-    /// Lockers waited for each other in a circle, and this one was chosen to give way.
-    #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions, and this transaction was chosen to give way. Abort it and run it again")]
+    /// Lockers waited for each other in a circle, and this locker was chosen as the victim.
+    #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions (a deadlock), and this transaction was chosen as the victim. Abort it and run it again")]
     Deadlock {
         /// The object waited for.
         name: LockName,

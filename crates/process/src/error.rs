@@ -8,13 +8,13 @@ pub enum Error {
     #[error("shared memory has no room for one more session: {0}")]
     Region(#[from] rio::Error),
     /// There are as many sessions as a latch word can name.
-    #[error("the environment already has {limit} sessions (threads at work), the most that there can be; nothing was changed. End some threads or processes that use it")]
+    #[error("the environment already has {limit} sessions (threads at work), which is the maximum; nothing was changed. End some threads or processes that use it")]
     TooManySessions {
         /// The greatest number allowed.
         limit: u32,
     },
     /// There are as many attached processes as a slot's name can tell apart.
-    #[error("the environment is already open {limit} times, the most that there can be; nothing was changed. Close it in some processes")]
+    #[error("the environment is already open {limit} times, which is the maximum; nothing was changed. Close it in some processes")]
     TooManyProcesses {
         /// The greatest number allowed.
         limit: u32,

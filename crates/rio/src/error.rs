@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// This process may not map as much address space as the other processes, so it would not see memory that they add
     /// to the region.
-    #[error("the memory file {path} needs {reserve} bytes of address space, and this process can map only {mapped}; nothing was changed. Raise the limit of this process (RLIMIT_AS, `ulimit -v`), or close the file in every process and open it first in this process, which then makes a smaller one for all")]
+    #[error("the memory file {path} needs {reserve} bytes of address space, and this process can map only {mapped}; nothing was changed. Raise the limit of this process (RLIMIT_AS, `ulimit -v`), or close the file in every process and open it first in this process, which then makes a smaller file for all processes")]
     Narrow {
         /// The region's file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         what: String,
     },
     /// The region's file gives the right to write to more users than the directory for which it was made.
-    #[error("the memory file {path} has mode {found:o}: it may be written by users that may not write the directory that it is for. The file was not used. If the mode is a mistake, set it with `chmod {allowed:o}`. If it is not, end all processes that use the environment and remove the file; commits that are only in this memory are then lost")]
+    #[error("the memory file {path} has mode {found:o}: users without write permission for its environment's directory may write the file. The file was not used. If the mode is a mistake, set it with `chmod {allowed:o}`. If it is not, end all processes that use the environment and remove the file; commits that are only in this memory are then lost")]
     TooWide {
         /// The region's file.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum Error {
         allowed: u32,
     },
     /// Another process, or another handle of this process, has the region.
-    #[error("{path} is open in another process, or by another handle of this process, and only one at a time may have it. Nothing was changed; close it there")]
+    #[error("{path} is open in another process, or by another handle of this process, and only one handle at a time may have it open. Nothing was changed; close it there")]
     InUse {
         /// The file.
         path: PathBuf,

@@ -70,7 +70,7 @@ pub enum Error {
         seconds: u64,
     },
     /// Another session takes a checkpoint and does not come to its end.
-    #[error("no checkpoint could be taken: {holder} has been taking one for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
+    #[error("no checkpoint could be taken: {holder} has been taking a checkpoint for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     CheckpointHeld {
         /// The session that takes it, for people.
         holder: String,
@@ -78,7 +78,7 @@ pub enum Error {
         seconds: u64,
     },
     /// A transaction has joined as many segments of memory as it can.
-    #[error("a transaction can join at most {most} segments of memory, and this one has joined as many; nothing was changed by this call. Use another transaction for further segments")]
+    #[error("a transaction can join at most {most} segments of memory, and this transaction has joined that number already; nothing was changed by this call. Use another transaction for further segments")]
     TooManySegments {
         /// The most segments.
         most: usize,

@@ -50,7 +50,7 @@ pub enum Error {
         wanted: u64,
     },
     /// The flat part cannot become that long.
-    #[error("the segment {path} was made to have at most {most} bytes in its flat part and cannot have {wanted}. Nothing was changed; take more from its heap, or make a larger one (`Options::grows_to`)")]
+    #[error("the flat part of the segment {path} was made to grow to at most {most} bytes, and cannot have {wanted}. Nothing was changed; allocate memory from the segment's heap, or make a larger segment (`Options::grows_to`)")]
     NoRoom {
         /// The segment's file.
         path: PathBuf,

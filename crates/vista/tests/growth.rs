@@ -148,7 +148,7 @@ fn two_threads_that_make_the_same_segment_make_one() {
         });
         let refused: Vec<String> = opened.iter().filter_map(|it| it.as_ref().err()).map(|it| it.to_string()).collect();
         assert_eq!(refused.len(), 3, "{refused:?}");
-        assert!(refused.iter().all(|what| what.contains("only one at a time may have it")), "{refused:?}");
+        assert!(refused.iter().all(|what| what.contains("only one handle at a time may have it open")), "{refused:?}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 50, "nothing is left over");
 }

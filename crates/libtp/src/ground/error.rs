@@ -12,8 +12,9 @@ use super::lock_wait::LockWait;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Transactions waited for each other in a circle and this one was chosen to end. Abort it and run it again.
-    #[error("deadlock: transactions waited for each other, and this transaction was chosen to end; abort it and run it again")]
+    /// Transactions waited for each other in a circle, and this transaction was chosen as the victim. Abort it and run
+    /// it again.
+    #[error("deadlock: transactions waited for each other, and this transaction was chosen as the victim; abort it and run it again")]
     Deadlock,
     /// The shared memory was found damaged and was rebuilt from disk and log. This transaction was undone; run it
     /// again.
@@ -59,7 +60,7 @@ pub enum Error {
     Cancelled(Box<LockWait>),
     /// The lock is held by another transaction of this thread, or by one that waits for such a transaction: the thread
     /// cannot end that transaction while it waits.
-    #[error("the lock on {} in mode {} cannot be granted while this thread waits: {}, until another transaction of this thread ends; nothing was changed by this call. End the other transaction first, or do both in one transaction", .0.object, .0.mode, .0.blockers())]
+    #[error("the lock on {} in mode {} cannot be granted: {}. That transaction belongs to this thread, and the thread cannot end it while it waits; nothing was changed by this call. End the other transaction first, or do both in one transaction", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
     /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
     /// than the bounds allow.
@@ -102,7 +103,7 @@ pub enum Error {
         limit: String,
     },
     /// `put_new` found the key.
-    #[error("the database has this key already; nothing was changed. Replace its value (`put`), or take another key")]
+    #[error("the database has this key already; nothing was changed. Replace its value (`put`), or use another key")]
     Exists,
     /// Records cannot be loaded: the database has records, or still has the pages of many former ones.
     #[error("database `{name}` is not empty, and records can be loaded only into an empty database; nothing was loaded. Load them into a new database, or put them one by one")]

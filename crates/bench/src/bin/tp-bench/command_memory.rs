@@ -62,8 +62,8 @@ pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
 /// The arguments of the synthetic benchmark.
 #[derive(Args)]
 pub struct Synthetic {
-    /// Bytes that a transaction changes, at most 1048576. The compiler knows the numbers 8, 64, 1024, 4096, 65536 and
-    /// 1048576, also in the bare work.
+    /// Bytes that a transaction changes, at most 1048576. The sizes 8, 64, 1024, 4096, 65536 and 1048576 are constants
+    /// for the compiler, also in the work without transactions.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bytes: u64,
     /// Always change the same place, which is then in the processor's cache, instead of a random place of 50 MB.
@@ -95,7 +95,7 @@ enum EngineName {
     /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. `pmdk` is the same.
     #[value(alias = "pmdk")]
     Pmemobj,
-    /// The bare work against itself, which shows the noise.
+    /// No transactions: the bare work is compared with itself, which shows the noise of the measurement.
     None,
 }
 
@@ -219,14 +219,14 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     ))?;
     if report.truncations > 0 {
         output.line(format_args!(
-            "of which {:.1} ns are the share of {} truncations of the log, the last of them at the end",
+            "{:.1} ns of that are each transaction's share of {} truncations of the log, with the last one at the end",
             report.truncation_ns,
             grouped(report.truncations)
         ))?;
     }
     if let (Some(bare), Some(times)) = (&report.bare_sync, report.times_bare_sync) {
         output.line(format_args!(
-            "without truncations {times:.2} times a bare write of as many bytes and fdatasync, which took {:.1} ns (quickest round {:.1})",
+            "without truncations {times:.2} times a bare write and fdatasync of the same length, which took {:.1} ns (quickest round {:.1})",
             bare.median_ns, bare.min_ns
         ))?;
     }

@@ -191,7 +191,7 @@ impl Bank {
             return Ok(());
         }
         if self.read_first || self.reverse_one_in != 0 {
-            let why = "--read-first and --reverse-one-in are libtp's alone: leave them out for a peer";
+            let why = "only libtp has --read-first and --reverse-one-in: leave them out for a peer";
             return Err(Failure::Usage(why.to_string()));
         }
         Ok(self.engine.parse::<EngineKind>()?.check_built_in()?)
