@@ -156,7 +156,7 @@ enum Verb {
     Stat(command_stat::Arguments),
     /// Show the environment live: throughput, log, cache, sessions, waits, snapshots.
     Top(command_top::Arguments),
-    /// List the locks with their holders and waiters, or the pairs of transactions that wait for each other.
+    /// List the locks with their holders and waiters, or each waiting transaction and the transaction that it waits for.
     Locks(command_locks::Arguments),
     /// List the open transactions.
     Txns(command_txns::Arguments),
