@@ -225,7 +225,7 @@ fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> 
 }
 
 #[test]
-fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
+fn databases_keep_exchanged_names_after_a_restore_with_any_crash() {
     let seed = sizes::first_seed();
     let mut random = Random::new(seed);
     let source = SimDisk::new(seed);

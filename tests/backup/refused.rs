@@ -78,7 +78,7 @@ fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn an_environment_without_its_control_file_is_refused_and_none_is_made() {
+fn an_environment_without_its_control_file_is_refused_and_not_made_anew() {
     let seed = sizes::first_seed();
     let disk = SimDisk::new(seed);
     let (_shop, commits) = trade_on(&disk, seed);
@@ -94,7 +94,7 @@ fn an_environment_without_its_control_file_is_refused_and_none_is_made() {
 }
 
 #[test]
-fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
+fn a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment() {
     let seed = sizes::first_seed();
     let played = play(seed).unwrap();
     let backup = Backup::open_on(inside(&played.disk, "backup")).unwrap();

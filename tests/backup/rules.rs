@@ -49,7 +49,7 @@ fn databases_made_during_a_backup_are_in_it() {
 }
 
 #[test]
-fn a_restored_environment_is_another_one() {
+fn a_restored_environment_has_its_own_identity() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     // The environment has no background threads: they would go on working after the simulated death of the process.

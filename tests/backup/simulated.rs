@@ -141,7 +141,7 @@ fn pages_written_in_the_middle_of_being_read_do_no_harm() {
 }
 
 #[test]
-fn a_power_cut_in_a_backup_leaves_a_backup_or_none() {
+fn a_power_cut_in_a_backup_leaves_a_whole_backup_or_no_backup() {
     let seed = sizes::first_seed();
     let played = play(seed).unwrap();
     let mut random = Random::new(seed);

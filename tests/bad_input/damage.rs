@@ -134,7 +134,7 @@ fn garbage_in_a_page_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_page_in_anothers_place_is_an_error_that_names_it() {
+fn a_page_in_the_place_of_another_page_is_an_error_that_names_the_page() {
     let directory = closed();
     let page = a_leaf();
     let file = directory.path().join("table.tp");

@@ -219,7 +219,7 @@ fn a_copy_of_an_environment_is_an_environment_of_its_own() {
 }
 
 #[test]
-fn a_foreign_file_in_the_shared_memorys_place_does_not_hinder() {
+fn a_foreign_file_in_the_place_of_the_shared_memory_does_not_prevent_opening() {
     let directory = tempfile::tempdir().unwrap();
     let memory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("libtp.toml"), format!("region_directory = {:?}\n", memory.path())).unwrap();

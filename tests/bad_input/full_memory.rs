@@ -23,8 +23,8 @@ fn settings(memory: &SmallDisk) -> Settings {
 }
 
 #[test]
-fn where_there_is_little_room_the_memory_lies_beside_the_data() {
-    alone("full_memory::where_there_is_little_room_the_memory_lies_beside_the_data", || {
+fn if_there_is_little_room_for_shared_memory_it_is_put_beside_the_data() {
+    alone("full_memory::if_there_is_little_room_for_shared_memory_it_is_put_beside_the_data", || {
         for bytes in [64 << 10, 1 << 20, 64 << 20] {
             let (memory, directory) = (SmallDisk::mount(bytes), tempfile::tempdir().unwrap());
             let env = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();

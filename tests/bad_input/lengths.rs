@@ -57,7 +57,7 @@ fn many_keys_as_long_as_may_be_make_a_good_tree() {
 }
 
 #[test]
-fn a_key_one_byte_too_long_is_refused_and_the_transaction_goes_on() {
+fn a_key_one_byte_too_long_is_refused_and_the_transaction_continues() {
     for kib in [4, 8, 64] {
         with_pages(kib, |env, table| {
             let limit = table.key_bytes_max();
@@ -194,7 +194,7 @@ fn names_that_cannot_be_a_files_are_refused() {
 }
 
 #[test]
-fn page_sizes_that_are_none_are_refused() {
+fn impossible_page_sizes_are_refused() {
     for bytes in [0, 1, 4095, 5000, 2 << 10, 128 << 10, 1 << 40] {
         let directory = tempfile::tempdir().unwrap();
         let env = Env::builder().page_size("table", Bytes(bytes)).open(directory.path()).unwrap();

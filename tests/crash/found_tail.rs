@@ -3,7 +3,7 @@
 use libtp_tests::found_tail::a_found_tail_is_written_again;
 
 #[test]
-fn a_found_tail_is_durable_before_others_build_on_it() {
+fn a_tail_found_by_a_restart_is_durable_before_new_commits_follow_it() {
     for seed in 1..=5 {
         a_found_tail_is_written_again(seed).unwrap();
     }

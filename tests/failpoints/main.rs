@@ -47,7 +47,7 @@ use scenes::Figures;
 
 /// A victim dies at each of today's failpoints, and each time the others go on.
 #[test]
-fn after_a_death_at_any_failpoint_the_others_go_on() {
+fn the_survivors_continue_after_a_death_at_any_failpoint() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     // Other suites play the scenes between records and memory, and the scenes of memory that outlives the system.
     let is_others = |scene| {

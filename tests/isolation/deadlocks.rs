@@ -11,7 +11,7 @@ use crate::session::{value, with_both, Do, Ended, Scene};
 const XY: &[(&str, &str)] = &[("x", "10"), ("y", "20")];
 
 #[test]
-fn one_of_two_that_wait_for_each_other_gets_an_error_at_once() {
+fn one_of_two_sessions_that_wait_for_each_other_gets_an_error_at_once() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -43,7 +43,7 @@ fn the_youngest_is_chosen_by_default() {
 }
 
 #[test]
-fn three_in_a_circle_lose_one() {
+fn of_three_sessions_in_a_circle_exactly_one_is_a_victim() {
     let scene = Scene::new(Granularity::Record, &[("a", "1"), ("b", "2"), ("c", "3")]);
     let sessions = [scene.session("one"), scene.session("two"), scene.session("three")];
     for (session, key) in sessions.iter().zip(["a", "b", "c"]) {

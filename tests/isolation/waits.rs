@@ -216,7 +216,7 @@ fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
 }
 
 #[test]
-fn a_transaction_that_another_thread_goes_on_with_is_waited_for() {
+fn a_transaction_that_another_thread_continues_is_waited_for() {
     let (_directory, env, table) = table(Env::builder());
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     table.put(&one, b"x", b"2").unwrap();

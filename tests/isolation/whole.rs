@@ -31,7 +31,7 @@ fn count_of(page: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_transaction_that_has_locked_a_database_is_alone_in_it() {
+fn a_transaction_that_has_locked_a_database_works_alone_in_the_database() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(Durability::Relaxed).open(directory.path()).unwrap();
     let (file, other) = (env.pages("pages").unwrap(), env.pages("others").unwrap());

@@ -66,24 +66,24 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
 }
 
 #[test]
-fn four_processes_go_on_when_one_after_the_other_is_killed() {
+fn four_processes_continue_while_one_after_the_other_is_killed() {
     kills_and_control(4, Kills::One, seconds());
 }
 
 #[test]
-fn sixteen_processes_go_on_when_one_after_the_other_is_killed() {
+fn sixteen_processes_continue_while_one_after_the_other_is_killed() {
     kills_and_control(16, Kills::One, seconds().div_ceil(2));
 }
 
 #[test]
-fn four_processes_go_on_when_the_repairer_is_killed_too() {
+fn four_processes_continue_if_the_repairer_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 
 /// Measures how long survivors are held up if all processes commit in the same way. `LIBTP_TEST_STALL_SECONDS` sets the
 /// length of each run; without the variable nothing is measured.
 #[test]
-fn survivors_go_on_where_all_commits_are_of_one_kind() {
+fn survivors_continue_if_all_commits_are_of_one_kind() {
     let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);
     let plans = [
         (4, Pace::Usual, Durability::Sync),

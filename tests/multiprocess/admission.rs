@@ -9,7 +9,7 @@ const CLOSED: &str = "LIBTP_TEST_CLOSED";
 const COMMITS: u64 = 50;
 
 #[test]
-fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_on() {
+fn a_process_with_another_log_directory_is_refused_and_the_others_continue() {
     let dir = tempfile::tempdir().unwrap();
     let (home, ours, theirs) = (dir.path().join("env"), dir.path().join("ours"), dir.path().join("theirs"));
     let env = Env::builder().log_directory(&ours).open(&home).unwrap();

@@ -54,7 +54,7 @@ fn a_session_at_hand_of_memory_that_was_given_up_is_not_taken() {
 }
 
 #[test]
-fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered_from_there() {
+fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered() {
     let directory = tempfile::tempdir().unwrap();
     // The stopped process has no thread that holds a task of writing, for which a rebuild waits.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();

@@ -21,8 +21,8 @@ const OTHER_PIDS_NOT_FIRST: &[&str] =
 const ROOM: u64 = 96 << 20;
 
 #[test]
-fn a_container_with_other_memory_learns_the_setting_and_joins_with_it() {
-    alone("containers::a_container_with_other_memory_learns_the_setting_and_joins_with_it", || {
+fn the_error_for_a_container_with_other_memory_names_the_setting_with_which_it_can_join() {
+    alone("containers::the_error_for_a_container_with_other_memory_names_the_setting_with_which_it_can_join", || {
         let directory = tempfile::tempdir().unwrap();
         let mut inside = Member::start(directory.path(), 1);
         inside.ask("put key value");

@@ -24,7 +24,7 @@ fn get(env: &Env, key: &str) -> Option<String> {
 }
 
 #[test]
-fn a_copy_of_a_live_environment_is_another_one() {
+fn a_copy_of_a_live_environment_is_a_separate_environment() {
     let (directory, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("put key original");

@@ -86,12 +86,12 @@ fn circles(granularity: &str) {
 }
 
 #[test]
-fn processes_that_wait_in_a_circle_for_records_lose_one() {
+fn of_processes_that_wait_in_a_circle_for_records_exactly_one_is_a_victim() {
     circles("record");
 }
 
 #[test]
-fn processes_that_wait_in_a_circle_for_pages_lose_one() {
+fn of_processes_that_wait_in_a_circle_for_pages_exactly_one_is_a_victim() {
     circles("page");
 }
 
@@ -137,6 +137,6 @@ fn a_stopped_process_that_is_no_victim_hinders_no_other() {
 }
 
 #[test]
-fn of_a_circle_whose_youngest_is_stopped_another_is_chosen() {
+fn if_the_youngest_transaction_of_a_circle_is_stopped_another_victim_is_chosen() {
     circle_with_one_stopped(2);
 }

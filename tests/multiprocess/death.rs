@@ -134,7 +134,7 @@ fn of_an_unfinished_transaction_nothing_is_left_after_death() {
 }
 
 #[test]
-fn a_process_that_dies_while_it_holds_nothing_does_not_hinder_the_last_one() {
+fn the_death_of_a_process_without_locks_does_not_disturb_the_last_process() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("put key value");

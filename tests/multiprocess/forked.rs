@@ -95,7 +95,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
 }
 
 #[test]
-fn a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it() {
+fn a_process_that_runs_another_program_counts_as_dead_even_without_a_waiter() {
     let directory = tempfile::tempdir().unwrap();
     let mut victim = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();

@@ -133,7 +133,7 @@ fn segments(directory: &Path) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory() {
+fn a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory() {
     let directory = new_environment(SMALL_SEGMENTS);
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();

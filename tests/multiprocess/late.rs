@@ -72,7 +72,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
 }
 
 #[test]
-fn a_stopped_process_goes_on_and_repairs_the_sessions_of_others() {
+fn a_stopped_process_that_is_continued_repairs_the_sessions_of_other_processes() {
     let directory = tempfile::tempdir().unwrap();
     let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
     leaver.ask("put-relaxed key 1");

@@ -27,12 +27,12 @@ fn first_or_last_leaves_first(first_leaves_first: bool) {
 }
 
 #[test]
-fn the_first_leaves_first_and_the_other_goes_on() {
+fn the_first_process_leaves_first_and_the_second_continues() {
     first_or_last_leaves_first(true);
 }
 
 #[test]
-fn the_second_leaves_first_and_the_other_goes_on() {
+fn the_second_process_leaves_first_and_the_first_continues() {
     first_or_last_leaves_first(false);
 }
 
@@ -78,7 +78,7 @@ fn one_process_may_open_it_twice() {
 }
 
 #[test]
-fn of_many_that_open_a_new_environment_at_once_one_makes_it() {
+fn of_many_processes_that_open_a_new_environment_at_once_exactly_one_makes_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut crew: Vec<Member> = (1..=8).map(|number| Member::launch(directory.path(), number)).collect();
     let ways: Vec<String> = crew.iter().map(Member::answer).collect();

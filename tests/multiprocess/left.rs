@@ -199,7 +199,7 @@ fn a_joining_process_notes_the_environments_present_place() {
 }
 
 #[test]
-fn memory_whose_directory_is_gone_stays_as_long_as_a_process_uses_it() {
+fn memory_of_a_removed_directory_stays_while_a_process_uses_the_memory() {
     let place = Place::new();
     let directory = place.environment("gone");
     let mut one = Member::start(&directory, 1);
@@ -254,7 +254,7 @@ impl Drop for EndOf<'_> {
 }
 
 #[test]
-fn openings_and_removals_of_orphaned_memory_do_not_hinder_each_other() {
+fn openings_and_removals_of_orphaned_memory_do_not_disturb_each_other() {
     let place = Place::new();
     let directory = place.environment("used");
     let names: Vec<String> = (0..3).map(|number| format!("sweeper{number}")).collect();

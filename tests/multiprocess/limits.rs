@@ -13,7 +13,7 @@ use crate::crew::Member;
 const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
 
 #[test]
-fn a_process_that_may_map_less_memory_is_refused_and_the_others_go_on() {
+fn a_process_with_too_small_an_address_space_is_refused_and_the_others_continue() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("transfers 100");

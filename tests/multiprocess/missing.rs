@@ -9,7 +9,7 @@ use crate::crew::Member;
 use libtp_tests::transfers::Bank;
 
 #[test]
-fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on() {
+fn without_the_control_file_openings_are_refused_and_attached_processes_continue() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("put key value");
@@ -36,7 +36,7 @@ fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on()
 }
 
 #[test]
-fn those_at_work_go_on_when_the_directory_is_renamed_and_others_join_by_its_new_name() {
+fn attached_processes_continue_after_a_rename_of_the_directory_and_others_join_by_the_new_name() {
     let parent = tempfile::tempdir().unwrap();
     let (old, new) = (parent.path().join("old"), parent.path().join("new"));
     let (mut one, mut two) = (Member::start(&old, 1), Member::start(&old, 2));
@@ -62,7 +62,7 @@ fn those_at_work_go_on_when_the_directory_is_renamed_and_others_join_by_its_new_
 }
 
 #[test]
-fn those_at_work_go_on_when_their_memory_loses_its_name_and_others_join_them() {
+fn attached_processes_continue_after_the_removal_of_their_memorys_file_and_others_join_them() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     one.ask("transfers 100");
@@ -81,7 +81,7 @@ fn those_at_work_go_on_when_their_memory_loses_its_name_and_others_join_them() {
 }
 
 #[test]
-fn when_those_whose_memory_lost_its_name_are_killed_all_sync_commits_are_there() {
+fn if_processes_whose_memorys_file_was_removed_are_killed_no_sync_commit_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
     fs::remove_file(one.ask("region")).unwrap();

@@ -198,7 +198,7 @@ fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() 
 }
 
 #[test]
-fn a_process_without_a_type_leaves_its_undo_to_a_process_with_it() {
+fn a_process_without_a_log_type_leaves_the_undo_to_a_process_with_the_type() {
     let machine = Machine::new();
     let other = machine.start(Env::builder()).unwrap();
     let (theirs, table) = (other.pages("pages").unwrap(), other.btree("table").unwrap());
@@ -223,7 +223,7 @@ fn a_process_without_a_type_leaves_its_undo_to_a_process_with_it() {
 }
 
 #[test]
-fn the_last_process_to_leave_without_a_type_leaves_changes_that_need_it() {
+fn the_last_process_to_leave_without_a_log_type_keeps_the_changes_that_need_the_type() {
     let machine = Machine::new();
     let victim = machine.start(knowing()).unwrap();
     let pages = victim.pages("pages").unwrap();

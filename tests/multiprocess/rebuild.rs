@@ -12,7 +12,7 @@ use crate::crew::Member;
 use crate::survivors::judge;
 
 #[test]
-fn when_the_memory_is_found_broken_all_processes_go_on_with_the_same_handles() {
+fn if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles() {
     let rebuilds = sizes::number("LIBTP_TEST_REBUILDS", 10);
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random::new(11);

@@ -106,7 +106,7 @@ fn latches_of_a_stopped_process_are_reported_with_their_waiters_and_times() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_process_stopped_at_the_control_file_keeps_no_other_waiting_for_ever() {
+fn a_wait_for_a_process_stopped_at_the_control_file_ends_with_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -306,7 +306,7 @@ fn a_rebuild_waits_for_a_process_stopped_at_the_control_file() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_process_stopped_while_it_makes_a_database_is_named_and_keeps_no_other_waiting_for_ever() {
+fn a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let mut maker = Member::start(directory.path(), 1);

@@ -114,7 +114,7 @@ struct Outcome {
 }
 
 #[test]
-fn after_any_wild_store_no_process_crashes_or_waits_for_ever() {
+fn after_any_wild_store_no_process_crashes_and_every_wait_ends() {
     let seeds = sizes::number("LIBTP_TEST_WILD_SEEDS", 1);
     let first = sizes::first_seed();
     let chosen = std::env::var("LIBTP_TEST_WILD").ok();

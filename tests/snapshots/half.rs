@@ -56,7 +56,7 @@ fn a_snapshot_sees_no_part_of_an_update_whose_session_died() {
 /// Without a log nothing makes the change again: every store has a before-image.
 #[cfg(feature = "unprotected")]
 #[test]
-fn an_unprotected_update_whose_session_died_is_taken_back() {
+fn an_unprotected_update_whose_session_died_is_rolled_back() {
     let place = tempfile::tempdir().unwrap();
     let env = Env::builder().settings(settings()).unprotected().open(place.path()).unwrap();
     let records = with_record(&env);

@@ -19,7 +19,7 @@ fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_ones() {
+fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (txn, other) = (world.join(), world.join());
@@ -384,7 +384,7 @@ fn s4_a_late_reader_is_led_past_a_long_history() {
 }
 
 #[test]
-fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_ended() {
+fn s4_shortcuts_are_made_for_each_held_snapshot_and_for_no_ended_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();
@@ -404,7 +404,7 @@ fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_en
 }
 
 #[test]
-fn s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it() {
+fn s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (undone, other) = (world.join(), world.join());

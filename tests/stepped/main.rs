@@ -71,11 +71,11 @@ fn try_all(operations: Vec<Operation>, dies: Dies, each: u64) {
 }
 
 #[test]
-fn after_a_death_before_any_store_the_others_go_on() {
+fn the_survivors_continue_after_a_death_before_any_store() {
     try_all(Operation::ALL.to_vec(), Dies::AtWork, sizes::number("LIBTP_TEST_STORES", 4));
 }
 
 #[test]
-fn after_a_death_of_the_repairer_too_the_others_go_on() {
+fn the_survivors_continue_after_a_death_of_the_repairer_too() {
     try_all(REPAIRED.to_vec(), Dies::Repairing, sizes::number("LIBTP_TEST_REPAIRERS", 4));
 }

@@ -181,8 +181,8 @@ fn a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_seg
 }
 
 #[test]
-fn a_child_ends_no_transaction_whose_ranges_are_found_by_themselves() {
-    if !is_alone("inherited::a_child_ends_no_transaction_whose_ranges_are_found_by_themselves") {
+fn a_child_ends_no_transaction_with_automatic_ranges() {
+    if !is_alone("inherited::a_child_ends_no_transaction_with_automatic_ranges") {
         return;
     }
     for how in WAYS {

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_kept_and_not_counted_any_more_is_told() {
+    fn a_path_in_the_table_that_is_no_longer_counted_is_reported() {
         let table = "<!-- counts: begin -->\n| path | instructions |\n|---|---|\n| get | 5.0 |\n| put | 6.0 |\n<!-- counts: end -->";
         let kept = Kept::parse(table).unwrap();
         let now = [Count { name: "put".into(), instructions: 6.0 }];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counting_costs_is_taken_off() {
+    fn the_cost_of_counting_is_subtracted() {
         let part =
             |line, instructions| Part { instructions, ..Part::said(line).expect("a line as the program says it") };
         let parts = [part("nothing\t100\t100", 600.0), part("get\t10\t100", 10_060.0)];

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_told_by_its_text() {
+    fn a_condition_is_identified_by_its_text() {
         let text = "fn f() {\n    if a.b()\n        && c {\n";
         assert_eq!(condition(text, [2, 8, 2, 13]), "a.b()");
         assert_eq!(condition(text, [2, 8, 3, 13]), "a.b() && c");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_only_if_something_is_said() {
+    fn a_reason_counts_only_if_its_text_is_not_empty() {
         let document = "| file | condition |\n| crates/log/src/a.rs | `x \\| y` | true | cannot be |\n| crates/log/src/a.rs | `z` | false | |\n";
         let expected = ("crates/log/src/a.rs".to_owned(), "x | y".to_owned(), true);
         assert_eq!(reasons(document), BTreeSet::from([expected]));

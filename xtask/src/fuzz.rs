@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fuzzed_where_no_time_is_said() {
+    fn nothing_is_fuzzed_without_a_given_time() {
         assert_eq!(seconds(&[("LIBTP_TEST_FUZZ_MILLIS", "500")]), None);
     }
 }

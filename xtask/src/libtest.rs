@@ -102,7 +102,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn who_failed_is_told_with_its_message_and_without_the_backtrace() {
+    fn a_failed_test_is_shown_with_its_message_and_without_the_backtrace() {
         let output = "\
 thread 'child' (7) panicked at a.rs:1:1:
 another's
@@ -120,7 +120,7 @@ failures:
     }
 
     #[test]
-    fn what_hung_is_told_with_the_tests_that_had_not_ended() {
+    fn a_hung_program_is_shown_with_its_unfinished_tests() {
         let output = "\
 test a has been running for over 60 seconds
 test b has been running for over 60 seconds

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_build_is_for_who_asks_for_its_figure() {
+    fn the_second_build_is_made_only_for_its_figure() {
         let wants = |line: &str| wants(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), FIGURE);
         assert!(wants("--out d --quick"));
         assert!(wants("--only libtp --out d") && wants("--only=vista,libtp-5") && wants("--only vista --only libtp-5"));

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_those_with_tests_in_them() {
+    fn only_programs_with_tests_are_listed() {
         let message = |test: bool, id: &str, kind: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/r/crates/rio/Cargo.toml",

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_and_a_client_give_the_same_transfers_for_ever() {
+    fn a_seed_and_a_client_always_give_the_same_transfers() {
         let mut stream = Transfers::new(Scale::PAPER, 42, 3);
         let first = stream.next_transfer();
         let mut again = Transfers::new(Scale::PAPER, 42, 3);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_record_says_what_the_transfer_was() {
+    fn a_history_record_reads_back_as_its_transfer() {
         let mut stream = Transfers::new(Scale::PAPER, 1, 9);
         for _ in 0..100 {
             let transfer = stream.next_transfer();

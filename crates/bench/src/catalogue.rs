@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relaxed_means_is_said_of_every_engine_that_is_measured_so() {
+    fn every_engine_describes_its_relaxed_durability() {
         let engines = EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).map(EngineKind::name);
         for engine in std::iter::once("libtp").chain(engines) {
             assert!(about(engine).contains("relaxed: "), "{engine}: {}", about(engine));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_was_left_out_says_how_to_get_it() {
+    fn the_error_for_a_peer_that_is_not_built_in_names_the_feature() {
         let directory = std::env::temp_dir();
         let settings = OpenSettings { directory: &directory, durability: Durability::Sync, sharing: Sharing::Alone };
         for kind in EngineKind::ALL.into_iter().filter(|kind| !kind.is_built_in()) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_engine_of_plain_records_gives_back_what_it_was_given() -> Result<()> {
+    fn every_engine_of_plain_records_returns_the_values_that_were_put() -> Result<()> {
         let pairs = sorted(5000);
         let each = u64::try_from(size_of::<Pair>()).unwrap_or(0);
         for RowsContender { name, open, .. } in rows() {

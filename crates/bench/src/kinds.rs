@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_found_by_name_and_unknown_names_list_the_known_ones() {
+    fn engines_are_found_by_name_and_an_unknown_name_gets_a_list() {
         for kind in EngineKind::ALL {
             assert_eq!(kind.name().parse::<EngineKind>().unwrap(), kind);
         }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_built_in_has_a_version() {
+    fn every_peer_that_is_built_in_has_a_version() {
         for kind in EngineKind::ALL {
             // A server is installed or not, whatever this build has.
             let has_none = matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap | EngineKind::Postgres);

@@ -25,7 +25,7 @@ mod tests {
     use super::Random;
 
     #[test]
-    fn numbers_are_below_their_bound_and_the_same_for_ever() {
+    fn numbers_are_below_their_bound_and_always_the_same() {
         let mut random = Random(1);
         assert_eq!(random.draw(), 1_082_269_761);
         assert!((0..1000).all(|_| random.below(7) < 7));

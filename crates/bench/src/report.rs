@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_added_together_over_the_window_as_who_saw_most_of_it() {
+    fn clients_are_added_together_over_the_longest_time_that_a_client_measured() {
         let engine = InMemory::new(MapKind::Tree);
         let settings = RunSettings { clients: 2, ..RunSettings::default() };
         let clients = [client(0, 1_000, 1_000_000_000), client(1, 3_000, 2_000_000_000)];

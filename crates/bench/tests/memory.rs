@@ -70,7 +70,7 @@ fn any_number_of_bytes_up_to_the_papers_longest_can_be_changed() {
 }
 
 #[test]
-fn rvm_keeps_its_files_where_it_is_told_and_takes_a_group() {
+fn rvm_keeps_its_files_in_the_given_directory_and_accepts_a_group() {
     let (memory, disk) = places();
     let env = disk.path().join("rvm");
     let words = ["synthetic", "--engine", "rvm", "--group", "64", "--env", env.to_str().unwrap()];

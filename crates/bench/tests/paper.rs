@@ -91,7 +91,7 @@ fn all_are_measured(only: &str, all: &str) -> String {
 
 #[cfg(not(feature = "peers"))]
 #[test]
-fn a_program_without_peers_measures_us_alone_if_nobody_is_asked_for_and_says_so() {
+fn a_program_without_peers_measures_libtp_alone_with_a_message() {
     let (message, out) = paper("peers-recovery", "");
     assert!(message.err.contains("no peers are in this program"), "{}", message.err);
     message.text();
@@ -99,7 +99,7 @@ fn a_program_without_peers_measures_us_alone_if_nobody_is_asked_for_and_says_so(
 }
 
 #[test]
-fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was_made_with() {
+fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_has_the_build() {
     let (message, out) = paper("libtp-7,libtp-9", "none");
     message.text();
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
@@ -123,7 +123,7 @@ fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was
 }
 
 #[test]
-fn what_is_found_in_the_log_of_a_killed_process_is_counted_and_audited() {
+fn the_commits_in_the_log_of_a_killed_process_are_counted_and_audited() {
     let (message, out) = paper("peers-recovery", "none");
     message.text();
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
@@ -147,7 +147,7 @@ fn everybody() -> (&'static str, Vec<&'static str>) {
 
 #[cfg(feature = "peers")]
 #[test]
-fn every_peer_has_a_row_in_oo1_with_all_that_is_done_there() {
+fn every_peer_has_a_row_in_oo1_with_all_operations() {
     let (asked, peers) = everybody();
     let (message, out) = paper("libtp-oo1", asked);
     message.text();
@@ -234,7 +234,7 @@ exec "$TP" "$1" "$2" "$(printf '%s' "$3" | sed 's/"calls_kernel":true/"calls_ker
 
 #[cfg(not(feature = "kernel-latches"))]
 #[test]
-fn latches_call_the_kernel_in_the_build_that_is_named_and_without_one_the_report_says_what_is_missing() {
+fn latches_call_the_kernel_in_the_named_build_and_the_report_says_if_no_build_is_named() {
     use std::os::unix::fs::PermissionsExt;
 
     let (report, left) = figure_5(&[]);

@@ -36,7 +36,7 @@ mod tests {
     use super::CertainCount;
 
     #[test]
-    fn what_was_only_seen_may_go_back() {
+    fn an_uncertain_count_may_go_back() {
         let grown = CertainCount::default();
         grown.is_certain(32);
         assert_eq!(grown.look(|| 48), Some(48));

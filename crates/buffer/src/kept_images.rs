@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_kept_images_are_told_from_others() {
+    fn names_of_kept_images_are_distinguished_from_other_names() {
         assert_eq!(parse(&kept_name(FileId::new(7), 42)), Some((FileId::new(7), 42)));
         for other in ["libtp.double", "libtp.double.7", "libtp.double.x.1", "databases.7.42", "libtp.double7.42"] {
             assert_eq!(parse(other), None, "{other}");

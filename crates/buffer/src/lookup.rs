@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_buckets_than_frames_however_many_make_them() {
+    fn there_are_never_more_buckets_than_frames_even_if_many_threads_split() {
         let region = Region::anonymous(1 << 24).unwrap();
         ProcessManager::init(&region).unwrap();
         let place = PageTable::init(&region).unwrap();

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_batch_leaves_nothing_of_the_longer_one_before_it() {
+    fn a_shorter_batch_leaves_nothing_of_a_longer_earlier_batch() {
         let (_place, directory) = Place::new("shorter");
         let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 1), (2, 1), (3, 1)]);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_batches_go_on_from_what_the_file_says() {
+    fn numbers_of_batches_continue_from_the_number_in_the_file() {
         let (_place, directory) = Place::new("sequence");
         let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         assert_eq!(double.last_sequence().unwrap(), 0);

@@ -115,7 +115,7 @@ fn a_page_never_written_is_zeros_and_so_is_one_beyond_the_end() {
 }
 
 #[test]
-fn everyone_who_waits_for_a_damaged_page_is_told() {
+fn every_session_that_waits_for_a_damaged_page_gets_the_error() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(4)].fill(0xaa));
     thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn everyone_who_waits_for_a_damaged_page_is_told() {
 }
 
 #[test]
-fn a_prefetch_leaves_damage_to_who_asks() {
+fn a_prefetch_reports_no_damage_and_a_later_read_does() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(4)][100] ^= 1);
     let session = world.join();

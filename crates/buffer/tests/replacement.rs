@@ -102,7 +102,7 @@ fn two_processes_agree_with_a_model_under_lru() {
 }
 
 #[test]
-fn a_latched_or_pinned_page_stays_whatever_comes_by() {
+fn a_latched_or_pinned_page_is_not_replaced() {
     let (_place, directory) = Place::new();
     let world = World::new(directory, &frames(32));
     let (holder, session) = (world.join(), world.join());

@@ -167,7 +167,7 @@ fn a_page_that_is_in_memory_is_left_as_it_is() {
 }
 
 #[test]
-fn a_page_whose_reader_died_is_not_taken_for_read() {
+fn a_page_whose_reader_died_does_not_count_as_read() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
     let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));

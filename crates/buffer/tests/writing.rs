@@ -102,7 +102,7 @@ fn without_the_logs_word_nothing_is_written() {
 
 #[test]
 #[should_panic(expected = "only after the log of its last change")]
-fn a_log_that_lies_about_how_far_it_is_durable_is_found_out() {
+fn a_log_that_reports_a_wrong_durable_end_is_noticed() {
     struct Liar(Arc<LogManager>);
     impl WriteAhead for Liar {
         fn life_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
@@ -160,7 +160,7 @@ fn a_full_disk_refuses_new_pages_and_takes_those_it_has() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_at_the_moment_is_not_taken_for_a_new_one() {
+fn a_page_with_a_failed_read_does_not_count_as_a_new_page() {
     let disk = SimDisk::new(7);
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();
@@ -173,7 +173,7 @@ fn a_page_that_cannot_be_read_at_the_moment_is_not_taken_for_a_new_one() {
 }
 
 #[test]
-fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_is() {
+fn a_new_page_is_read_only_if_another_session_has_written_it() {
     let disk = SimDisk::new(9);
     let world = World::new(Arc::new(disk.process_view()), &frames(32));
     let session = world.join();
@@ -238,7 +238,7 @@ fn every_call_that_fails_once_loses_nothing() {
 }
 
 #[test]
-fn an_evictor_that_cannot_write_says_so_and_goes_on_when_it_can() {
+fn an_evictor_that_cannot_write_returns_the_error_and_works_after_the_fault() {
     let disk = SimDisk::new(8);
     let world = World::new(Arc::new(disk.process_view()), &frames(32));
     let session = world.join();
@@ -387,7 +387,7 @@ fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
 }
 
 #[test]
-fn images_that_a_dead_writer_has_kept_are_looked_for_though_a_checkpoint_has_found_none() {
+fn images_that_a_dead_writer_has_kept_are_found_after_a_checkpoint_found_no_images() {
     let disk = SimDisk::new(12);
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_run_again_is_what_the_library_says() {
+    fn the_codes_that_allow_another_run_agree_with_the_library() {
         let some = [
             Error::Deadlock,
             Error::Rebuilt,

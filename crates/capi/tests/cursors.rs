@@ -684,7 +684,7 @@ fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>
 }
 
 #[test]
-fn cursors_of_every_kind_do_what_their_model_says_in_rust() {
+fn cursors_of_every_kind_agree_with_their_model_in_rust() {
     for kind in KINDS {
         let (message_of, failed) = play("Rust", kind, &in_rust);
         println!("figures: {kind}: {message_of} lines in Rust, {failed} of them failed at a lock");
@@ -692,7 +692,7 @@ fn cursors_of_every_kind_do_what_their_model_says_in_rust() {
 }
 
 #[test]
-fn cursors_of_every_kind_do_what_their_model_says_in_c() {
+fn cursors_of_every_kind_agree_with_their_model_in_c() {
     let workshop = workshop();
     let program = compiled("tests/c/cursors.c", workshop.path(), Link::Shared);
     for kind in KINDS {

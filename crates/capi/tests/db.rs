@@ -16,7 +16,7 @@ use c::{
 };
 
 #[test]
-fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
+fn the_calls_of_db_agree_with_the_manual_in_every_mode_and_valgrind_finds_nothing() {
     let workshop = workshop();
     let home = tempfile::tempdir().unwrap();
     let at = |mode: &str| home.path().join(mode).display().to_string();
@@ -37,7 +37,7 @@ fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
 }
 
 #[test]
-fn what_the_manual_says_is_so_for_several_processes_in_one_environment() {
+fn the_calls_of_db_agree_with_the_manual_for_several_processes_in_one_environment() {
     let workshop = workshop();
     let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_ord
 }
 
 #[test]
-fn o_trunc_leaves_what_it_cannot_or_may_not_make_anew() {
+fn o_trunc_refuses_files_that_it_cannot_or_may_not_make_anew() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
     for what in ["refused", "bfname", "kinds", "others", "race"] {
@@ -268,7 +268,7 @@ fn a_shared_file_does_not_go_through_a_fork_and_is_opened_anew() {
 }
 
 #[test]
-fn a_program_without_standard_descriptors_has_no_file_of_the_library_there() {
+fn no_file_of_the_library_gets_the_number_of_a_closed_standard_descriptor() {
     let workshop = workshop();
     let program = compiled("tests/c/standard.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();

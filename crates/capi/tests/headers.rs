@@ -108,7 +108,7 @@ fn each_header_needs_nothing_else_in_c_and_in_cplusplus() {
 }
 
 #[test]
-fn the_library_has_what_the_headers_declare_and_nothing_else() {
+fn the_library_exports_exactly_the_functions_of_its_headers() {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(built("libtp.so")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let exported: BTreeSet<String> =

@@ -276,7 +276,7 @@ const PROGRAMS: &[Program] = &[
 type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[test]
-fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
+fn programs_in_c_print_the_expected_output_and_valgrind_finds_nothing() {
     // Under valgrind the examples run in one process: its start, and its translation of the library, take longer than
     // an example. A program that starts processes of its own runs alone.
     let is_example = |source: &str| source.starts_with("examples/") && !source.ends_with("handed.c");
@@ -401,7 +401,7 @@ fn a_bank_in_c_keeps_its_money_through_deaths() {
 
 /// Two processes work in one environment. One is killed. The other, which shares its records, runs to its end.
 #[test]
-fn of_two_programs_in_c_one_is_killed_and_the_other_goes_on() {
+fn a_program_in_c_continues_after_another_program_was_killed() {
     let workshop = workshop();
     let program = compiled("examples/bank.c", workshop.path(), Link::Shared);
     let bank = workshop.path().join("accounts");

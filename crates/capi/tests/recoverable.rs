@@ -20,7 +20,7 @@ fn run_under_valgrind(program: &Path, file: &Path, what: &[&str]) -> Output {
 }
 
 #[test]
-fn a_program_in_c_keeps_what_it_ended_and_no_more() {
+fn a_program_in_c_keeps_exactly_its_ended_transactions() {
     let workshop = workshop();
     let program = compiled("examples/list.c", workshop.path(), Link::Static);
     let file = workshop.path().join("segment");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_dump_reads_back() {
         let mut out = Vec::new();
         write_header(&mut out, &Header::of(DumpType::Btree)).unwrap();
         for datum in [&b""[..], b"\n \\", &[0, 128, 255]] {

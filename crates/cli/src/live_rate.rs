@@ -138,7 +138,7 @@ mod tests {
     use libtp_bank::{Scale, Transfers};
 
     #[test]
-    fn a_second_is_told_once_and_the_whole_has_all_seconds() {
+    fn each_second_is_reported_once_and_the_result_covers_all_seconds() {
         let begin = Instant::now();
         let mut live = LiveRate::begin(begin);
         let transfer = Transfers::new(Scale::SMALL, 1, 0).next_transfer();

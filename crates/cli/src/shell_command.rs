@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_says_so() {
+    fn a_line_that_is_no_command_is_refused_with_a_message() {
         let refused = |line| Command::read(line).unwrap_err().to_string();
         assert!(refused("fetch stock apples").contains("`fetch` with 2 words"));
         assert!(refused("get stock").contains("`get` with 1 words"));

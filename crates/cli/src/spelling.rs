@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_text_where_it_can_and_says_so_where_it_cannot() {
+    fn json_has_utf8_as_text_and_other_bytes_as_hexadecimal() {
         let mut object = Object::new();
         Spelling::Text.enter(&mut object, "key", "é".as_bytes());
         Spelling::Text.enter(&mut object, "value", &[0xff]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_a_unit_unless_it_is_none() {
+    fn a_time_other_than_zero_needs_a_unit() {
         let millis = |word| time_with_unit(word).map(|time| time.as_millis());
         assert_eq!(["500ms", "1.5s", "0", "0s"].map(millis), [Ok(500), Ok(1_500), Ok(0), Ok(0)]);
         for wrong in ["500", "ms", "-1s", "1h", "", "1 s x"] {

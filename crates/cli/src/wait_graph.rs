@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_party_is_named_by_its_transaction_if_it_has_one() {
+    fn a_party_is_named_by_its_transaction_or_else_by_its_locker() {
         let party = |txn, pid| Party { locker: 3, txn, pid }.to_string();
         assert_eq!(party(Some(7), Some(99)), "txn 7 (process 99)");
         assert_eq!(party(None, None), "locker 3");

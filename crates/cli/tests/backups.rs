@@ -55,7 +55,7 @@ fn a_backup_is_added_to_checked_and_restored_as_of_a_place_in_the_log() {
 }
 
 #[test]
-fn what_is_lost_of_a_damaged_file_is_named() {
+fn the_losses_of_a_damaged_file_are_listed() {
     let directory = tempdir().unwrap();
     let [env, other] = ["env", "other"].map(|name| directory.path().join(name));
     {
@@ -80,7 +80,7 @@ fn what_is_lost_of_a_damaged_file_is_named() {
 }
 
 #[test]
-fn log_that_nobody_needs_is_listed_copied_and_removed() {
+fn log_files_that_are_not_needed_are_listed_copied_and_removed() {
     let directory = tempdir().unwrap();
     let [env, archive] = ["env", "archive"].map(|name| directory.path().join(name));
     std::fs::create_dir(&env).unwrap();
@@ -103,7 +103,7 @@ fn log_that_nobody_needs_is_listed_copied_and_removed() {
 /// The removal takes a checkpoint, after which further log files are not needed. Those further files have no copy, so
 /// they must stay.
 #[test]
-fn log_that_was_not_copied_is_not_removed_with_what_was() {
+fn log_files_without_a_copy_are_not_removed() {
     let directory = tempdir().unwrap();
     let [env, archive] = ["env", "archive"].map(|name| directory.path().join(name));
     std::fs::create_dir(&env).unwrap();
@@ -134,7 +134,7 @@ fn log_that_was_not_copied_is_not_removed_with_what_was() {
 }
 
 #[test]
-fn versions_are_told_and_one_that_is_not_read_says_what_to_do() {
+fn versions_are_listed_and_an_unknown_version_comes_with_a_remedy() {
     let directory = tempdir().unwrap();
     put(directory.path(), "apples", "1");
     let told = tp("upgrade", directory.path(), &["--json"]);

@@ -38,7 +38,7 @@ fn start(env: &TempDir, words: &[impl AsRef<OsStr>], out: Stdio, err: Stdio) -> 
 }
 
 #[test]
-fn a_verb_whose_reader_has_gone_ends_without_a_message() {
+fn a_verb_whose_output_pipe_is_closed_ends_without_a_message() {
     let env = environment();
     for words in [
         &["scan", "many"][..],

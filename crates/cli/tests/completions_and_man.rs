@@ -23,7 +23,7 @@ fn with_program(program: &str, words: &[&str], input: &str) -> Option<String> {
 }
 
 #[test]
-fn each_script_has_every_visible_verb_and_no_hidden_one() {
+fn each_script_has_every_visible_verb_and_no_hidden_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let script = tp_words(&["completions", shell], b"").text();
         for verb in verbs() {

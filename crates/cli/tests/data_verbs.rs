@@ -26,7 +26,7 @@ fn a_value_is_put_got_changed_and_deleted() {
 }
 
 #[test]
-fn json_has_one_object_with_the_record_and_what_was_done() {
+fn json_has_one_object_with_the_record_and_the_result() {
     let env = tempdir().unwrap();
     let put = tp("put", env.path(), &["stock", "pears", "7", "--json"]);
     assert_eq!(put.result(), json!({ "database": "stock", "key": "pears", "put": true }));

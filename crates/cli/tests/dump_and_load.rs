@@ -47,7 +47,7 @@ fn a_dump_loads_into_another_environment_and_dumps_the_same() {
 }
 
 #[test]
-fn a_dump_in_print_loads_over_what_is_there() {
+fn a_dump_in_print_format_replaces_existing_records() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["db", "old", "1"]).text();
     tp("put", env.path(), &["db", "k\\", "1"]).text();

@@ -105,7 +105,7 @@ fn names_in(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
+fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
     let place = tempdir().unwrap();
     let (there, fresh) = (place.path().join("there"), place.path().join("new/deeper"));
     tp("put", &there, &["db", "a", "b"]).text();

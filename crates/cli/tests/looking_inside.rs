@@ -62,7 +62,7 @@ fn another_process_sees_locks_and_transactions_while_they_are_held() {
 }
 
 #[test]
-fn who_holds_a_snapshot_is_listed() {
+fn the_holder_of_a_snapshot_is_listed() {
     let directory = tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let snapshot = env.snapshot().unwrap();
@@ -99,7 +99,7 @@ fn printlog_has_every_record_in_order() {
 }
 
 #[test]
-fn a_checkpoint_is_taken_and_opening_is_told() {
+fn checkpoint_and_recover_report_their_result() {
     let env = environment();
     let (_, result) = lines("checkpoint", env.path(), &[]);
     assert_eq!(result, json!({ "checkpoint": true }));

@@ -87,7 +87,7 @@ fn assert_sound(env: &Path) {
 }
 
 #[test]
-fn shared_memory_and_files_that_disagree_are_left_to_whoever_may_decide() {
+fn if_memory_and_files_disagree_the_user_must_decide() {
     let directory = disagreement();
     let env = directory.path();
     for _ in 0..2 {
@@ -110,7 +110,7 @@ fn keeping_the_files_forgets_the_memory_and_replays_the_log() {
 }
 
 #[test]
-fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is_right() {
+fn a_backup_in_the_place_of_deleted_files_is_opened_only_after_the_user_has_decided() {
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let (env, backup) = (&homes.path().join("env"), &homes.path().join("backup"));
     std::fs::create_dir(env).unwrap();
@@ -138,7 +138,7 @@ fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is
 }
 
 #[test]
-fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
+fn memory_without_an_environment_is_shown_with_the_command_that_removes_it() {
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let settings = format!("region_directory = \"{}\"\nrelaxed_millis = 3600000\n", memory.path().display());
     let (old, new, other) = (homes.path().join("old"), homes.path().join("new"), homes.path().join("other"));

@@ -61,7 +61,7 @@ fn damage_heap(path: &Path) {
 /// The opening of a segment checks the seal that the close put over the segment's tables. A segment that was in use has
 /// no seal.
 #[test]
-fn what_no_seal_covers_is_found_by_reading_all_of_it() {
+fn damage_in_a_segment_without_a_seal_is_found_by_reading_all_of_the_segment() {
     let directory = tempfile::tempdir().unwrap();
     let (file, copy) = (directory.path().join("segment"), directory.path().join("copy"));
     let mut segment = Options::new(1000).anywhere().open(&file).unwrap();
@@ -84,7 +84,7 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
 }
 
 #[test]
-fn a_segment_of_an_environment_is_verified_by_it() {
+fn a_segment_of_an_environment_is_verified_through_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let (home, other) = (directory.path().join("env"), directory.path().join("other"));
     let file = directory.path().join("segment");

@@ -47,7 +47,7 @@ fn patient(directory: &Path) -> Env {
 }
 
 #[test]
-fn who_waits_is_listed_with_what_for_and_for_whom() {
+fn a_waiter_is_listed_with_its_lock_and_the_holder() {
     let directory = tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -170,7 +170,7 @@ impl Drop for Reader {
 }
 
 #[test]
-fn a_stopped_process_is_told_from_a_living_one() {
+fn a_stopped_process_is_distinguished_from_a_running_process() {
     let directory = tempdir().unwrap();
     let _env = Env::open_or_create(directory.path()).unwrap();
     let reader = Reader::start(directory.path());

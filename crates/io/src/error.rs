@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn error_numbers_become_what_a_caller_can_act_on() {
+    fn error_numbers_become_errors_that_a_caller_can_act_on() {
         let sort = |errno| Error::from_errno(Operation::Open, String::new(), None, errno);
         assert!(matches!(sort(libc::ENOSPC), Error::Full { .. }));
         assert!(matches!(sort(libc::EDQUOT), Error::Full { .. }));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_another_process_may_do_is_a_limit_of_this_one() {
+    fn only_a_fault_that_another_process_might_not_have_is_a_limit_of_this_process() {
         let is_limit =
             |operation, errno| Error::from_errno(operation, String::new(), None, errno).is_limit_of_process();
         for errno in [libc::EMFILE, libc::ENOMEM, libc::EFBIG, libc::EBADF, libc::EINTR, libc::EACCES] {

@@ -44,7 +44,7 @@ fn a_backup_with_records_of_the_program_is_restored_by_the_program() {
 }
 
 #[test]
-fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
+fn a_restore_without_the_log_type_reports_it_and_the_program_can_open_the_result() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     back_up(&at("environment"), &at("backup"));
@@ -57,7 +57,7 @@ fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
 }
 
 #[test]
-fn who_has_locked_all_pages_has_also_those_that_are_to_come() {
+fn a_lock_on_all_pages_also_covers_later_pages() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
     let pages = env.pages("counters").unwrap();

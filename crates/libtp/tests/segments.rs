@@ -55,7 +55,7 @@ fn warnings(directory: &Path, durability: Durability, declared: Option<Survives>
 }
 
 #[test]
-fn what_a_segment_does_not_keep_is_told() {
+fn a_segment_that_survives_less_than_the_durability_causes_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     assert_eq!(warnings(&at("sync"), Durability::Sync, None), 1);

@@ -75,7 +75,7 @@ mod tests {
     use crate::{LockName, Mode, Settings, Wait};
 
     #[test]
-    fn of_two_in_a_deadlock_only_the_one_that_gave_way_stands_aside() {
+    fn of_two_lockers_in_a_deadlock_only_the_victim_pauses() {
         let (processes, locks) = open(&region(), Settings::default());
         let names = [7, 8].map(|hash| LockName { space: 1, kind: 3, hash });
         let both_hold = std::sync::Barrier::new(2);

@@ -217,7 +217,7 @@ mod tests {
     const MS: u64 = 1024;
 
     #[test]
-    fn who_has_a_lane_keeps_it_for_a_turn() {
+    fn a_locker_keeps_its_lane_for_a_turn() {
         let scene = with_lanes(1);
         scene.hold(0);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_away_to_think_is_displaced() {
+    fn a_holder_that_has_been_idle_for_long_loses_its_lane() {
         let scene = with_lanes(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         let later = NOW + 2 * AWAY_AFTER;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_handed_to_those_who_have_waited_longest() {
+    fn lanes_are_handed_to_the_lockers_that_have_waited_longest() {
         let scene = with_lanes(2);
         let number = |locker: usize| scene.lockers[locker].0;
         assert_eq!(scene.wants(1, NOW, NOW), Some(0));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_hands_lanes_on_to_others() {
+    fn a_locker_that_looks_hands_lanes_to_other_lockers() {
         let scene = with_lanes(1);
         scene.hold(0);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_begins_when_who_was_given_it_is_awake() {
+    fn a_turn_begins_when_its_locker_is_awake() {
         let scene = with_lanes(1);
         scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_stopped_while_it_waits_is_given_no_lane_and_keeps_nobody_from_one() {
+    fn a_stopped_waiter_gets_no_lane_and_blocks_no_other_waiter() {
         let scene = with_lanes(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_of_more_lanes_hands_them_to_those_who_know_of_fewer() {
+    fn a_locker_that_knows_of_more_lanes_hands_them_to_lockers_that_know_of_fewer() {
         let scene = with_lanes(1);
         let elsewhere = scene.locks.lane(9);
         elsewhere.taken.publish(LaneTurn::new(scene.lockers[1].0, NOW));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_for_locks_sits_down_until_it_has_not_for_a_while() {
+    fn a_locker_that_slept_for_a_lock_needs_a_lane_for_a_while() {
         let scene = with_lanes(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         let slot = locks.table.locker(waiter.0);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_lane_for_ever() {
+    fn the_wait_for_a_lane_has_a_limit() {
         let scene = with_lanes(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);

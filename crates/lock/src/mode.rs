@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_covers_itself_and_what_its_join_with_leaves_it_unchanged() {
+    fn a_mode_covers_another_exactly_if_their_join_is_the_mode() {
         for held in Mode::ALL {
             for asked in Mode::ALL {
                 assert_eq!(held.covers(asked), held.join(asked) == held, "{held} covers {asked}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_number_that_is_no_mode_is_none() {
+    fn a_stored_number_that_is_no_mode_reads_as_none() {
         assert_eq!(Mode::from_code(0), None);
         assert_eq!(Mode::from_code(7), None);
         for mode in Mode::ALL {

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_is_open_where_it_began_until_another_thread_uses_it() {
+    fn a_transaction_is_open_in_its_first_thread_until_another_thread_uses_the_transaction() {
         let scene = Scene::default();
         let (locks, locker) = (&scene.locks, scene.lockers[0]);
         let (_open, open_in) = (OpenHere::new(), OpenIn::default());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_open_for_long_is_known_among_many_that_end() {
+    fn a_transaction_that_is_open_for_long_is_still_known_after_many_others() {
         let scene = Scene::default();
         let (locks, [outer, inner]) = (&scene.locks, [scene.lockers[0], scene.lockers[1]]);
         let (_open, open_in) = (OpenHere::new(), OpenIn::default());

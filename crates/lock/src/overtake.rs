@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_sleeps_is_overtaken_until_it_was_woken_for_nothing() {
+    fn a_sleeping_waiter_is_overtaken_until_a_wake_was_in_vain() {
         let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let place = scene.wait(1, X);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_overtaken_waits_no_longer_for_whom_it_waited_before() {
+    fn an_overtaken_waiter_no_longer_waits_for_its_former_holder() {
         let scene = Scene::default();
         let other = LockName { hash: 8, ..NAME };
         let [one, two] = [scene.lockers[0].0, scene.lockers[1].0];
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_noticed_is_not_overtaken() {
+    fn a_waiter_that_has_noticed_its_grant_is_not_overtaken() {
         let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let place = scene.wait(1, X);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_were_granted_together_neither_is_overtaken() {
+    fn two_waiters_that_were_granted_together_are_not_overtaken() {
         let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let places = [scene.wait(1, S), scene.wait(2, S)];

@@ -133,7 +133,7 @@ mod tests {
     const HOUR: u64 = 3_600_000_000;
 
     #[test]
-    fn a_jump_of_the_wall_clock_is_told_once_and_in_its_direction() {
+    fn a_jump_of_the_wall_clock_is_reported_once_with_its_direction() {
         let clock = WallClock::default();
         let (wall, boot) = (500 * HOUR, 3 * HOUR);
         assert_eq!(clock.jump(wall, boot, 0), None);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_ends_where_the_next_begins_whoever_has_attached_to_that() {
+    fn a_life_ends_where_the_next_life_with_records_begins() {
         let mut lives = Incarnations::first();
         for start in [800, 1600, 2400] {
             lives.begin(Lsn::new(start)).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recycled_is_forgotten_and_a_full_list_says_so() {
+    fn lives_of_recycled_log_are_forgotten_and_a_full_list_returns_full() {
         let list =
             (0..INCARNATIONS_MAX as u64).map(|life| Incarnation { number: life + 1, start: Lsn::new(life * 800 + 8) });
         let mut lives = Incarnations::from_list(list.collect()).unwrap();

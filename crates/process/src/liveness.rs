@@ -229,7 +229,7 @@ mod tests {
     };
 
     #[test]
-    fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
+    fn a_killed_process_counts_as_ended_even_as_a_zombie() {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
         let started = Stat::parse(&stat).expect("the kernel's own format").start_time;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_table_a_process_has_ended_when_the_kernel_says_so() {
+    fn without_proc_a_process_has_ended_when_the_kernel_reports_it() {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let this = Process { has_table: false, ..Process::this() };
         // The start time is unknown: it may come from a table that is not ours.
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_thread_that_no_signal_ends_is_not_seen_to_run_whatever_the_first_does() {
+    fn a_process_with_a_blocked_or_stopped_thread_does_not_count_as_running() {
         let runs = |states: &[&str]| {
             let line = |state: &&str| format!("7 (a) {state} 1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1");
             all_run(states.iter().map(line))

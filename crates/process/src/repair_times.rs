@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_time_is_in_the_class_that_ends_behind_it() {
+    fn each_time_is_in_the_class_with_the_next_higher_end() {
         for micros in (4..2_000).chain((1 << 20)..(1 << 20) + 50) {
             let class = u32::try_from(class_of(micros)).unwrap();
             assert!(end_of(class) >= micros, "{micros} is in class {class}, which ends at {}", end_of(class));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_was_noted() {
+    fn percentiles_cover_the_noted_times() {
         let mut times = Times::default();
         for micros in [10, 20, 30, 4000] {
             times.counts[class_of(micros)] += 1;

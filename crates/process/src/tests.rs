@@ -38,7 +38,7 @@ fn soon(mut condition: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-fn one_of_two_leads_the_rounds_until_it_is_late_or_resigns() {
+fn one_of_two_processes_leads_the_rounds_until_it_is_late_or_resigns() {
     let (here, there) = two_processes();
     let (mut mine, mut theirs) = (Rounds::new(Work::House), Rounds::new(Work::House));
     // Longer than the machine has been up.
@@ -186,7 +186,7 @@ fn notes_name_the_latches_a_session_holds() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn a_latch_of_lower_rank_is_refused_to_whoever_would_wait() {
+fn a_wait_for_a_latch_of_lower_rank_is_refused() {
     let (here, _there) = two_processes();
     let mine = here.join().expect("room");
     let (low, high) = (here.region().at(new_latch(&here)), here.region().at(new_latch(&here)));
@@ -256,7 +256,7 @@ fn a_panic_without_a_section_frees_nothing_either_as_a_kill_would() {
 }
 
 #[test]
-fn who_is_called_by_a_destructor_while_another_panic_is_under_way_holds_and_lets_go_as_ever() {
+fn a_call_from_a_destructor_during_another_panic_takes_and_releases_latches_as_usual() {
     let (here, _there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
@@ -358,7 +358,7 @@ fn the_panic_of_a_callers_function_gives_latches_back() {
 }
 
 #[test]
-fn a_waiter_repairs_the_dead_holder_and_goes_on() {
+fn a_waiter_repairs_the_dead_holder_and_gets_the_latch() {
     for share in [false, true] {
         let (here, there) = two_processes();
         let place = new_latch(&here);
@@ -411,7 +411,7 @@ impl Repairer for Undertaker {
 }
 
 #[test]
-fn what_a_dead_session_had_changed_is_rolled_back_before_its_latch_is_free() {
+fn the_open_section_of_a_dead_session_is_rolled_back_before_its_latch_is_free() {
     let (here, there) = two_processes();
     let place = new_latch(&here);
     let word = here.region().allocate::<Word<u64>>(1).expect("room");
@@ -471,7 +471,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
 }
 
 #[test]
-fn a_count_that_a_dead_repairer_froze_is_thawed_by_who_wants_the_latch() {
+fn a_count_that_a_dead_repairer_froze_is_thawed_by_the_next_session_that_wants_the_latch() {
     let (here, there) = two_processes();
     let place = new_latch(&here);
     let latch = here.region().at(place);
@@ -545,7 +545,7 @@ fn a_waiter_without_a_repairer_names_the_dead_holder() {
 }
 
 #[test]
-fn whoever_leaves_a_broken_region_does_not_count_as_holding_what_it_waited_for() {
+fn a_session_that_leaves_a_broken_region_does_not_hold_the_latch_that_it_waited_for() {
     for share in [false, true] {
         let (here, there) = two_processes();
         let (place, lower) = (new_latch(&here), new_latch(&here));
@@ -679,7 +679,7 @@ fn the_undo_log_of_a_full_region_keeps_its_size() {
 }
 
 #[test]
-fn after_everyone_died_sections_are_rolled_back_appends_listed_and_slots_freed_last() {
+fn after_all_processes_died_sections_are_rolled_back_appends_listed_and_slots_freed_last() {
     let (here, there) = two_processes();
     let word = here.region().allocate::<Word<u64>>(1).expect("room");
     let latch = here.region().at(new_latch(&here));
@@ -746,7 +746,7 @@ fn a_tree_epoch_has_passed_when_those_inside_have_left() {
 }
 
 #[test]
-fn what_a_session_waits_for_is_shown() {
+fn the_object_that_a_session_waits_for_is_shown() {
     let (here, there) = two_processes();
     let session = here.join().expect("room");
     session.wait_info(3, 99);

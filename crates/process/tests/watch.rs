@@ -74,7 +74,7 @@ fn new_region(directory: &tempfile::TempDir) -> (Region, ProcessManager) {
 }
 
 #[test]
-fn a_killed_process_is_told_at_once_and_its_session_is_dead() {
+fn a_killed_process_is_reported_at_once_and_its_session_is_dead() {
     let directory = tempfile::tempdir().unwrap();
     let (region, processes) = new_region(&directory);
     let mut victim = Guest::start(&region);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_directorys_rights_whatever_the_umask() {
+    fn a_new_file_has_the_directorys_permissions_with_any_umask() {
         let home = directory("rights");
         for (mode, expected) in
             [(0o700, 0o600), (0o770, 0o660), (0o750, 0o600), (0o755, 0o600), (0o777, 0o666), (0o500, 0o600)]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_planted_and_what_more_may_write_is_refused() {
+    fn links_folders_and_files_that_other_users_may_write_are_refused() {
         let home = directory("planted");
         let access = Access { mode: 0o700, ..Access::of_directory(&home).expect("it is there") };
         let real = home.join("real");

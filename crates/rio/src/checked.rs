@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_read_and_only_that() {
+    fn only_values_that_were_stored_are_read() {
         let region = Region::anonymous(1 << 20).unwrap();
         let pair = region.hold(region.allocate::<Pair>(1).unwrap());
         let mut nonsense = 0;
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "which the library does not store there")]
-    fn who_reads_nonsense_panics() {
+    fn a_read_of_a_damaged_word_panics() {
         let region = Region::anonymous(1 << 20).unwrap();
         let pair = region.hold(region.allocate::<Pair>(1).unwrap());
         pair.one.get();

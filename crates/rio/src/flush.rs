@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_instruction_is_chosen_by_what_the_processor_says() {
+    fn the_best_write_back_instruction_is_chosen_by_the_processors_flags() {
         let (clflushopt, clwb): (u32, u32) = (1 << 23, 1 << 24);
         assert_eq!(choose(0), WriteBack::Clflush);
         assert_eq!(choose(!(clflushopt | clwb)), WriteBack::Clflush, "by no other bit");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_instruction_of_this_processor_leaves_what_was_stored() {
+    fn each_write_back_instruction_leaves_the_stored_bytes() {
         let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let has = |name: &str| told.split_whitespace().any(|flag| flag == name);
         let bytes: Vec<u8> = (0..=255).collect();

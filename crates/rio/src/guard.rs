@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_works_on_the_stack_of_the_thread_and_nobody_else_does() {
+    fn the_callback_runs_on_the_threads_stack_and_only_for_its_own_fault() {
         // SAFETY: zeros are a valid `stack_t`.
         let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
         // SAFETY: only reads the present setting.

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_lets_go_in_a_moment_is_waited_for_and_no_longer() {
+    fn a_file_lock_that_is_released_soon_is_waited_for_but_not_longer() {
         let path = std::env::temp_dir().join(format!("libtp-rio-{}-soon", std::process::id()));
         let access = Access::of_directory(&std::env::temp_dir()).unwrap();
         let other = File::create(&path).unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_left_once_is_not_said_to_be_in_good_order_later() {
+    fn a_file_that_could_not_be_left_is_not_marked_as_left_in_good_order() {
         let path = std::env::temp_dir().join(format!("libtp-rio-{}-left", std::process::id()));
         let keeping = Keeping { layout: 7, reserve: 1 << 20, declared: None, write_back: None, is_shared: false };
         let mut kept = keeping.open(&path, |_| Ok::<(), Error>(())).unwrap();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_left_is_all_written_again_before_anybody_says_that_it_is_in_good_order() {
+    fn a_file_that_could_not_be_left_is_written_completely_before_it_is_marked_as_in_good_order() {
         const BYTES: u64 = 4 << 20;
         let path = std::env::temp_dir().join(format!("libtp-rio-{}-again", std::process::id()));
         let _ = std::fs::remove_file(&path);

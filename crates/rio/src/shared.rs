@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_in_a_type_changes_its_number_and_that_of_what_it_lies_in() {
+    fn every_change_of_a_type_changes_its_number_and_the_number_of_its_container() {
         assert_eq!(<again::Pair as Shared>::LAYOUT, NUMBERS[0].1, "the same text has the same number");
         let pairs: HashSet<u64> = NUMBERS.iter().map(|(_, pair, _)| *pair).collect();
         let holders: HashSet<u64> = NUMBERS.iter().map(|(_, _, holder)| *holder).collect();

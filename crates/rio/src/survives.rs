@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_what_the_mapping_and_the_kernel_say() {
+    fn the_detected_survival_follows_from_the_mapping_and_the_kernels_file() {
         use Survives::{Power, Process, System};
         for (domain, survives, is_written_back) in [
             (Some("cpu_cache"), Power, false),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
+    fn cache_lines_are_written_back_unless_more_was_declared_than_detected() {
         use Survives::{Power, Process, System};
         let (how, none) = (WriteBack::Clflush, WriteBack::None);
         let weigh = |found, best, declared| Survives::weigh(found, best, declared, None);

@@ -55,7 +55,7 @@ fn a_closed_section_stands_and_a_rolled_back_one_leaves_nothing() {
 
 /// Simulates a killed process: the section is forgotten, so the undo log stays as it is.
 #[test]
-fn a_survivor_rolls_back_through_its_own_mapping_what_the_dead_left_open() {
+fn a_survivor_rolls_back_the_open_section_of_a_dead_session_through_its_own_mapping() {
     let (dead, survivor) = twice();
     let pair = dead.allocate::<Pair>(1).expect("room");
     let log = Undo::create(&dead, 4096).expect("room");
@@ -156,7 +156,7 @@ fn an_offset_out_of_bounds_or_misaligned_is_refused() {
 }
 
 #[test]
-fn a_thread_that_cannot_see_what_a_broken_region_grew_by_unwinds_with_broken() {
+fn a_thread_without_a_mapping_of_a_broken_regions_growth_unwinds_with_broken() {
     let (here, there) = twice();
     there.mark_broken();
     here.give_up_growth();
@@ -226,7 +226,7 @@ fn the_address_range_running_out_is_an_error() {
 }
 
 #[test]
-fn a_region_grows_no_further_than_everybody_has_mapped_it() {
+fn a_region_grows_no_further_than_every_process_has_mapped_it() {
     let path = scratch("reserve");
     let identity = Identity::default();
     let small = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
@@ -257,7 +257,7 @@ fn bytes_copied_in_come_out_through_the_other_mapping() {
 }
 
 #[test]
-fn a_log_of_whole_words_with_an_odd_image_was_written_by_nobody() {
+fn an_undo_log_of_whole_words_with_an_odd_image_is_refused() {
     let (here, _) = twice();
     let place = here.allocate::<Pair>(4).expect("room").raw();
     let odd = |undo: &Undo| {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_what_was_added() {
+    fn the_lines_are_exactly_the_added_lines() {
         let mut lines = Lines::default();
         assert!(lines.is_empty() && lines.pieces(0..0).next().is_none());
         let mut model = std::collections::BTreeSet::new();
@@ -92,7 +92,7 @@ mod tests {
         assert!(lines.is_empty());
     }
     #[test]
-    fn what_lies_between_lines_of_a_plain_page_goes_with_them() {
+    fn the_gaps_between_lines_of_a_plain_page_are_included() {
         let mut lines = Lines::default();
         for page in 0..3 {
             lines.add(page * 4096 + 64, 64);

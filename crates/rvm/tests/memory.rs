@@ -60,7 +60,7 @@ fn a_transaction_that_the_log_cannot_take_is_aborted() {
 }
 
 #[test]
-fn a_log_that_was_damaged_is_said_to_be() {
+fn a_damaged_log_is_reported_as_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::of(vista::Options::new(8192).anywhere());
     let mut memory = options.open(directory.path()).unwrap();
@@ -84,7 +84,7 @@ fn a_log_that_was_damaged_is_said_to_be() {
 }
 
 #[test]
-fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
+fn records_after_an_incomplete_record_do_not_come_back() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::of(vista::Options::new(8192).anywhere()).group(4);
     options.open(directory.path()).unwrap().close().unwrap();
@@ -124,7 +124,7 @@ fn of_generations(directory: &std::path::Path, count: u8) {
 }
 
 #[test]
-fn a_log_whose_newer_header_was_damaged_is_not_taken_for_an_older_one() {
+fn a_log_with_a_damaged_newer_header_does_not_count_as_an_older_log() {
     let directory = tempfile::tempdir().unwrap();
     of_generations(directory.path(), 3);
     let options = Options::of(vista::Options::new(8192).anywhere());

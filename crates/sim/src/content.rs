@@ -184,7 +184,7 @@ mod tests {
     use crate::Random;
 
     #[test]
-    fn content_is_what_a_vector_would_be() {
+    fn the_content_agrees_with_a_vector() {
         let mut random = Random::new(11);
         for _ in 0..50 {
             let (mut content, mut model) = (Content::default(), Vec::<u8>::new());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_taken_by_what_is_written_or_allocated() {
+    fn written_and_allocated_blocks_take_room() {
         let mut content = Content::default();
         content.set_len(100 * 4096);
         assert_eq!(content.blocks_used(), 0);

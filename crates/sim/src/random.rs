@@ -63,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_for_ever() {
+    fn a_seed_always_gives_the_same_numbers() {
         let mut random = Random::new(1);
         let first: Vec<u64> = (0..3).map(|_| random.next_u64()).collect();
         assert_eq!(first, [10451216379200822465, 13757245211066428519, 17911839290282890590]);
     }
 
     #[test]
-    fn every_number_below_the_limit_comes_and_none_beyond() {
+    fn every_number_below_the_limit_comes_equally_often() {
         let mut random = Random::new(7);
         let mut seen = [0; 10];
         for _ in 0..10_000 {

@@ -202,7 +202,7 @@ fn byte_locks_exclude_other_handles_and_not_one_s_own() {
 }
 
 #[test]
-fn the_lowest_locked_byte_is_found_whoever_locked_first() {
+fn the_lowest_locked_byte_is_found_in_any_order_of_locking() {
     on_both("lowest", |directory| {
         let open = || directory.open("control", OpenMode::Create).unwrap();
         let (one, two, three, asker) = (open(), open(), open(), open());

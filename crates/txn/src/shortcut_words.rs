@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_says_what_was_written_of_that_name_and_nothing_of_before_or_while_it_is_written() {
+    fn an_entry_returns_only_a_complete_version_of_its_own_name() {
         let region = rio::Region::anonymous(1 << 20).unwrap();
         let entry = region.at(region.allocate::<Shortcut>(1).unwrap());
         let words = region.at(region.allocate::<[Word<u64>; WORDS]>(1).unwrap());

@@ -72,7 +72,7 @@ mod tests {
     use super::Guard;
 
     #[test]
-    fn keys_are_chosen_where_the_processor_has_them() {
+    fn protection_keys_are_chosen_if_the_processor_has_them() {
         assert_eq!([true, false].map(|has| Guard::On.chosen(has)), [Guard::Keys, Guard::Pages]);
         for said in [Guard::Off, Guard::Pages, Guard::Keys] {
             assert_eq!([true, false].map(|has| said.chosen(has)), [said, said]);

@@ -96,7 +96,7 @@ fn malloc_and_free_are_undone() {
 }
 
 #[test]
-fn a_heap_of_all_sizes_keeps_what_is_in_it() {
+fn blocks_of_all_sizes_keep_their_bytes_and_do_not_overlap() {
     let place = Place::new("sizes");
     let mut segment = place.open(100);
     let mut have: Vec<(u64, usize, u8)> = Vec::new();
@@ -274,7 +274,7 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
 }
 
 #[test]
-fn what_was_suspended_or_forgotten_is_taken_up_where_it_ended() {
+fn a_suspended_or_leaked_transaction_is_continued_or_undone_from_its_end() {
     let place = Place::new("resumed");
     let mut segment = place.open(10_000);
     for is_forgotten in [false, true, true, false, true] {
@@ -298,7 +298,7 @@ fn what_was_suspended_or_forgotten_is_taken_up_where_it_ended() {
 }
 
 #[test]
-fn the_flat_part_grows_into_its_room_and_stays_so() {
+fn the_flat_part_grows_and_keeps_its_size() {
     let place = Place::new("grows");
     let options = Options::new(1000).grows_to(3 << 20);
     let mut segment = options.open(&place.0).unwrap();
@@ -326,7 +326,7 @@ fn the_flat_part_grows_into_its_room_and_stays_so() {
 }
 
 #[test]
-fn ranges_are_found_by_themselves_under_a_guard_too_and_what_is_freed_between_is_freed() {
+fn automatic_ranges_work_under_a_guard_and_freed_blocks_stay_freed() {
     let place = Place::new("auto-guard");
     for guard in [crate::Guard::Pages, crate::Guard::Off] {
         let mut segment = Options::new(1 << 20).guard(guard).open(&place.0).unwrap();
@@ -353,7 +353,7 @@ fn ranges_are_found_by_themselves_under_a_guard_too_and_what_is_freed_between_is
 }
 
 #[test]
-fn what_was_forgotten_is_in_no_later_transaction() {
+fn a_leaked_transaction_is_not_part_of_a_later_transaction() {
     let place = Place::new("forgotten-in-part");
     let mut segment = place.open(4096);
     let mut txn = segment.begin();
@@ -396,7 +396,7 @@ fn several_threads_may_store_into_the_bytes_of_an_automatic_transaction() {
 }
 
 #[test]
-fn what_can_never_be_there_is_refused_before_anything_is_taken() {
+fn an_impossible_allocation_is_refused_before_the_file_grows() {
     let place = Place::new("too-much");
     let mut segment = Options::new(4096).reserve(1 << 30).open(&place.0).unwrap();
     let bytes = std::fs::metadata(&place.0).unwrap().len();

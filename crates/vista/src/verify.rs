@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_while_nobody_had_it_is_noticed_at_open() {
+    fn a_change_of_a_closed_segment_is_noticed_at_open() {
         let place = Place::new("seal");
         let file = &place.0;
         let mut segment = place.open(100);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_heap_that_nobody_has_left_is_noticed_at_open() {
+    fn damage_in_the_heap_of_a_segment_that_was_not_closed_is_noticed_at_open() {
         let (place, copy) = (Place::new("unsealed"), Place::new("unsealed-copy"));
         let (file, copy) = (&place.0, &copy.0);
         let mut segment = place.open(100);

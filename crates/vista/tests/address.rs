@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use vista::Options;
 
 #[test]
-fn what_a_process_has_drawn_it_does_not_draw_again() {
+fn a_process_draws_no_address_twice() {
     let directory = tempfile::tempdir().unwrap();
     // No segment stays mapped, as between a draw and its mapping, so the next draw sees every earlier address as free.
     let drawn = |nth: u64| {

@@ -150,7 +150,7 @@ fn code(file: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_paper_has_stays_within_its_720_lines() {
+fn the_features_of_the_paper_stay_within_its_720_lines() {
     let counts = FILES.map(|file| (file, code(file).len()));
     let total: usize = counts.iter().map(|(_, lines)| lines).sum();
     println!("figures: {total} lines of code: {counts:?}");
@@ -172,7 +172,7 @@ fn functions(file: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_called_of_files_that_are_not_counted_is_named() {
+fn the_functions_called_in_files_that_are_not_counted_are_listed() {
     let counted: String = FILES.map(|file| code(file).join("\n")).join("\n");
     // A function is called by its name, or passed to a caller.
     let ways = [(".", "("), ("::", "("), ("(Segment::", ")")];
@@ -280,7 +280,7 @@ fn gives(file: &str) -> (BTreeSet<String>, BTreeSet<(String, String)>) {
 }
 
 #[test]
-fn what_the_paper_has_calls_nothing_that_is_beyond_it() {
+fn the_features_of_the_paper_call_no_features_beyond_it() {
     let beyond = beyond();
     let all: Vec<_> = beyond.iter().map(|file| (file, gives(file))).collect();
     let own: BTreeSet<&String> = all.iter().flat_map(|(_, (types, _))| types).collect();

@@ -94,7 +94,7 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
 }
 
 #[test]
-fn one_that_was_left_in_good_order_or_lies_in_memory_that_survives_is_opened_after_a_new_start() {
+fn a_segment_that_was_closed_or_is_in_surviving_memory_opens_after_a_restart_of_the_machine() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let options = Options::new(1 << 20).anywhere();
@@ -109,7 +109,7 @@ fn one_that_was_left_in_good_order_or_lies_in_memory_that_survives_is_opened_aft
 }
 
 #[test]
-fn one_that_was_refused_is_as_it_was() {
+fn a_refused_segment_is_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let options = Options::new(1 << 20).anywhere();
@@ -125,7 +125,7 @@ fn one_that_was_refused_is_as_it_was() {
 }
 
 #[test]
-fn one_that_may_become_larger_or_less_large_than_others_is_opened_as_it_is() {
+fn a_segment_with_another_greatest_size_is_opened_with_its_own_size() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for reserve in [16 << 20, 512 << 30] {
@@ -169,7 +169,7 @@ fn blocks(file: &Path) -> u64 {
 }
 
 #[test]
-fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restored_from_it() {
+fn bytes_that_are_only_allocated_stay_only_allocated_in_a_checkpoint_and_after_a_restore() {
     for place in [std::env::temp_dir(), "/dev/shm".into()] {
         let directory = tempfile::tempdir_in(place).unwrap();
         let at = |name: &str| directory.path().join(name);
@@ -216,7 +216,7 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
 }
 
 #[test]
-fn one_that_a_crash_has_left_with_another_length_goes_back_to_its_checkpoint() {
+fn a_segment_that_a_crash_has_left_with_another_length_is_restored_from_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let options = Options::new(1 << 20).anywhere();

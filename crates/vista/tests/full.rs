@@ -62,7 +62,7 @@ fn all_that_a_full_segment_has_allocated_is_freed_in_one_transaction() {
 }
 
 #[test]
-fn what_a_full_transaction_has_changed_takes_no_room_from_what_it_frees() {
+fn a_transaction_with_a_full_undo_log_can_still_free_blocks() {
     let directory = tempfile::tempdir().unwrap();
     let mut segment = Options::new(1 << 20).reserve(ROOM).anywhere().open(&directory.path().join("segment")).unwrap();
     let blocks = fill(&mut segment, 4096, 500);
@@ -77,7 +77,7 @@ fn what_a_full_transaction_has_changed_takes_no_room_from_what_it_frees() {
 
 /// Freed blocks return to the heap before the environment decides about the transaction.
 #[test]
-fn what_went_back_to_the_heap_is_allocated_again_when_the_transaction_is_not_committed() {
+fn freed_blocks_are_allocated_again_if_the_environment_does_not_commit() {
     let directory = tempfile::tempdir().unwrap();
     let membership = Membership { environment: [7; 16], number: 1 };
     let options = Options::new(4096).reserve(ROOM).anywhere();

@@ -9,7 +9,7 @@ use vista::{Decision, Error, Holder, Membership, Options, Segment, Survives};
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn what_was_taken_for_a_transaction_that_did_not_end_is_taken_first_by_the_next() {
+fn memory_taken_by_an_unfinished_transaction_is_used_first_by_the_next_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
     let options = Options::new(4096).reserve(1 << 30).anywhere();
@@ -48,7 +48,7 @@ fn what_was_taken_for_a_transaction_that_did_not_end_is_taken_first_by_the_next(
 }
 
 #[test]
-fn a_heap_of_which_nobody_has_ended_anything_has_all_its_sizes_still() {
+fn a_heap_is_unchanged_after_transactions_that_did_not_end() {
     let directory = tempfile::tempdir().unwrap();
     let mut segment = Options::new(4096).anywhere().open(&directory.path().join("segment")).unwrap();
     let mut have = Vec::new();
@@ -138,7 +138,7 @@ fn units_that_the_file_does_not_have_are_damage() {
 }
 
 #[test]
-fn two_threads_that_make_the_same_segment_make_one() {
+fn of_several_threads_that_make_the_same_segment_exactly_one_succeeds() {
     let directory = tempfile::tempdir().unwrap();
     for round in 0..50 {
         let file = directory.path().join(round.to_string());

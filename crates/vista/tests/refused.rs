@@ -75,7 +75,7 @@ fn a_segment_of_another_version_is_refused_with_both_versions() {
 }
 
 #[test]
-fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
+fn an_environments_segment_of_another_version_is_refused_with_a_message() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let member = Membership { environment: [7; 16], number: 3 };

@@ -33,7 +33,7 @@ fn fill(worker: &mut vista::Worker<'_>, at: u64, bytes: usize, with: u8) {
 }
 
 #[test]
-fn what_two_threads_stored_is_there_and_an_abort_takes_back_its_own() {
+fn the_stores_of_two_threads_are_kept_and_an_abort_undoes_only_its_own_stores() {
     let file = File::new("two");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
 }
 
 #[test]
-fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
+fn a_kept_range_is_refused_to_another_worker() {
     let file = File::new("contended");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let stripe = threads.stripe_bytes();
@@ -225,7 +225,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_panic_gives_back_what_it_had() {
+fn a_panic_in_a_transaction_undoes_its_stores_and_releases_its_locks() {
     let file = File::new("panic");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let mut worker = threads.worker().unwrap();
@@ -247,7 +247,7 @@ fn worked() -> Duration {
 }
 
 #[test]
-fn who_waits_for_long_does_not_work() {
+fn a_worker_that_waits_for_long_uses_little_processor_time() {
     let file = File::new("waits");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let stripe = threads.stripe_bytes();
@@ -283,7 +283,7 @@ fn who_waits_for_long_does_not_work() {
 }
 
 #[test]
-fn what_another_keeps_is_told_at_once_and_is_there_when_that_is_gone() {
+fn a_range_that_another_worker_keeps_is_refused_at_once_until_that_worker_is_dropped() {
     let file = File::new("kept");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());

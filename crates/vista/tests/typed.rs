@@ -80,7 +80,7 @@ fn hashed(segment: &Segment) -> Ptr<Hashed> {
 }
 
 #[test]
-fn what_lies_in_a_segment_is_what_a_program_would_have_in_its_own_memory() {
+fn typed_memory_in_a_segment_agrees_with_a_model_in_ordinary_memory() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
     let (mut model, mut draw) = (Model::default(), Draw(1));
@@ -242,7 +242,7 @@ fn a_value_is_one_threads_until_its_transaction_ends() {
 }
 
 #[test]
-fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
+fn a_wild_pointer_and_a_range_of_another_thread_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let threads = Segment::open(directory.path().join("segment"), 4096).unwrap().share_by(256).unwrap();
     let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());
@@ -294,7 +294,7 @@ fn all(memory: &impl Memory) -> All {
 }
 
 #[test]
-fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
+fn a_change_without_room_in_the_undo_log_leaves_the_collections_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let options = vista::Options::new(1 << 20).reserve(4 << 20).anywhere();
     let mut segment = options.open(&directory.path().join("segment")).unwrap();

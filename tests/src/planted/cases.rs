@@ -5,15 +5,15 @@ use super::{case, seldom, Planted};
 
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
-const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
+const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DROPPED: &str = "dropped::deaths::a_death_over_databases_leaves_all_of_the_change_or_nothing";
 const FAILING: &str = "dropped_simulated::no_name_is_taken_for_durable_after_a_failed_sync";
-const TRADED: &str = "dropped_simulated::databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it";
+const TRADED: &str = "dropped_simulated::databases_keep_exchanged_names_after_a_restore_with_any_crash";
 const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 const CRASHES: &str = "simulated::files_and_records_are_of_one_version_after_any_crash";
-const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_commits_on_their_way_to_disk_and_not_for_answered_ones";
+const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits";
 const UNDONE: &str = "rules::s3_an_undone_record_has_its_old_lsn";
 const GHOSTS: &str = "rules::s3_ghosts_wait_for_the_oldest_snapshot";
 const GONE: &str = "rules::s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_are_gone";
@@ -37,7 +37,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment"),
     case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::a_creation_that_is_cut_off_is_done_by_the_next"),
     case(Backup, "libtp: a restore does not check pages", DAMAGED),
-    case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_is_another_one"),
+    case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_has_its_own_identity"),
     case(Backup, "libtp: a restore to a state before the copied pages is accepted", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),
     case(Backup, "libtp: a diverged log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
     case(Backup, "libtp: two backups run into one directory", "rules::two_backups_to_one_directory_leave_one_that_is_whole"),
@@ -81,9 +81,9 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_ends_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
-    case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
-    case(Isolation, "lock: revoking an intent lock ends no epoch", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it"),
-    seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_is_alone_in_it")),
+    case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
+    case(Isolation, "lock: revoking an intent lock ends no epoch", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
+    seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),
     case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_writes_a_record_that_another_has_read_too"),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
     // Transactions over records and memory.
@@ -129,7 +129,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: ghosts are removed under a snapshot", GHOSTS),
     case(Snapshots, "snapshot: a removed version counts as absent", GONE),
     case(Snapshots, "txn: repair releases latches before the redo of an update", "half::a_snapshot_sees_no_part_of_an_update_whose_session_died"),
-    case(Snapshots, "buffer: changes without a record save nothing", "half::an_unprotected_update_whose_session_died_is_taken_back"),
+    case(Snapshots, "buffer: changes without a record save nothing", "half::an_unprotected_update_whose_session_died_is_rolled_back"),
     case(Snapshots, "record: a split drops the mark of removed versions", GONE),
     case(Snapshots, "record: a freed chain leaves no mark of removed versions", CHAINS),
     case(Snapshots, "snapshot: log that a snapshot needs is recycled", BOUND),
@@ -138,7 +138,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: found versions are not cached", "rules::s4_a_long_history_is_walked_once"),
     case(Snapshots, "snapshot: readers leave no shortcuts", "rules::s4_a_late_reader_is_led_past_a_long_history"),
     case(Snapshots, "snapshot: a shortcut from an earlier place is used", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
-    case(Snapshots, "snapshot: a shortcut older than the snapshot is used", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_it"),
+    case(Snapshots, "snapshot: a shortcut older than the snapshot is used", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot"),
     // The order of stores (PROTOCOLS D3, D4, D15): no failpoint lies between two of them.
     case(Stepped, "rio: a word changes before its before-image is saved", "deaths_in_a_lock"),
     case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),

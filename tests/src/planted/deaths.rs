@@ -82,7 +82,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by("txn: repair aborts a committed transaction", &[At("commit: locks released, not ended")]),
     by("txn: repair ends an uncommitted transaction without undo", &[At("change: append cleared, pages latched")]),
     // The admission of a process.
-    by_case("log: a process with another log directory is admitted", "admission::a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_on"),
+    by_case("log: a process with another log directory is admitted", "admission::a_process_with_another_log_directory_is_refused_and_the_others_continue"),
     by_case("rio: a file keeps the number of a standard descriptor", "admission::a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_library"),
     // T2
     by("record: a merged leaf is not marked as deleted", &[At("merge: merged, not remembered")]),
@@ -102,7 +102,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("process: the seat alone decides whether a process is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
     by_case("io: a forked child keeps its parent's locks", "containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive"),
     by_case("process: the process table of another pid namespace is trusted", "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead"),
-    by_case("process: a process that runs another program counts as alive", "forked::a_process_that_runs_another_program_is_dead_though_no_session_waits_for_it"),
+    by_case("process: a process that runs another program counts as alive", "forked::a_process_that_runs_another_program_counts_as_dead_even_without_a_waiter"),
     by_case("libtp: spare sessions outlive the seat", "stopped::a_process_stopped_just_after_it_left_needs_no_repair"),
     by_case("process: a forked child counts as its parent", FORKED),
     by_case("libtp: a child of a fork begins in its parent's environment", FORKED),
@@ -124,15 +124,15 @@ pub(super) const DEATHS: &[Planted] = &[
     // D13
     by_case("txn: a rebuild does not wait for the writer of the control file", "stopped::a_rebuild_waits_for_a_process_stopped_at_the_control_file"),
     by_case("libtp: a session of memory that was given up is taken", "asked::a_session_at_hand_of_memory_that_was_given_up_is_not_taken"),
-    by_case("libtp: a commit into memory that was given up is answered", "asked::a_relaxed_commit_into_memory_that_was_given_up_is_not_answered_from_there"),
+    by_case("libtp: a commit into memory that was given up is answered", "asked::a_relaxed_commit_into_memory_that_was_given_up_is_not_answered"),
     by_case("libtp: a snapshot of memory that was given up is read", "asked::a_snapshot_of_memory_that_was_given_up_is_refused"),
     by_case("libtp: a rebuild does not wait for writers", "stopped::a_rebuild_waits_for_a_process_stopped_in_a_write"),
     // On a machine whose processors are all busy, the two seldom meet.
     seldom(by_case("process: a region is declared broken without a barrier", "barrier::a_declaration_of_broken_memory_and_a_commit_see_each_other")),
-    by_case("libtp: a rebuild drops the log in memory", "rebuild::when_the_memory_is_found_broken_all_processes_go_on_with_the_same_handles"),
+    by_case("libtp: a rebuild drops the log in memory", "rebuild::if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles"),
     by_case("libtp: a rebuild attaches to the old memory", "stopped::a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full"),
     by_case("log: a session flushes in a broken region", "stopped::a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory"),
-    by_case("log: a session makes segments in a broken region", "given_up::a_process_stopped_before_a_new_segment_makes_none_for_abandoned_memory"),
+    by_case("log: a session makes segments in a broken region", "given_up::a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory"),
     // Indices: `record/indices.rs` has the argument.
     by_case("pass: a transaction that was taken over is still offered", "passing::a_transaction_that_was_taken_over_cannot_be_ended_by_another"),
     by_case("pass: intent locks stay kept after a takeover", "indices::a_process_that_takes_over_a_transaction_keeps_the_indices_or_may_not_write"),
@@ -148,17 +148,17 @@ pub(super) const DEATHS: &[Planted] = &[
     by("libtp: a commit during a rebuild counts as kept", &[Standing("change: logged, no page changed")]),
     // D12
     by_case("txn: restart skips unregistered record types", "primitives::a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back"),
-    by_case("txn: changes without a registered undo are dropped", "primitives::a_process_without_a_type_leaves_its_undo_to_a_process_with_it"),
+    by_case("txn: changes without a registered undo are dropped", "primitives::a_process_without_a_log_type_leaves_the_undo_to_a_process_with_the_type"),
     by_case("paged: an undo restores bytes and does not call the program", "primitives::changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own"),
     by_case("paged: a stale copy overwrites a changed page", "primitives::a_page_that_was_not_locked_first_is_not_stored"),
     // D14
     case(Failpoints, "rio: a slab remembers a chunk that is not counted", "slabs::a_chunk_that_is_not_counted_is_remembered_by_no_handle"),
     by_case("libtp: a rebuild takes the size that its maker can map", "limits::rebuilt_memory_is_not_too_large_for_its_attached_processes"),
-    by_case("rio: a region is mapped only partly", "limits::a_process_that_may_map_less_memory_is_refused_and_the_others_go_on"),
+    by_case("rio: a region is mapped only partly", "limits::a_process_with_too_small_an_address_space_is_refused_and_the_others_continue"),
     // The door
     by_case("process: a leaving process waits without a bound", "late::a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process"),
     by_case("libtp: sessions end while their process holds the door", "stopped::a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door"),
-    by_case("libtp: a wait for a name has no bound", "stopped::a_process_stopped_while_it_makes_a_database_is_named_and_keeps_no_other_waiting_for_ever"),
+    by_case("libtp: a wait for a name has no bound", "stopped::a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_it"),
     by_case("libtp: a wait for the door checks no holder", "stopped::a_process_stopped_at_the_door_is_named_and_the_others_leave"),
     by_case("libtp: a commit record during a rebuild is ignored", "hit::a_commit_published_during_a_rebuild_is_reported_as_kept"),
     // F3
@@ -171,7 +171,7 @@ pub(super) const DEATHS: &[Planted] = &[
     // L4
     by_case("txn: the commit of a dead session does not raise the last commit", "durable::changes_read_from_a_dead_session_are_on_disk_before_the_answer"),
     // F1
-    by_case("libtp: a copied environment counts as the original", "copies::a_copy_of_a_live_environment_is_another_one"),
+    by_case("libtp: a copied environment counts as the original", "copies::a_copy_of_a_live_environment_is_a_separate_environment"),
     by_case("libtp: the log of another build is dropped", "builds::another_build_takes_over_answered_commits_that_were_not_synced"),
     by_case("libtp: the choice between memory and files is ignored", "copies::memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too"),
     by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_the_choices"),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_blesses_a_part_leaves_the_rest() {
+    fn blessing_some_paths_leaves_the_others() {
         let kept = sample().blessed(&[count("get", 800.0)], "rustc 1.96.0", false);
         assert_eq!((kept.of("get"), kept.of("latch")), (Some(800.0), Some(30.0)));
         let kept = kept.blessed(&[count("get", 700.0)], "rustc 1.96.0", true);

@@ -127,7 +127,7 @@ fn a_machine_that_miscounts_its_starts_or_does_not_panic_fails() {
 }
 
 #[test]
-fn a_second_kernel_goes_on_where_one_was_loaded_and_nowhere_else() {
+fn a_second_kernel_takes_over_only_if_it_was_loaded() {
     let second = Crash { is_second: true, ..WHOLE };
     let (summary, is_good) = judged("second", &[WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, second], 6);
     assert!(is_good && summary.contains("p 1") && summary.contains("3 panics"), "{summary}");

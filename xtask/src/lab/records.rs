@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_announced_is_there_or_one_more() {
+    fn the_announced_transactions_are_found_and_at_most_one_more() {
         let judge = |found: &str| {
             Records::default().judge(&announced(), &format!("{found} how=Survived lost=false survives=system"))
         };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_has_to_lose_the_last_and_to_say_so() {
+    fn the_control_must_lose_the_last_transaction_and_report_the_loss() {
         let judge = |found: &str| Records::default().judge_control(&announced(), found);
         assert_eq!(judge("ended=8 digest=80 before=70 lost=true refused at first"), Ok(()));
         for wrong in [

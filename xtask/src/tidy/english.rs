@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_over_what_a_command_writes() {
+    fn passes_over_generated_text() {
         let text = "Who?\n<!-- soak: begin -->\nnobody\n<!-- soak: end -->\nwho\n";
         let file = File { path: "docs/reliability.md".into(), text: text.into() };
         assert!(riddles(&[file])[0].starts_with("docs has 2 "));

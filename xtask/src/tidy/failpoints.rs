@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_opens_a_section_without_a_failpoint_is_named() {
+    fn a_function_that_opens_a_section_without_a_failpoint_is_named() {
         let file = |text: &str| File { path: "crates/lock/src/a.rs".into(), text: text.into() };
         let without = "fn b(s: &S) {\n    let c = Change::open(s);\n}\n";
         let with = "fn b(s: &S) {\n    let c = Change::open(s);\n    failpoint(\"lock: b\");\n}\n";

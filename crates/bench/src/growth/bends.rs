@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_which_some_are_slow_are_no_cliff_and_are_told() {
+    fn a_few_slow_rounds_are_no_cliff_and_are_mentioned() {
         let steps = |to: [f64; 5]| of(&seen(1.0, 500.0), &Seen { rounds: to.to_vec(), ..seen(10.0, to[2]) });
         let noisy = steps([600.0, 700.0, 700.0, 900.0, 9000.0]);
         assert!(
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn height_misses_memory_and_bytes_explain_what_they_cost_and_no_more() {
+    fn height_misses_memory_and_bytes_explain_only_their_own_cost() {
         let from = seen(1.0, 500.0);
         let taller = |ns| Seen { height: 4, ..seen(10.0, ns) };
         assert!(!of(&from, &taller(900.0)).is_cliff);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_room_is_refused_in_a_sentence_and_what_has_is_not() {
+    fn a_database_without_room_is_refused_with_a_sentence() {
         let space = Space { disk: &std::env::temp_dir(), machine: of_machine() };
         assert!(space.machine > 0);
         let size = |records| Size { records, value_bytes: 100, cache: Some(1 << 20) };

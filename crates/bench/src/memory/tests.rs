@@ -93,7 +93,7 @@ fn every_benchmark_adds_up_on_every_memory() {
 }
 
 #[test]
-fn what_two_engines_are_is_said_and_each_has_its_log_where_its_name_says() {
+fn both_rvm_engines_are_described_and_refuse_the_wrong_kind_of_filesystem() {
     let (Some(disk), Some(memory)) = (directory(false), directory(true)) else { return };
     let run = |engine: MemoryEngine, directory: &tempfile::TempDir| {
         run_memory(&settings(Workload::Synthetic { bytes: 8, is_hot: true }, engine, directory.path().to_path_buf()))
@@ -161,7 +161,7 @@ impl Memory for PutsOff<'_> {
 }
 
 #[test]
-fn what_is_done_seldom_is_paid_for_by_every_transaction() {
+fn the_cost_of_rare_work_is_shared_by_all_transactions() {
     let work = Synthetic::<8>(true);
     let mut images = [vec![0; size(Synthetic::<8>::BYTES)], vec![0; size(Synthetic::<8>::BYTES)]];
     images.iter_mut().for_each(|image| work.load(image));
@@ -248,7 +248,7 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn impossible_settings_are_refused() {
     for bytes in [0, 1_048_577] {
         let odd = Workload::Synthetic { bytes, is_hot: false };
         assert!(run_memory(&settings(odd, MemoryEngine::Vista, PathBuf::new())).is_err());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_did_alone_does_not_count() {
+    fn work_of_a_thread_outside_the_common_time_does_not_count() {
         // One thread began 5 ms late. Each does 100 in a millisecond while the other works, and twice as many alone.
         let first = of_millis(&[(0, 0), (5, 1000), (10, 1500)]);
         let second = of_millis(&[(5, 0), (10, 500), (15, 1500)]);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_more_than_once_has_a_line_from_the_least_to_the_most() {
+    fn a_point_with_several_samples_has_a_line_from_the_least_to_the_greatest() {
         for places in [[1.0, 4.0].map(Place::Number), ["one", "two"].map(|name| Place::Name(name.into()))] {
             // Returns the heights of all vertical lines, in pixels.
             let drawn = |samples: &[f64]| {

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_the_median_of_what_each_round_says_and_not_a_ratio_of_medians() {
+    fn a_goal_is_the_median_of_the_rounds_ratios_and_not_a_ratio_of_medians() {
         let series = |name: &str, samples: &[f64]| {
             let points = vec![Point { x: Place::Number(1.0), samples: samples.to_vec(), refused: None }];
             Series { name: name.to_owned(), points }

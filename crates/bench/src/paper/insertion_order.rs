@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_give_back_what_was_put_counts_for_nothing_and_nothing_is_left() {
+    fn an_engine_that_loses_values_fails_the_audit_and_its_files_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("order");
         let lossy: Open = |_: &Path| Ok(Box::new(Lossy));

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_that_says_something_else_counts_for_nothing_and_one_that_ends_is_an_error() -> Result<()> {
+    fn a_shell_with_a_wrong_answer_fails_the_audit_and_a_shell_that_ends_is_an_error() -> Result<()> {
         let mut cat = Shell::start(Command::new("cat"))?;
         let sample = sample(&mut cat, true, &mut Random(1))?;
         assert!(sample.audit.contains("it said"), "{}", sample.audit);

@@ -124,7 +124,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn cases_are_measured_in_turns_and_one_that_fails_is_said_so() {
+    fn cases_are_measured_in_turns_and_a_failed_case_is_reported() {
         let order = RefCell::new(Vec::new());
         let case = |name: &'static str, x: f64, fails: bool| {
             let order = &order;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_counts_for_nothing() {
+    fn samples_with_a_failed_audit_are_discarded() {
         let mut asked = 0;
         let mut case = Case::new("a", Place::Name("x".into()), || {
             asked += 1;

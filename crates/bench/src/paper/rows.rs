@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_that_gives_back_something_else_counts_for_nothing() {
+    fn an_engine_that_returns_wrong_values_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let in_order = sorted(100);
         let records = Records { at_random: shuffled(in_order.clone()), in_order, gets: 50 };

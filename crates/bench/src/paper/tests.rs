@@ -26,7 +26,7 @@ fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
 }
 
 #[test]
-fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
+fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
     let mut quiet = |_: News<'_>| {};
@@ -63,7 +63,7 @@ fn a_contender_that_refuses_oo1_has_a_row_that_says_why_beside_those_that_do_not
 }
 
 #[test]
-fn what_cannot_be_had_is_a_row_and_the_report_is_there_after_every_part() {
+fn an_unavailable_contender_has_a_row_and_the_report_is_written_after_every_part() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &["libtp-4", "libtp-6"]);
     let report = out.path().join("report.md");

@@ -108,7 +108,7 @@ mod tests {
     use crate::paper::figure::{Axis, Place, Point, Series};
 
     #[test]
-    fn a_report_has_a_table_and_a_picture_of_each_figure_and_says_what_could_not_be_measured() {
+    fn a_report_has_a_table_and_a_picture_of_each_figure_and_the_missing_measurements() {
         let point = |x: f64, samples: &[f64], refused: Option<&str>| Point {
             x: Place::Number(x),
             samples: samples.to_vec(),

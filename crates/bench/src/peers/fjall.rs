@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_inserted_is_in_fjalls_tables_and_not_in_its_log_alone_once_it_settles() -> Result<()> {
+    fn after_settle_the_inserted_records_are_in_the_tables_of_fjall() -> Result<()> {
         let (graph, dir) = (Graph::make(500, 1), tempfile::tempdir().unwrap());
         let fjall = FjallParts::open(dir.path())?;
         let tables = || [&fjall.parts, &fjall.from, &fjall.to].map(Keyspace::table_count);

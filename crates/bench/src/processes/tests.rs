@@ -86,7 +86,7 @@ fn go(to: &mut UnixStream, time: Duration) {
 }
 
 #[test]
-fn all_children_are_told_the_same_window() {
+fn all_children_get_the_same_window() {
     let (engine, reported) = (loaded(), tempfile::tempdir().unwrap());
     let text = format!(
         "read begin; echo '{{\"ready\":true}}'; head -n 1 > {}/{{}}; echo '{REPORT}'; cat",
@@ -99,7 +99,7 @@ fn all_children_are_told_the_same_window() {
 }
 
 #[test]
-fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
+fn a_child_runs_after_its_order_and_its_report_agrees_with_the_bank() {
     let engine = loaded();
     let before = Before::look(&engine).unwrap();
     let mut reports = Vec::new();
@@ -130,7 +130,7 @@ fn a_child_stops_in_mid_run_when_its_parent_is_gone() {
 }
 
 #[test]
-fn a_child_that_cannot_go_on_says_why() {
+fn a_child_that_fails_reports_the_reason() {
     let engine = InMemory::new(MapKind::Tree); // not loaded
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));

@@ -21,7 +21,7 @@ fn loaded(kind: MapKind) -> InMemory {
 }
 
 #[test]
-fn a_run_reports_what_it_did_and_the_bank_adds_up() {
+fn a_run_reports_its_work_and_the_audit_of_the_bank_is_ok() {
     for kind in [MapKind::Hash, MapKind::Tree] {
         let engine = loaded(kind);
         let report = run_threads(&engine, &quick(1), &mut |_| {}).unwrap();
@@ -56,7 +56,7 @@ fn a_read_only_run_leaves_no_history() {
 }
 
 #[test]
-fn who_may_send_so_many_sends_no_more_and_stands_still() {
+fn a_client_with_a_greatest_number_of_transfers_stops_there() {
     let engine = loaded(MapKind::Hash);
     let settings = RunSettings { most: Some(70), ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
@@ -65,7 +65,7 @@ fn who_may_send_so_many_sends_no_more_and_stands_still() {
 }
 
 #[test]
-fn progress_is_told_while_clients_run() {
+fn progress_is_reported_while_clients_run() {
     let engine = loaded(MapKind::Hash);
     let settings = RunSettings { measured: PROGRESS_EVERY * 3, ..quick(1) };
     let mut reported = Vec::new();

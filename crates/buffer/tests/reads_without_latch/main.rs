@@ -38,7 +38,7 @@ fn each_missing_step_around_a_freed_page_is_found() {
 }
 
 #[test]
-fn no_reader_believes_half_a_change_whoever_dies() {
+fn no_reader_accepts_half_a_change_even_if_sessions_die() {
     use dead_writer::Variant;
     for variant in [Variant::Right, Variant::EvenBeforeClose] {
         let states = explore(DeadWriter::new(variant)).unwrap_or_else(|way| panic!("{variant:?}: {way}"));

@@ -25,7 +25,7 @@ fn handle(word: usize) -> Handle<Thing> {
 }
 
 #[test]
-fn what_is_no_handle_is_refused_in_words() {
+fn a_value_that_is_no_handle_is_refused_with_a_sentence() {
     assert!(message_of(THINGS.pin(Handle::NULL)).starts_with("NULL was given for a database"));
     let on_the_stack = 7;
     let address = (&raw const on_the_stack).addr() & !1;
@@ -38,7 +38,7 @@ fn what_is_no_handle_is_refused_in_words() {
 }
 
 #[test]
-fn one_that_was_closed_is_told_though_another_lies_in_its_place() {
+fn a_closed_handle_is_refused_although_its_slot_is_used_again() {
     let first = THINGS.insert(Thing(1)).ok().unwrap();
     assert_eq!(THINGS.remove(first, "").ok().unwrap().0, 1);
     let mut others = Vec::new();
@@ -54,7 +54,7 @@ fn one_that_was_closed_is_told_though_another_lies_in_its_place() {
 }
 
 #[test]
-fn who_uses_it_alone_is_alone_and_who_closes_it_finds_nobody() {
+fn holding_or_removing_a_value_is_refused_while_another_call_uses_the_value() {
     let thing = THINGS.insert(Thing(5)).ok().unwrap();
     let (one, other) = (THINGS.pin(thing).ok().unwrap(), THINGS.pin(thing).ok().unwrap());
     assert!(one.is(&other) && one.0 == 5);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_the_rights_of_the_old_one() {
+    fn a_new_file_gets_the_mode_and_owner_of_the_old_file() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);

@@ -34,7 +34,7 @@ fn mode_of(path: &Path) -> u32 {
 }
 
 #[test]
-fn create_makes_all_missing_parents_and_open_makes_none() {
+fn create_makes_all_missing_parents_and_open_makes_no_directory() {
     let scratch = Scratch::new();
     let deep = scratch.0.join("a/b/c");
     assert!(matches!(PosixDirectory::open(&deep), Err(Error::NotFound { .. })));
@@ -63,7 +63,7 @@ fn a_file_takes_its_permissions_from_the_directory_and_not_from_the_umask() {
 }
 
 #[test]
-fn a_directory_that_is_renamed_while_open_goes_on() {
+fn a_directory_that_is_renamed_while_open_can_still_be_used() {
     let scratch = Scratch::new();
     let directory = PosixDirectory::create(scratch.0.join("old")).unwrap();
     std::fs::rename(scratch.0.join("old"), scratch.0.join("new")).unwrap();
@@ -72,7 +72,7 @@ fn a_directory_that_is_renamed_while_open_goes_on() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_by_name_and_without_waiting() {
+fn directories_and_pipes_are_refused_by_name_and_without_waiting() {
     let scratch = Scratch::new();
     let directory = scratch.directory();
     std::fs::create_dir(scratch.0.join("below")).unwrap();
@@ -92,7 +92,7 @@ fn what_is_no_file_is_refused_by_name_and_without_waiting() {
 }
 
 #[test]
-fn allocated_blocks_are_really_there() {
+fn allocated_blocks_exist_on_the_disk() {
     use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();
     let file = scratch.directory().open("file", OpenMode::Create).unwrap();
@@ -103,7 +103,7 @@ fn allocated_blocks_are_really_there() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_allocated() {
+fn only_the_given_range_is_allocated() {
     use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();
     let file = scratch.directory().open("file", OpenMode::Create).unwrap();
@@ -142,7 +142,7 @@ fn where_there_is_no_fallocate_zeros_are_written_and_old_bytes_stay() {
 }
 
 #[test]
-fn the_disk_that_is_always_full_says_so() {
+fn a_write_to_a_full_disk_returns_full() {
     // /dev/full is not a regular file, so it is opened without `PosixDirectory`.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let path = PathBuf::from("/dev/full");

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_build_wrote_is_told_from_what_we_read() {
+    fn a_file_with_another_version_is_listed_as_not_read() {
         let directory = tempfile::tempdir().unwrap();
         {
             let env = Env::open_or_create(directory.path()).unwrap();

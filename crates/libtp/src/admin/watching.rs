@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_waits_says_for_what_and_since_when() {
+    fn a_waiting_session_shows_its_lock_and_the_beginning_of_its_wait() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();

@@ -207,7 +207,7 @@ mod tests {
     use super::{decode_directory, directory_key, encode_directory, key, named, Identity, Named, New, Row};
 
     #[test]
-    fn a_row_is_read_as_it_was_written_and_nothing_else_is_one() {
+    fn a_row_is_read_as_it_was_written_and_other_bytes_are_refused() {
         let identity = Identity { inode: 7, bytes: 1 << 40, modified_ns: u64::MAX };
         let new = New { identity, temporary: ".libtp-1-2-3".into() };
         let witness = Some(".libtp-1-2-4".to_owned());

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_sets_what_it_names_and_nothing_else() {
+    fn a_settings_file_sets_only_the_settings_that_it_names() {
         let text = "memory = \"64MiB\"\ndurability = \"relaxed\"\n[database.accounts]\ngranularity = \"page\"\n";
         let settings = Settings::parse(text).unwrap();
         assert_eq!(settings.memory, Some(Bytes::mib(64)));
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn a_word_nobody_knows_is_an_error_that_names_it() {
+    fn an_unknown_word_is_an_error_that_names_the_word() {
         let error = Settings::parse("memry = 3").unwrap_err().to_string();
         assert!(error.contains("memry"), "{error}");
         assert!(Settings::parse("memory = \"3 parsecs\"").unwrap_err().to_string().contains("parsecs"));
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_told_with_its_line() {
+    fn too_deep_nesting_is_reported_with_its_line() {
         let text = format!("# words\nmemory = \"1 MiB\"\na{} = 0\n# more\n", ".a".repeat(200));
         let error = Settings::parse(&text).unwrap_err().to_string();
         assert!(error.contains("recursion limit") && error.ends_with("in line 3"), "{error}");
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_database_too_only_what_is_set_goes_over_the_file() {
+    fn settings_of_a_database_override_the_file_one_by_one() {
         let file = Settings::parse("[database.a]\ngranularity = \"page\"\ndense = true\n[database.b]\ndense = true\n")
             .unwrap();
         let builder = Settings::parse("[database.a]\npage_bytes = \"8 KiB\"\ndense = false\n").unwrap();

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_of_waiting_is_read() {
+    fn the_kernels_pressure_file_is_read() {
         let text = "some avg10=98.96 avg60=98.24 avg300=96.45 total=1890795890\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
         assert_eq!(waited(text), Some(Duration::from_micros(1_890_795_890)));
         assert_eq!((waited(""), waited("full total=3"), waited("some avg10=1 total=much")), (None, None, None));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_to_wait_for_the_kernel_rests_long() {
+    fn a_thread_that_waited_for_the_kernel_pauses_long() {
         let now = Instant::now();
         let after = |millis, pages| rest_after(now, Duration::from_millis(millis), pages) - now;
         assert_eq!((after(1, 1), after(1, 0), after(10, 16)), (Duration::ZERO, Duration::ZERO, Duration::ZERO));

@@ -132,7 +132,7 @@ mod tests {
     use crate::Env;
 
     #[test]
-    fn who_opens_while_the_last_one_leaves_finds_all_of_it_or_nothing() {
+    fn an_opening_while_the_last_process_leaves_joins_it_or_opens_anew() {
         let dir = tempfile::tempdir().unwrap();
         let come_and_go = &|name: &str| {
             for round in 0..150_u32 {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_began_another_handle_goes_on_with_and_ends() {
+    fn another_handle_continues_and_ends_a_detached_transaction() {
         let (dir, env, stock) = with_stock();
         let other = Env::builder().lock_timeout(Duration::from_millis(20)).open(dir.path()).unwrap();
         let theirs = other.btree("stock").unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_over_is_ended_by_hand_or_in_time() {
+    fn a_detached_transaction_that_no_thread_continues_is_aborted_by_a_call_or_after_a_limit() {
         let (dir, env, stock) = with_stock();
         let txn = env.begin().unwrap();
         stock.put(&txn, b"apples", b"2").unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_takes_what_it_has_passed_on_with_it() {
+    fn a_process_that_leaves_aborts_its_detached_transactions() {
         let (dir, env, stock) = with_stock();
         let other = Env::open_or_create(dir.path()).unwrap();
         let theirs = other.btree("stock").unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_were_kept_for_what_was_taken_are_given_back() {
+    fn sessions_of_detached_transactions_are_given_back_after_the_transaction() {
         let (_dir, env, stock) = with_stock();
         for round in 0..200_u32 {
             let txn = env.begin().unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_who_try_one_has_it() {
+    fn exactly_one_of_many_threads_attaches_a_detached_transaction() {
         let (_dir, env, stock) = with_stock();
         for round in 0..100_u32 {
             let txn = env.begin().unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_transaction_is_refused_with_its_text() {
+    fn a_text_that_is_no_detached_transaction_is_refused_with_the_text() {
         let (_dir, env, _stock) = with_stock();
         for text in ["", "libtp", "libtp-1/2", "a/b.c.d", "a/1.2.3.4"] {
             let refused = text.parse::<super::Detached>().err().unwrap().to_string();

@@ -160,7 +160,7 @@ mod tests {
     use crate::Env;
 
     #[test]
-    fn what_was_done_since_is_taken_back_and_the_rest_goes_on() {
+    fn a_savepoint_undoes_later_changes_and_the_transaction_continues() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let (tree, cells) = (env.btree("tree").unwrap(), env.recno("cells", 8).unwrap());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_sees_nothing_of_what_was_taken_back() {
+    fn a_snapshot_shows_no_change_that_was_rolled_back() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ended_with_an_earlier_one_does_nothing() {
+    fn a_savepoint_that_ended_with_an_earlier_savepoint_does_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();

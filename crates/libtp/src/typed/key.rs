@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_a_key_has_its_bytes() {
+    fn a_value_that_stands_for_a_key_has_the_bytes_of_the_key() {
         fn same<K: Key>(key: &K, like: impl KeyLike<K>) {
             let mut bytes = Vec::new();
             like.encode_key(&mut bytes);

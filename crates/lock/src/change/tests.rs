@@ -210,7 +210,7 @@ fn stopped_while_converting() {
 }
 
 #[test]
-fn stopped_while_downgrading_for_those_who_wait() {
+fn stopped_while_downgrading_for_waiters() {
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 0, 1, X);
         (1..4).for_each(|locker| scene.wait_for(survivor, locker, 1, S));

@@ -104,7 +104,7 @@ fn with_each_death_of_the_rival(held: Mode, asked: Mode, meet: impl Fn(&Scene)) 
 }
 
 #[test]
-fn the_owner_releases_what_a_dead_rival_has_half_inflated() {
+fn the_owner_releases_a_lock_that_a_dead_rival_has_half_inflated() {
     with_each_death_of_the_rival(X, X, |scene| {
         scene.unlock_all(0);
         assert!(scene.lock(2, name(1), X));
@@ -113,7 +113,7 @@ fn the_owner_releases_what_a_dead_rival_has_half_inflated() {
 }
 
 #[test]
-fn the_owner_changes_the_mode_of_what_a_dead_rival_has_half_inflated() {
+fn the_owner_changes_the_mode_of_a_lock_that_a_dead_rival_has_half_inflated() {
     with_each_death_of_the_rival(S, IX, |scene| {
         assert!(scene.lock(0, name(1), X));
         assert_eq!(scene.holds(0, name(1)), Some(X));
@@ -124,7 +124,7 @@ fn the_owner_changes_the_mode_of_what_a_dead_rival_has_half_inflated() {
 }
 
 #[test]
-fn every_look_sees_the_owner_of_what_a_dead_rival_has_half_inflated() {
+fn every_call_finds_the_owner_of_a_lock_that_a_dead_rival_has_half_inflated() {
     with_each_death_of_the_rival(X, S, |scene| {
         let other = &scene.sessions[2];
         assert_eq!(scene.locks.dump(other).len(), 1);
@@ -138,7 +138,7 @@ fn every_look_sees_the_owner_of_what_a_dead_rival_has_half_inflated() {
 }
 
 #[test]
-fn a_second_rival_dies_before_each_store_over_what_the_first_has_half_inflated() {
+fn a_second_rival_dies_at_each_store_over_a_lock_that_the_first_rival_has_half_inflated() {
     for first in 0..8 {
         for second in 0.. {
             let scene = Scene::new();
@@ -231,7 +231,7 @@ fn names_of_one_word_and_tag_are_different_locks() {
 }
 
 #[test]
-fn a_locker_finds_its_own_lock_after_a_rival_has_inflated_it() {
+fn a_locker_finds_its_own_lock_after_the_inflation_by_a_rival() {
     let scene = Scene::new();
     assert!(scene.lock(0, name(1), S) && scene.lock(1, name(1), S));
     assert!(scene.lock(0, name(1), S), "again");

@@ -80,7 +80,7 @@ fn buckets_are_split_while_others_use_them() {
 }
 
 #[test]
-fn a_table_that_cannot_grow_says_so_and_has_changed_nothing() {
+fn a_table_that_cannot_grow_returns_full_and_has_changed_nothing() {
     let scene = Scene::with_reserve(Settings::default(), 1 << 20);
     let actor = scene.actor(0);
     let mut held = 0;

@@ -14,7 +14,7 @@ fn database(space: u32) -> LockName {
 }
 
 #[test]
-fn an_intent_lock_of_a_transaction_that_ended_stands_in_nobodys_way() {
+fn an_intent_lock_of_an_ended_transaction_blocks_no_other_lock() {
     let scene = Scene::new(Settings::default());
     let (worker, whole) = (scene.actor(0), scene.actor(1));
     for mode in [S, SIX, U, X] {
@@ -84,7 +84,7 @@ fn a_kept_lock_can_be_traded_and_given_back_like_any_other() {
 }
 
 #[test]
-fn whoever_wants_a_database_whole_waits_for_those_who_work_in_it() {
+fn a_lock_on_a_whole_database_waits_for_the_lockers_in_the_database() {
     let scene = Scene::new(Settings::default());
     let (first, second) = (scene.actor(0), scene.actor(1));
     for _ in 0..20 {
@@ -232,7 +232,7 @@ fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_d
 }
 
 #[test]
-fn one_that_takes_intent_locks_by_a_bit_excludes_one_that_wants_the_database_whole() {
+fn an_intent_lock_taken_by_a_bit_excludes_a_lock_on_the_whole_database() {
     let scene = Scene::new(Settings::default());
     let (inside, is_over) = (AtomicU32::new(0), AtomicU32::new(0));
     scope(|scope| {

@@ -119,7 +119,7 @@ fn waiters_that_go_together_are_granted_together() {
 }
 
 #[test]
-fn a_conversion_goes_before_those_who_wait() {
+fn a_conversion_is_granted_before_waiting_requests() {
     let (scene, story) = (Scene::new(Settings::default()), Story::default());
     let reader = scene.actor(0);
     reader.lock(record(1), S);
@@ -149,7 +149,7 @@ fn a_conversion_goes_before_those_who_wait() {
 }
 
 #[test]
-fn nobody_joins_the_holders_while_one_of_them_waits_to_convert() {
+fn no_locker_joins_the_holders_while_a_holder_waits_to_convert() {
     let scene = Scene::new(Settings::default());
     let (reader, late) = (scene.actor(0), scene.actor(1));
     reader.lock(record(1), S);
@@ -168,7 +168,7 @@ fn nobody_joins_the_holders_while_one_of_them_waits_to_convert() {
 }
 
 #[test]
-fn a_downgrade_lets_readers_in_and_only_a_covered_mode_is_one() {
+fn a_downgrade_admits_readers_and_needs_a_covered_mode() {
     let scene = Scene::new(Settings::default());
     let writer = scene.actor(0);
     writer.lock(record(1), X);
@@ -286,7 +286,7 @@ fn an_instant_lock_that_had_to_wait_leaves_the_older_lock_as_it_was() {
 }
 
 #[test]
-fn a_wait_ends_at_its_limit_and_those_behind_it_go_on() {
+fn a_wait_ends_at_its_limit_and_the_waiters_behind_it_are_granted() {
     let scene = Scene::new(Settings::default());
     let holder = scene.actor(0);
     holder.lock(record(1), S);
@@ -332,7 +332,7 @@ fn a_lock_may_be_tried_with_a_latch_held_but_not_waited_for() {
 }
 
 #[test]
-fn a_lock_request_says_in_words_what_to_do() {
+fn the_error_of_a_refused_lock_names_the_object_and_the_mode() {
     let scene = Scene::new(Settings::default());
     let (holder, other) = (scene.actor(0), scene.actor(1));
     holder.lock(record(255), X);
@@ -353,7 +353,7 @@ impl Repairer for Failed {
 }
 
 #[test]
-fn a_lock_of_one_who_is_dead_for_good_is_not_waited_for_for_ever() {
+fn a_wait_for_a_dead_session_that_cannot_be_repaired_fails() {
     let scene = Scene::new(Settings::default());
     let (dead, waiter) = (scene.actor(0), scene.actor(1));
     waiter.session.processes().set_repairer(Box::new(Failed));

@@ -115,7 +115,7 @@ fn transaction(actor: &Actor<'_>, model: &Model, random: &mut Random) -> bool {
 }
 
 #[test]
-fn no_two_of_eight_threads_ever_hold_what_excludes_each_other() {
+fn no_two_of_eight_threads_ever_hold_conflicting_locks() {
     let (scene, model) = (Scene::new(Settings::default()), Model::default());
     let births = AtomicU64::new(1);
     let deadlocks = AtomicU64::new(0);

@@ -47,7 +47,7 @@ fn flip(file: &ControlFile, byte: u64) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn the_written_control_file_is_read() {
     let room = Room::new("read");
     let file = room.file();
     file.create(&some_control()).unwrap();
@@ -61,7 +61,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_torn_write_leaves_the_slot_before_it() {
+fn a_torn_write_leaves_the_earlier_slot() {
     let room = Room::new("torn");
     let file = room.file();
     let old = some_control();

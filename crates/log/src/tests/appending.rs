@@ -88,7 +88,7 @@ fn a_note_of_the_append_stands_until_it_is_cleared() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_what_it_is() {
+fn a_read_or_force_of_a_missing_record_returns_the_right_error() {
     let rig = Rig::new();
     let lsn = rig.one.commit(b"a body").unwrap();
     let end = rig.one.log.tail();
@@ -101,7 +101,7 @@ fn what_is_not_there_is_refused_by_what_it_is() {
 
 #[test]
 #[should_panic(expected = "without reserving")]
-fn an_append_beyond_what_was_reserved_is_stopped() {
+fn an_append_beyond_its_reservation_panics() {
     let rig = Rig::new();
     for _ in 0..1000 {
         rig.one.log.log(&rig.one.session, 1024, TxnId::NONE, Lsn::NONE, &[&[0; 4000]]);
@@ -109,7 +109,7 @@ fn an_append_beyond_what_was_reserved_is_stopped() {
 }
 
 #[test]
-fn the_ring_stays_within_its_bound_when_nobody_flushes_and_small_when_everybody_does() {
+fn the_ring_stays_within_its_bound_without_flushes_and_small_with_flushes() {
     let rig = Rig::new();
     let ring = |rig: &Rig| rig.one.log.header.ring_end.load().since(rig.one.log.header.ring_start.load());
     for number in 0..6000 {
@@ -127,7 +127,7 @@ fn the_ring_stays_within_its_bound_when_nobody_flushes_and_small_when_everybody_
 }
 
 #[test]
-fn each_flush_ends_with_a_mark_of_the_durable_end_before_it() {
+fn each_flush_ends_with_a_mark_of_the_previous_durable_end() {
     let rig = Rig::new();
     for number in 0..50 {
         rig.one.commit(&body(number)).unwrap();

@@ -69,7 +69,7 @@ fn nothing_new_is_not_written_again() {
 }
 
 #[test]
-fn commits_share_syncs_and_none_is_acknowledged_before_it_is_durable() {
+fn commits_share_syncs_and_are_acknowledged_only_when_durable() {
     const COMMITS: usize = 40;
     let (rig, syncs) = slow(small());
     let sides: Vec<Side> = (0..8).map(|_| rig.another()).collect();
@@ -206,7 +206,7 @@ fn a_segment_is_opened_in_place_of_another_where_no_descriptor_is_left() {
 }
 
 #[test]
-fn a_failed_write_poisons_and_everyone_who_waits_is_told() {
+fn a_failed_write_poisons_the_log_and_every_waiter_gets_the_error() {
     let (rig, _) = slow(small());
     rig.disk.fail_call(Calls::On(Operation::Write, "log.0".into()), 3, Fault::Eio, Repeat::Forever);
     let sides: Vec<Side> = (0..6).map(|_| rig.another()).collect();

@@ -126,7 +126,7 @@ fn as_many_chunks_as_the_ring_has_are_found_in_about_one_pass() {
 }
 
 #[test]
-fn a_record_that_reaches_over_two_lost_chunks_is_found_and_behind_the_last_none_is_looked_for() {
+fn a_record_across_two_lost_chunks_is_found_and_the_search_ends_after_the_last_record() {
     let rig = Rig::new();
     // The first record begins in the middle of a chunk and ends in the next.
     rig.one.commit(&[1; 2000]).unwrap();
@@ -164,7 +164,7 @@ fn a_record_that_is_alone_does_not_stand_for_its_chunk() {
 }
 
 #[test]
-fn words_that_are_right_each_and_contradict_each_other_are_told() {
+fn words_that_are_valid_but_contradict_each_other_are_reported() {
     type Change = fn(&LogHeader);
     let cases: &[(Change, &str)] = &[
         (|header| header.oldest.publish(header.durable.load().plus(8)), "out of order"),
@@ -206,7 +206,7 @@ fn words_that_are_right_each_and_contradict_each_other_are_told() {
 }
 
 #[test]
-fn a_log_of_other_sizes_is_not_this_one() {
+fn a_log_with_other_segment_sizes_is_not_accepted() {
     let (rig, _) = partly_durable(20);
     let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
     header.segment_bytes_max.init(1 << 30);

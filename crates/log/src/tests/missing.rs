@@ -103,7 +103,7 @@ fn all_newer_segments_may_be_missing_at_once() {
 }
 
 #[test]
-fn what_a_restart_has_found_counts_though_no_segment_was_told() {
+fn a_segment_that_a_restart_has_found_must_exist_later_even_without_a_note() {
     let rig = Rig::new();
     fill_into(&rig, 2);
     let disk = image(&rig);
@@ -117,7 +117,7 @@ fn what_a_restart_has_found_counts_though_no_segment_was_told() {
 }
 
 #[test]
-fn what_a_saved_ring_has_put_into_a_new_segment_counts_too() {
+fn a_segment_that_a_saved_ring_was_written_to_must_exist_later() {
     let rig = Rig::new();
     fill_into(&rig, 1);
     let geometry = *rig.one.log.files.geometry();

@@ -88,7 +88,7 @@ fn promised_bytes_are_kept_free_for_undo() {
 }
 
 #[test]
-fn on_a_full_disk_undo_has_what_was_kept_for_it_and_appenders_have_not() {
+fn on_a_full_disk_undo_has_its_reserved_room_and_other_appends_are_refused() {
     let rig = Rig::new();
     rig.one.put(b"x");
     rig.one.log.promise(&rig.one.session, 300_000).unwrap();
@@ -106,7 +106,7 @@ fn on_a_full_disk_undo_has_what_was_kept_for_it_and_appenders_have_not() {
 }
 
 #[test]
-fn on_a_full_disk_a_segment_has_blocks_for_what_is_needed_of_it_and_the_rest_when_there_is_room() {
+fn on_a_full_disk_a_segment_gets_only_the_needed_blocks_and_the_others_later() {
     let settings = Settings { segment_bytes_first: 1 << 20, segment_bytes_max: 8 << 20, ..small() };
     let rig = Rig::on(SimDisk::new(1), settings.clone());
     let log = &rig.one.log;
@@ -178,7 +178,7 @@ fn the_log_does_not_grow_when_it_is_recycled() {
 }
 
 #[test]
-fn what_was_needed_of_late_lies_ready_for_a_while() {
+fn as_many_segments_as_were_needed_recently_are_kept_ready_for_a_while() {
     let rig = Rig::on(SimDisk::new(1), Settings { recycled_bytes: 128 << 10, recycled_bytes_max: 1 << 20, ..small() });
     let log = &rig.one.log;
     let round = |bytes: usize| {
@@ -218,7 +218,7 @@ fn the_next_segment_is_made_in_the_background() {
 }
 
 #[test]
-fn what_a_dead_preparer_left_is_in_nobodys_way() {
+fn the_file_of_a_dead_preparer_does_not_prevent_the_next_segment() {
     let rig = Rig::new();
     let ghost = rig.another().session.id();
     rig.one.log.header.preparer.publish(ghost);
@@ -247,7 +247,7 @@ fn a_reservation_that_the_ring_cannot_hold_for_every_session_is_refused_alone() 
 }
 
 #[test]
-fn room_for_the_dead_is_not_kept_free_for_ever() {
+fn room_reserved_by_dead_sessions_is_released() {
     let rig = Rig::new();
     rig.one.log.promise(&rig.one.session, 40_000).unwrap();
     rig.one.log.reserve(&rig.one.session, 100_000).unwrap();
@@ -261,7 +261,7 @@ fn room_for_the_dead_is_not_kept_free_for_ever() {
 }
 
 #[test]
-fn a_segment_in_use_whose_sync_fails_as_it_grows_ends_the_log() {
+fn a_failed_sync_of_a_growing_segment_poisons_the_log() {
     let settings = Settings { segment_bytes_first: 1 << 20, segment_bytes_max: 8 << 20, ..small() };
     let rig = Rig::on(SimDisk::new(1), settings);
     rig.one.commit(b"x").unwrap();

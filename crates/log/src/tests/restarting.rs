@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn a_restart_goes_on_with_the_last_time_of_the_log() {
+fn a_restart_continues_from_the_last_time_in_the_log() {
     let rig = Rig::new();
     fill(&rig, 30, 700);
     // As if the wall clock had been ahead by an hour.
@@ -37,7 +37,7 @@ fn a_restart_goes_on_with_the_last_time_of_the_log() {
 }
 
 #[test]
-fn a_restarted_log_goes_on_where_it_ended() {
+fn a_restarted_log_continues_at_its_end() {
     let mut rig = Rig::new();
     let mut all = 0;
     for life in 1..6 {
@@ -56,7 +56,7 @@ fn a_restarted_log_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_wrong_header_is_no_torn_tail_though_nobody_testifies_for_what_lies_behind_it() {
+fn a_wrong_segment_header_is_damage_and_not_a_torn_tail() {
     let rig = Rig::new();
     fill(&rig, 1, 100);
     let name = segment_name(1);
@@ -170,7 +170,7 @@ fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
 }
 
 #[test]
-fn what_lay_beyond_a_torn_tail_never_comes_back() {
+fn records_beyond_a_torn_tail_never_come_back() {
     let rig = Rig::new();
     fill(&rig, 5, 100);
     // A flush of two equal records whose first was torn.
@@ -292,7 +292,7 @@ fn crashes_at_every_call_in_every_mode(rig: &Rig) {
 }
 
 #[test]
-fn whichever_call_fails_nothing_acknowledged_is_lost_and_nothing_more_is_acknowledged_after_a_failed_sync() {
+fn after_any_failed_call_no_acknowledged_record_is_lost_and_a_failed_sync_ends_acknowledgements() {
     let mut failures = 0;
     for fault in [Fault::Eio, Fault::Enospc] {
         for repeat in [Repeat::Once, Repeat::Forever] {

@@ -28,7 +28,7 @@ fn the_ring_of_a_region_is_saved_before_the_region_is_discarded() {
 }
 
 #[test]
-fn a_log_whose_words_were_hit_is_saved_by_its_records() {
+fn a_log_with_damaged_words_is_saved_by_its_records() {
     use std::mem::offset_of;
     let words = [offset_of!(LogHeader, tail), offset_of!(LogHeader, durable), offset_of!(LogHeader, directory)];
     for hit in [&words[..1], &words[1..2], &words[2..], &words[..]] {
@@ -113,7 +113,7 @@ fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
 
 /// The files are set back to a backup of the life before the region's, and the region has log beyond them.
 #[test]
-fn a_region_of_a_later_life_is_told_from_the_files_and_put_behind_them_on_demand() {
+fn a_region_of_a_later_life_is_recognized_and_written_to_the_files_on_demand() {
     let first = Rig::new();
     fill(&first, 5, 300);
     checkpoint(&first, true);
@@ -146,7 +146,7 @@ fn a_region_of_a_later_life_is_told_from_the_files_and_put_behind_them_on_demand
 }
 
 #[test]
-fn a_region_whose_log_begins_beyond_the_files_cannot_be_put_behind_them() {
+fn a_region_whose_log_begins_beyond_the_files_cannot_be_written_to_them() {
     let rig = Rig::new();
     fill(&rig, 5, 300);
     let backup = image(&rig);
@@ -179,7 +179,7 @@ fn a_file_in_the_middle_that_was_set_back_is_noticed_though_the_last_one_is_righ
 }
 
 #[test]
-fn a_region_of_another_life_is_not_taken_for_this_one() {
+fn a_region_of_another_life_is_refused() {
     let rig = Rig::new();
     fill(&rig, 5, 100);
     let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
@@ -191,7 +191,7 @@ fn a_region_of_another_life_is_not_taken_for_this_one() {
 }
 
 #[test]
-fn everyone_died_and_the_region_is_put_in_order() {
+fn a_repair_after_all_sessions_died_puts_the_log_in_order() {
     let rig = Rig::new();
     let lsn = rig.one.put(b"published");
     let ghost = rig.another().session.id();

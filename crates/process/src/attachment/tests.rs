@@ -62,7 +62,7 @@ fn a_session_is_dead_when_its_seat_is_free_and_not_before() {
 }
 
 #[test]
-fn nobody_sits_down_in_the_seat_of_a_dead_process_while_a_session_of_it_is_left() {
+fn no_process_takes_the_seat_of_a_dead_process_that_still_has_a_session() {
     let (region, kernel) = new_region();
     let observer = attach(&region, &kernel, 1);
     let victim = attach(&region, &kernel, 2);
@@ -82,7 +82,7 @@ fn nobody_sits_down_in_the_seat_of_a_dead_process_while_a_session_of_it_is_left(
 }
 
 #[test]
-fn who_leaves_gives_seat_and_slot_back() {
+fn a_process_that_leaves_gives_its_seat_and_slot_back() {
     let (region, kernel) = new_region();
     let observer = attach(&region, &kernel, 1);
     for _ in 0..100 {
@@ -127,7 +127,7 @@ fn a_process_that_died_adding_sessions_is_taken_over() {
 }
 
 #[test]
-fn who_died_before_its_pid_was_given_to_another_is_told_as_dead() {
+fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let (region, kernel) = new_region();
     let (observer, victim) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     let _session = victim.join().expect("room");

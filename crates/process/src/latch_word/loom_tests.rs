@@ -204,6 +204,6 @@ fn loom_a_release_by_a_plain_store_keeps_mutual_exclusion() {
 }
 
 #[test]
-fn loom_time_outs_let_nobody_in_too_early() {
+fn loom_time_outs_admit_no_session_too_early() {
     run(true, 2, &[WRITE, READ, READ], 1);
 }

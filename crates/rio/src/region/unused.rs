@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_it_is_looked_at_waits_and_who_comes_when_it_is_removed_finds_none() {
+    fn an_attach_waits_while_a_region_is_inspected_and_fails_after_the_region_is_removed() {
         let (one, path) = region("meanwhile");
         drop(one);
         for is_removed in [false, true] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_removed_whatever_it_is() {
+    fn any_file_at_the_path_of_a_region_is_removed() {
         let (one, path) = region("removed");
         remove_region(&path).expect("used or not");
         assert!(!path.exists() && one.is_alone());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_noted_whatever_its_length_and_one_that_is_too_long_is_not() {
+    fn a_path_of_any_length_up_to_the_limit_is_noted() {
         let (one, path) = region("paths");
         for length in [1, 7, 8, 9, 3583, 3584, 3585, 20] {
             let noted = PathBuf::from(format!("/{}", "d".repeat(length - 1)));

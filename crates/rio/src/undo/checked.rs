@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_of_an_earlier_use_with_checksums_is_no_record() {
+    fn remains_of_an_earlier_use_with_checksums_are_no_records() {
         let made = Made::new();
         let save = |undo: &Undo, at: u64| undo.save_bytes(made.place + at, &[7; 40]);
         let first = made.used_by(WriteBack::Clflush);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_there_without_all_that_was_stored_is_none() {
+    fn an_end_mark_without_all_its_stores_does_not_count() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         made.store(&undo, 0, 1);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_confirmed_or_has_ended_beside_others_needs_no_sum() {
+    fn a_confirmed_end_or_an_end_beside_other_logs_needs_no_sum() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         let further = undo.add_further(4096).unwrap();
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_confirmed_needs_no_sum() {
+    fn a_confirmed_end_needs_no_sum() {
         for is_confirmed in [false, true] {
             let made = Made::new();
             let undo = made.used_by(WriteBack::Clflush);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_range_is_not_taken_for_a_longer_one() {
+    fn an_announced_range_does_not_count_as_a_longer_range() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_announced_is_saved_once() {
+    fn announced_ranges_are_saved_once() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         undo.announce(|| [0, 64].map(|at| undo.save_bytes(made.place + at, &made.word(at).get().to_ne_bytes())));

@@ -91,7 +91,7 @@ mod tests {
     use crate::{Region, Undo, Word, WriteBack};
 
     #[test]
-    fn what_was_cut_off_is_not_read_behind_what_is_saved_next() {
+    fn records_that_were_cut_off_are_not_read_after_new_records() {
         for how in [WriteBack::None, WriteBack::Clflush] {
             let region = Region::anonymous(1 << 20).unwrap();
             let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_announced_before_a_mark_is_saved_again_when_it_is_declared() {
+    fn a_range_announced_before_a_mark_is_saved_again_when_it_is_declared() {
         let region = Region::anonymous(1 << 20).unwrap();
         let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
         region.set_write_back(WriteBack::Clflush);

@@ -9,7 +9,7 @@ use libtp_sim::{Calls, SimDisk};
 use crate::workload::{options, state, transact, Draw};
 
 #[test]
-fn on_a_file_cache_that_is_safe_nothing_is_synced_and_everything_is_there() {
+fn with_a_safe_file_cache_nothing_is_synced_and_nothing_is_lost() {
     for is_safe in [true, false] {
         let (disk, mut draw) = (SimDisk::new(7), Draw(7));
         let syncs = || disk.calls(&Calls::Of(Operation::Sync));

@@ -47,7 +47,7 @@ fn check(disk: &SimDisk) {
 }
 
 #[test]
-fn what_an_aborted_transaction_has_made_grow_is_truncated_whole() {
+fn a_memory_that_an_aborted_transaction_has_made_larger_is_truncated_completely() {
     for (sizes, is_closed) in SIZES.into_iter().flat_map(|sizes| [(sizes, true), (sizes, false)]) {
         println!("{sizes:?}, closed {is_closed}");
         let disk = SimDisk::new(3);

@@ -71,7 +71,7 @@ impl Directory for Watched {
 }
 
 #[test]
-fn who_comes_late_finds_what_another_has_made_and_ended() {
+fn a_late_opening_finds_the_memory_of_another_process() {
     let disk: Arc<dyn Directory> = Arc::new(SimDisk::new(1));
     let (other, mut is_first) = (Arc::clone(&disk), true);
     let watched = Watched::new(Arc::clone(&disk), move |name| {

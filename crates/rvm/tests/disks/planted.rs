@@ -9,9 +9,9 @@ const PLANTED: [(&str, &str); 5] = [
     ("rvm: a failed log accepts more writes", "failing::any_call_fails"),
     (
         "rvm: growth outside of transactions is not logged",
-        "growth::what_an_aborted_transaction_has_made_grow_is_truncated_whole",
+        "growth::a_memory_that_an_aborted_transaction_has_made_larger_is_truncated_completely",
     ),
-    ("rvm: a late opener creates the log again", "late::who_comes_late_finds_what_another_has_made_and_ended"),
+    ("rvm: a late opener creates the log again", "late::a_late_opening_finds_the_memory_of_another_process"),
 ];
 
 #[test]

@@ -135,7 +135,7 @@ fn the_crash_comes_before_the_chosen_change_and_ends_everything() {
 }
 
 #[test]
-fn halting_wakes_those_who_wait_for_a_lock() {
+fn halting_wakes_waiters_for_a_lock() {
     let disk = SimDisk::new(5);
     let (one, two) = (file(&disk, "control"), file(&disk, "control"));
     one.lock(7, LockMode::Exclusive, true).unwrap();
@@ -168,7 +168,7 @@ fn a_process_takes_its_locks_along_when_it_dies() {
 }
 
 #[test]
-fn a_full_disk_refuses_blocks_and_goes_on_when_some_are_freed() {
+fn a_full_disk_refuses_blocks_until_some_are_freed() {
     let disk = SimDisk::new(7);
     let (log, bank) = (file(&disk, "log"), file(&disk, "bank"));
     disk.set_capacity(Some(10 * 4096));

@@ -36,7 +36,7 @@ fn sectors(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_synced_is_in_every_image() {
+fn synced_bytes_and_names_are_in_every_image() {
     let (disk, file) = prepared(4);
     file.write_at(&[2; 4096], 4096).unwrap();
     file.sync().unwrap();
@@ -88,7 +88,7 @@ fn a_torn_write_is_torn_at_sectors_and_nowhere_else() {
 }
 
 #[test]
-fn writes_in_one_sector_reach_the_disk_as_the_cache_had_them() {
+fn writes_in_one_sector_reach_the_disk_in_their_order() {
     let (disk, file) = prepared(1);
     file.write_at(&[2; 100], 0).unwrap();
     file.write_at(&[3; 100], 100).unwrap();
@@ -204,7 +204,7 @@ fn a_removed_or_replaced_file_may_come_back() {
 }
 
 #[test]
-fn a_torn_append_is_as_long_as_what_is_kept_of_it() {
+fn a_torn_append_makes_the_file_as_long_as_the_kept_bytes() {
     for mode in [LossMode::Torn512, LossMode::Torn4096, LossMode::Reordered] {
         let (disk, file) = prepared(1);
         file.write_at(&[2; 10_000], 4096).unwrap();
@@ -304,7 +304,7 @@ fn a_failed_sync_concerns_no_other_file() {
 }
 
 #[test]
-fn a_failed_sync_of_a_directory_loses_names_for_ever() {
+fn names_lost_in_a_failed_sync_of_a_directory_stay_lost() {
     let mut seen = BTreeSet::new();
     for seed in 0..20 {
         let disk = SimDisk::new(seed);
@@ -395,7 +395,7 @@ fn a_walk_and_a_single_image_agree() {
 
 /// Compares images of one file with all values that each byte has had since the last sync.
 #[test]
-fn no_image_has_a_byte_that_was_never_there_or_misses_a_synced_one() {
+fn no_image_has_a_byte_that_was_never_written_or_lacks_a_synced_byte() {
     for seed in 0..30 {
         let disk = SimDisk::new(seed);
         let mut random = Random::new(seed);

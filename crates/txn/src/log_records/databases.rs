@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_databases_reads_back_as_it_was_written() {
+    fn the_fates_of_databases_read_back_as_they_were_written() {
         let fate = |id, name: &str, new_name: Option<&str>| Fate {
             id: FileId::new(id),
             page_bytes: 8192,

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_reads_back_as_it_was_written() {
+    fn pending_undo_reads_back_as_it_was_written() {
         let changes = vec![(Lsn::new(800), Lsn::new(640)), (Lsn::new(640), Lsn::NONE)];
         let body = encode(TxnId::new(7), Lsn::new(640), &changes);
         let changes = changes.into_iter().map(|(record, before)| (before, record)).collect();

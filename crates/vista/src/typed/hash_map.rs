@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_belongs_to_its_bucket_or_to_the_one_that_is_split_off_it() {
+    fn a_hash_stays_in_its_bucket_or_moves_to_the_new_bucket_of_a_split() {
         for buckets in 8..200 {
             for hash in (0..1000).map(|nth: u64| nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
                 let (before, after) = (bucket_of(hash, buckets), bucket_of(hash, buckets + 1));

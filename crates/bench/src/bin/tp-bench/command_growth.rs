@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_with_an_audit_that_failed_ends_with_it() {
+    fn a_run_with_a_failed_audit_ends_with_disagrees() {
         let growth = |failed_audits| Growth { figures: Vec::new(), steps: 0, cliffs: Vec::new(), failed_audits };
         assert_eq!(ending(&growth(Vec::new())), Ending::Done);
         assert_eq!(ending(&growth(vec!["growth-processes: the audit failed".into()])), Ending::Disagrees);

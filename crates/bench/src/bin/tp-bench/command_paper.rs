@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_with_an_audit_that_failed_ends_with_it() {
+    fn a_run_with_a_failed_audit_ends_with_disagrees() {
         let outcome = |failed_audits: Vec<String>| PaperOutcome { goals: Vec::new(), failed_audits };
         assert_eq!(ending(&outcome(Vec::new())), Ending::Done);
         assert_eq!(ending(&outcome(vec!["libtp: the audit failed".into()])), Ending::Disagrees);

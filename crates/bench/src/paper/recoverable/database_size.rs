@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_falls_is_said() {
+    fn the_note_names_the_size_at_which_the_rate_falls() {
         let point = |x, median| Point { x: Place::Number(x), samples: vec![median], refused: None };
         let points = vec![point(10.0, 100.0), point(20.0, 60.0), point(40.0, 4.0)];
         let note = holds(&Series { name: "vista".into(), points }).unwrap();

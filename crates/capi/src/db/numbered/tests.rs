@@ -94,7 +94,7 @@ fn records_of_one_length_behave_the_same_in_both_modes() {
 
 /// A database of `tp_recno_open` keeps its numbers, because other programs may have stored them.
 #[test]
-fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
+fn a_database_that_keeps_its_numbers_is_opened_only_as_its_own_kind() {
     let home = tempfile::tempdir().unwrap();
     {
         let env = libtp::Env::open_or_create(home.path()).unwrap();

@@ -28,7 +28,7 @@ fn put(plain: &mut Plain, key: &str, value: &str) {
 /// A crash leaves any part of the bytes written since the last sync, in any order. No such part may change the
 /// contents.
 #[test]
-fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_made_it_say() {
+fn after_any_part_of_an_unfinished_sync_the_file_has_the_contents_of_the_last_sync() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = open(&path).unwrap();
@@ -53,7 +53,7 @@ fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_m
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_never_read_as_something_else() {
+fn a_damaged_file_is_refused_and_never_read_as_another_kind() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = open(&path).unwrap();
@@ -76,7 +76,7 @@ fn a_damaged_file_is_refused_and_never_read_as_something_else() {
 }
 
 #[test]
-fn a_file_that_is_changed_for_ever_stays_as_long_as_what_is_in_it() {
+fn a_file_that_is_changed_again_and_again_does_not_grow() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = open(&path).unwrap();
@@ -98,7 +98,7 @@ fn a_file_that_is_changed_for_ever_stays_as_long_as_what_is_in_it() {
 }
 
 #[test]
-fn who_has_changed_a_file_meanwhile_is_not_written_over() {
+fn changes_of_another_program_are_not_overwritten() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut first = open(&path).unwrap();
@@ -162,7 +162,7 @@ impl Party {
 /// overwrote bytes that another program had written or synced meanwhile. And when two programs made a file, the second
 /// overwrote the file of the first.
 #[test]
-fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_and_the_other_is_told() {
+fn if_two_programs_change_a_file_in_any_order_one_sync_is_kept_and_the_other_is_refused() {
     let home = tempfile::tempdir().unwrap();
     // If the file has pairs, frames are appended behind the existing frames; otherwise all frames are new.
     for is_new in [true, false] {
@@ -200,7 +200,7 @@ fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_
 }
 
 #[test]
-fn who_has_opened_a_new_file_and_put_nothing_in_leaves_it_to_who_has() {
+fn a_program_that_puts_nothing_into_a_new_file_does_not_overwrite_the_other_programs_pairs() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let (mut first, mut second) = (open(&path).unwrap(), open(&path).unwrap());
@@ -211,7 +211,7 @@ fn who_has_opened_a_new_file_and_put_nothing_in_leaves_it_to_who_has() {
 }
 
 #[test]
-fn who_has_emptied_a_file_meanwhile_is_not_written_over() {
+fn a_file_that_another_program_has_emptied_is_not_overwritten() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut first = open(&path).unwrap();
@@ -252,7 +252,7 @@ fn with_room_in_front(path: &Path) -> Plain {
 /// After a failed sync, the written bytes may be on the disk or not. Later writes neither overwrite the file's contents
 /// nor rely on those bytes.
 #[test]
-fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_what_it_said() {
+fn after_a_failed_sync_the_file_keeps_its_contents_and_everything_is_written_again() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = with_room_in_front(&path);
@@ -276,7 +276,7 @@ fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_wh
 /// A slot whose sync failed may be on the disk or not. Until another slot is on the disk, the frames of both slots must
 /// stay.
 #[test]
-fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_its_frames_are_there() {
+fn after_a_failed_sync_of_a_slot_the_frames_of_both_slots_stay() {
     let home = tempfile::tempdir().unwrap();
     let (path, crashed) = (home.path().join("file"), home.path().join("crashed"));
     let mut plain = with_room_in_front(&path);
@@ -300,7 +300,7 @@ fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_i
 }
 
 #[test]
-fn of_two_who_sync_in_the_same_moment_one_is_told_and_the_file_is_whole() {
+fn of_two_programs_that_sync_at_once_one_is_refused_and_the_file_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let mut first = open(&path).unwrap();

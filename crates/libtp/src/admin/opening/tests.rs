@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::{Durability, Env, Error, Load, Run};
 
 #[test]
-fn one_of_many_creates_an_environment() {
+fn exactly_one_of_many_threads_creates_an_environment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new");
     let created = AtomicUsize::new(0);

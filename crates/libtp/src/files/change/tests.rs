@@ -189,7 +189,7 @@ fn a_savepoint_takes_files_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_sentence() {
+fn impossible_changes_are_refused_with_a_sentence() {
     let place = Place::new();
     fs::create_dir(place.at("dir")).unwrap();
     fs::write(place.at("a"), "1").unwrap();
@@ -252,7 +252,7 @@ fn another_filesystem_is_refused_before_the_commit() {
 }
 
 #[test]
-fn what_another_program_changed_is_not_lost() {
+fn a_change_by_another_program_is_not_lost() {
     let place = Place::new();
     let change = |how: u32| match how {
         0 => fs::write(place.at("a"), "theirs, longer").unwrap(),
@@ -381,7 +381,7 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
 }
 
 #[test]
-fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
+fn a_file_that_could_not_be_put_in_its_place_is_reported_and_tried_again() {
     let place = Place::new();
     fs::create_dir(place.at("d")).unwrap();
     fs::write(place.at("a"), "1").unwrap();
@@ -405,7 +405,7 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
 }
 
 #[test]
-fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
+fn a_change_in_a_missing_directory_waits_for_the_directory() {
     let place = Place::new();
     let (disk, elsewhere) = (place.at("disk"), place.path.join("elsewhere"));
     fs::create_dir(&disk).unwrap();
@@ -448,7 +448,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
 }
 
 #[test]
-fn what_waits_for_a_directory_that_is_gone_for_good_is_given_up() {
+fn a_change_that_waits_for_a_removed_directory_can_be_given_up() {
     let place = Place::new();
     fs::create_dir(place.at("d")).unwrap();
     let txn = place.env.begin().unwrap();
@@ -482,7 +482,7 @@ fn a_file_that_was_renamed_into_a_directory_that_is_gone_keeps_its_old_name() {
 }
 
 #[test]
-fn what_can_be_put_in_its_place_is_not_given_up() {
+fn a_change_that_can_be_carried_out_is_not_given_up() {
     let place = Place::new();
     fs::write(place.at("gone"), "1").unwrap();
     let txn = place.env.begin().unwrap();
@@ -536,7 +536,7 @@ fn a_row_of_an_older_build_is_ended() {
 }
 
 #[test]
-fn what_another_program_put_there_after_the_commit_is_kept_under_another_name() {
+fn a_file_that_another_program_made_after_the_commit_is_kept_under_another_name() {
     let place = Place::new();
     for name in ["a", "gone"] {
         fs::write(place.at(name), "1").unwrap();
@@ -627,7 +627,7 @@ fn thousands_of_files_in_one_transaction() {
 /// A session finishes its files long after its commit; another process has put them in their places since, and a later
 /// transaction has undone that change.
 #[test]
-fn who_comes_late_undoes_nothing_of_a_later_transaction() {
+fn a_late_finish_undoes_no_change_of_a_later_transaction() {
     let place = Place::new();
     fs::write(place.at("p"), "1").unwrap();
     let txn = place.env.begin().unwrap();
@@ -669,7 +669,7 @@ fn files_of_a_commit_in_memory_that_is_given_up_are_put_in_their_places_by_both_
 }
 
 #[test]
-fn files_are_made_by_who_has_very_many_locks_and_where_pages_were_to_be_locked() {
+fn files_can_be_made_with_very_many_locks_held_and_with_page_locks() {
     let mut place = Place::new();
     let mut other = Place::new();
     for (place, locks) in [(&mut place, 99_960), (&mut other, 0)] {

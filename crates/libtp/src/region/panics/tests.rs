@@ -48,7 +48,7 @@ fn panics_at_very_many_places_end_the_region() {
 }
 
 #[test]
-fn the_panic_of_a_programs_own_function_goes_on_to_the_program_and_kills_nobody() {
+fn a_panic_of_the_programs_own_function_reaches_the_program_and_kills_no_session() {
     let (_dir, env, db) = with_one_record();
     let in_a_value = || env.run(|txn| db.get_with(txn, b"apples", |_| panic!("mine")).map(|_: Option<()>| ()));
     let in_a_change = || env.run(|txn| db.update_with(txn, b"apples", |_| panic!("mine")).map(|_: Option<()>| ()));

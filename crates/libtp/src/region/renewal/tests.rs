@@ -16,7 +16,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_life_whose_threads_cannot_be_started_is_tried_again() {
+fn a_life_whose_threads_could_not_be_started_is_begun_again() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -32,7 +32,7 @@ fn a_life_whose_threads_cannot_be_started_is_tried_again() {
 }
 
 #[test]
-fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
+fn a_call_while_no_thread_can_be_started_fails_and_succeeds_later() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -55,7 +55,7 @@ fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
 }
 
 #[test]
-fn who_committed_is_never_told_that_nothing_was_changed_because_no_next_life_can_be_made() {
+fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
     for durability in [Durability::Relaxed, Durability::Sync] {
         let (_dir, env, stock) = without_a_next_life();
         // The first relaxed commit of a life writes the control file before its record, and would be refused there.
@@ -74,7 +74,7 @@ fn who_committed_is_never_told_that_nothing_was_changed_because_no_next_life_can
 }
 
 #[test]
-fn what_is_on_the_disk_is_kept_though_no_next_life_can_be_made() {
+fn a_commit_that_is_on_disk_succeeds_without_a_next_life() {
     let (_dir, env, stock) = without_a_next_life();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     let reader = env.begin().unwrap();
@@ -84,7 +84,7 @@ fn what_is_on_the_disk_is_kept_though_no_next_life_can_be_made() {
 }
 
 #[test]
-fn who_has_read_nothing_that_was_committed_has_nothing_to_lose() {
+fn a_transaction_that_read_no_committed_record_commits_without_a_next_life() {
     let (_dir, env, stock) = without_a_next_life();
     let nothing = env.begin_with(Durability::Relaxed).unwrap();
     assert_eq!(stock.get(&nothing, b"apples").unwrap(), None);
@@ -93,7 +93,7 @@ fn who_has_read_nothing_that_was_committed_has_nothing_to_lose() {
 }
 
 #[test]
-fn a_commit_whose_way_to_the_disk_has_failed_is_not_known_to_be_kept_and_says_why() {
+fn a_commit_whose_write_failed_has_an_unknown_outcome_with_the_cause() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -123,7 +123,7 @@ fn burden(env: &Env) -> (usize, usize) {
 }
 
 #[test]
-fn memory_that_was_given_up_goes_with_the_last_transaction_that_began_in_it() {
+fn memory_that_was_given_up_is_unmapped_after_its_last_transaction() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -166,7 +166,7 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
 }
 
 #[test]
-fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged_meanwhile() {
+fn the_record_that_a_dead_session_has_noted_is_kept_until_the_repair() {
     let dir = tempfile::tempdir().unwrap();
     let small = "log_segment_first = \"64KiB\"\nlog_segment_max = \"64KiB\"\n";
     std::fs::write(dir.path().join(crate::SETTINGS_NAME), small).unwrap();
@@ -193,7 +193,7 @@ fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged
 }
 
 #[test]
-fn what_looks_damaged_beside_memory_that_was_given_up_is_no_damage() {
+fn damage_found_from_given_up_memory_is_reported_as_rebuilt() {
     let (_dir, env, stock) = without_a_next_life();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     let txn = env.begin().unwrap();

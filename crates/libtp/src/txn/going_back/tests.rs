@@ -50,7 +50,7 @@ impl House {
 }
 
 #[test]
-fn records_and_memory_go_back_to_one_moment_and_the_transaction_goes_on() {
+fn a_rollback_to_a_savepoint_undoes_records_and_memory_and_the_transaction_continues() {
     let house = House::new();
     for is_committed in [true, false] {
         let before = house.kept();
@@ -79,7 +79,7 @@ fn records_and_memory_go_back_to_one_moment_and_the_transaction_goes_on() {
 }
 
 #[test]
-fn what_was_joined_since_goes_back_to_how_it_was_then_and_stays_joined() {
+fn memory_joined_after_a_savepoint_is_rolled_back_and_stays_joined() {
     let house = House::new();
     let txn = house.env.begin().unwrap();
     house.put(&txn, &[&house.left, &house.right], 1);
@@ -109,7 +109,7 @@ fn what_was_joined_since_goes_back_to_how_it_was_then_and_stays_joined() {
 }
 
 #[test]
-fn blocks_of_a_part_are_given_back_and_what_it_freed_is_there() {
+fn a_rollback_frees_the_blocks_of_the_part_and_restores_the_blocks_that_the_part_freed() {
     let house = House::new();
     let blocks = |txn: &Txn<'_>| txn.join(&house.left).unwrap().segment().verify().unwrap().blocks;
     let txn = house.env.begin().unwrap();
@@ -135,7 +135,7 @@ fn blocks_of_a_part_are_given_back_and_what_it_freed_is_there() {
 
 /// The refusal comes before any undo; and since the program may have ignored it, the commit is refused, too.
 #[test]
-fn who_is_at_work_in_memory_cannot_go_back_nor_commit() {
+fn a_rollback_beside_a_joined_handle_is_refused_and_so_is_the_commit() {
     let house = House::new();
     for was_at_work in [true, false] {
         let txn = house.env.begin().unwrap();
@@ -160,7 +160,7 @@ fn who_is_at_work_in_memory_cannot_go_back_nor_commit() {
 /// A savepoint of the library's own, without stores to memory: a record is put, but the entry of its index cannot be
 /// put.
 #[test]
-fn who_is_at_work_in_memory_is_no_hindrance_to_a_change_that_fails() {
+fn a_failed_change_of_records_is_undone_beside_a_joined_handle() {
     let house = House::new();
     let index = house.tree.index("index", |_, value, keys| keys.add([value[0]])).unwrap();
     let other = house.env.begin().unwrap();

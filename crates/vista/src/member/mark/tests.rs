@@ -33,7 +33,7 @@ fn fill(member: &mut Member, at: u64, bytes: usize, value: u8) {
 }
 
 #[test]
-fn what_was_declared_before_and_within_goes_back_to_the_mark_and_then_to_the_beginning() {
+fn ranges_declared_before_and_after_a_mark_are_restored_to_the_mark_and_then_to_the_beginning() {
     let dir = tempfile::tempdir().unwrap();
     for (nth, is_written_back) in [false, true].into_iter().enumerate() {
         let mut member = open(&dir.path().join(nth.to_string()), is_written_back);
@@ -90,7 +90,7 @@ fn a_mark_stays_where_it_is_when_the_log_grows() {
 }
 
 #[test]
-fn what_a_part_allocated_is_free_and_what_it_freed_is_not() {
+fn a_rolled_back_part_loses_its_new_blocks_and_keeps_the_freed_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let mut member = open(&dir.path().join("segment"), false);
     member.begin(1, HOLDER).unwrap();
@@ -181,7 +181,7 @@ impl Model {
 
 /// Transactions with nested parts, some of them taken back, that commit, abort, or are left to a judge.
 #[test]
-fn parts_in_parts_leave_what_they_should() {
+fn nested_parts_agree_with_a_model() {
     let dir = tempfile::tempdir().unwrap();
     for seed in 0..12 {
         let (path, is_written_back) = (dir.path().join(seed.to_string()), seed % 3 == 2);
@@ -229,7 +229,7 @@ fn parts_in_parts_leave_what_they_should() {
 }
 
 #[test]
-fn what_lies_outside_of_others_is_what_none_of_them_has() {
+fn outside_returns_the_parts_of_a_range_that_no_other_range_has() {
     assert_eq!(outside((10, 50), &[]), [(10, 50)]);
     assert_eq!(outside((10, 50), &[(0, 10), (50, 60)]), [(10, 50)]);
     assert_eq!(outside((10, 50), &[(40, 60), (20, 30), (0, 15)]), [(15, 20), (30, 40)]);
