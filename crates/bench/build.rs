@@ -1,5 +1,5 @@
-//! Notes the commit (if git knows this file) and the compiler of `tp-bench`, which its reports name. Under feature
-//! `peers-all` compiles the C side of the engines of Berkeley DB and RocksDB, and links them and libpmemobj.
+//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature
+//! `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both libraries and libpmemobj.
 
 use std::path::Path;
 use std::process::Command;

@@ -72,11 +72,11 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     let mut wanted = ["counter", side, "table"].map(str::to_owned);
     wanted.sort();
     if names != wanted {
-        return Err(format!("in version {version} there are {names:?}"));
+        return Err(format!("in version {version} the databases are {names:?}, not {wanted:?}"));
     }
     let found = [get(&env, "table").map_err(text)?, get(&env, side).map_err(text)?];
     if found != [Some(version), Some(0)] {
-        return Err(format!("in version {version} the table and the side are of {found:?}"));
+        return Err(format!("the counter has version {version}, and the table and the renamed database have {found:?}"));
     }
     verify_all(&env)?;
     Ok(version)
@@ -131,7 +131,7 @@ fn when_any_call_fails_records_databases_and_files_are_of_one_version() {
 }
 
 #[test]
-fn no_name_is_taken_for_durable_after_a_failed_sync() {
+fn names_do_not_count_as_durable_after_a_failed_sync() {
     let mut failed = 0;
     let directory = || Calls::Of(Operation::SyncDirectory);
     let register = || Calls::On(Operation::Sync, "databases".into());
@@ -180,7 +180,7 @@ fn no_name_is_taken_for_durable_after_a_failed_sync() {
 
 #[test]
 #[cfg(feature = "failpoints")]
-fn a_renaming_is_not_carried_out_again_when_another_has_followed() {
+fn repair_does_not_repeat_a_rename_that_another_rename_followed() {
     let (disk, memory) = (new_disk(1, &["env"]), SharedMemory::new());
     let env = open(&disk, &memory).unwrap();
     put(&env, "a", 7).unwrap();
@@ -295,7 +295,7 @@ fn databases_keep_exchanged_names_after_a_restore_with_any_crash() {
 }
 
 #[test]
-fn a_limit_of_a_process_that_makes_a_database_stops_no_other() {
+fn a_failed_register_write_of_one_process_does_not_stop_other_processes() {
     for fault in [Fault::Limit(27), Fault::Enospc] {
         let (disk, memory) = (new_disk(1, &["env"]), SharedMemory::new());
         let (one, two) = (open(&disk, &memory).unwrap(), open(&disk, &memory).unwrap());

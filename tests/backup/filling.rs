@@ -17,7 +17,7 @@ fn open_existing(disk: &SimDisk) -> libtp::Result<Env> {
 }
 
 #[test]
-fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
+fn a_power_cut_during_a_load_leaves_all_records_or_no_environment() {
     let seed = sizes::first_seed();
     let disk = SimDisk::new(seed);
     let target = platform("filled", inside(&disk, "filled"), &SharedMemory::new());
@@ -66,7 +66,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
 }
 
 #[test]
-fn a_creation_that_is_cut_off_is_done_by_the_next() {
+fn the_next_call_completes_a_creation_that_was_cut_off() {
     let seed = sizes::first_seed();
     let disk = SimDisk::new(seed);
     let create = |disk: &SimDisk| {

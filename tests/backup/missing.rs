@@ -333,7 +333,7 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
 }
 
 #[test]
-fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
+fn an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns() {
     for (is_written, away_for) in [(false, 1), (true, 1), (true, 3)] {
         let place = Place::new();
         let env = open(&place.at("env"));
@@ -378,7 +378,8 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
                     assert_eq!(found(number).as_deref(), Some(name.as_bytes()), "{name} {number}");
                 }
                 assert_eq!(found(90), None);
-                // No change of the loser is left to undo: later changes stay.
+                // The unfinished transaction is undone completely. So another restart must not undo these later
+                // changes.
                 fill(&env, name, 0);
                 assert!(env.checkpoint().unwrap());
                 let next = place.at(&format!("{again} {name} is back"));

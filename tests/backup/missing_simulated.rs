@@ -74,7 +74,7 @@ fn play(seed: u64) -> (SimDisk, [Records; 2]) {
 }
 
 #[test]
-fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
+fn changes_are_undone_once_in_a_file_that_returns_after_an_interrupted_restart() {
     let (seeds, states) = (sizes::number("LIBTP_TEST_SEEDS", 2), sizes::number("LIBTP_TEST_STATES", 100).div_ceil(5));
     let first = sizes::first_seed();
     for seed in first..first + seeds {

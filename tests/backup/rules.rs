@@ -214,7 +214,7 @@ fn commits_answered_before_a_time_are_there_and_nothing_logged_after() {
 }
 
 #[test]
-fn two_backups_to_one_directory_leave_one_that_is_whole() {
+fn a_second_backup_into_the_same_directory_is_refused_and_the_first_is_complete() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];

@@ -88,7 +88,7 @@ fn in_order(env: &Env) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn readable_records_are_salvaged_and_lost_ones_are_named() {
+fn salvage_copies_readable_records_and_names_lost_pages() {
     let directory = tempfile::tempdir().unwrap();
     let env = made(directory.path());
     fill(&env);

@@ -311,7 +311,7 @@ impl Scenario {
         let env = self.observe().clone();
         // The report takes latches, which may be stuck.
         std::thread::spawn(move || message.send(report(&env)));
-        let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".into());
+        let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "the report is stuck, too".into());
         println!("{what}; {report}");
         // The handle of this process is forgotten, because its close could be stuck, too.
         std::mem::forget(self.observer.take());

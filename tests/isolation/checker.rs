@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Sound: a reported anomaly or cycle is real, whatever the library does.
-//! 2. If neither the history nor time says which of two absences of a row a scan saw (before its insertion, or after
-//!    its deletion), the checker concludes nothing; such cases are counted.
+//! 2. A scan that does not find a row read either before the row's insertion or after its deletion. If neither the
+//!    history nor the time says which, the checker concludes nothing, and counts the case.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -34,7 +34,7 @@ pub struct Verdict {
     pub committed: usize,
     /// Number of dependencies between them, real-time order apart.
     pub dependencies: usize,
-    /// Number of absences with more than one explanation.
+    /// The number of rows that a scan did not find, for more than one possible reason.
     pub ambiguous: usize,
     /// Errors other than cycles.
     pub anomalies: Vec<Anomaly>,

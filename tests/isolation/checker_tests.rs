@@ -128,7 +128,7 @@ fn a_row_deleted_twice_is_found() {
 }
 
 #[test]
-fn an_absence_that_two_moments_explain_is_not_judged() {
+fn the_checker_does_not_judge_a_missing_row_that_two_times_explain() {
     let unclear = [&[Step::Insert { row: row(5) }][..], &[Step::Delete { row: row(5) }], &[scan(&[])]];
     let verdict = check(&history(&unclear));
     assert!(verdict.is_clean(), "{}", verdict.worst());
@@ -136,7 +136,7 @@ fn an_absence_that_two_moments_explain_is_not_judged() {
 }
 
 #[test]
-fn the_time_decides_between_two_absences() {
+fn the_time_shows_whether_a_scan_came_before_insertion_or_after_deletion() {
     let mut later = history(&[&[Step::Insert { row: row(5) }], &[Step::Delete { row: row(5) }], &[scan(&[])]]);
     (later[2].begin, later[2].end) = (100, 101);
     let verdict = check(&later);

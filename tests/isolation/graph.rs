@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The reason that one transaction comes before another.
+/// The reason that one transaction, the first, comes before another, the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The second replaced a version that the first wrote.
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_is_in_order_with_itself() {
+    fn a_dependency_of_a_transaction_on_itself_is_no_cycle() {
         assert!(graph(&[(4, 4)]).cycles().is_empty());
     }
 
     #[test]
-    fn every_knot_is_found_once_and_by_a_shortest_cycle() {
+    fn each_strongly_connected_component_gives_one_shortest_cycle() {
         let cycles = graph(&[(0, 1), (1, 2), (2, 3), (3, 1), (2, 1), (3, 4), (6, 7), (7, 6), (4, 8)]).cycles();
         let mut lengths: Vec<usize> = cycles.iter().map(|cycle| cycle.steps.len()).collect();
         lengths.sort_unstable();

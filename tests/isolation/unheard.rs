@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::history::{Element, Record, Step};
 
-/// Adds those transactions of `unheard` that committed to a history. They go before its last record, which read
-/// everything at the end. Returns their number.
+/// Adds to a history the transactions of `unheard` that committed, and returns their number. The history's last record,
+/// which read everything at the end, stays the last.
 pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
     let end = history.pop().expect("the last record read everything");
     let before = history.len();
@@ -28,8 +28,8 @@ pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
         let is_deletion = |step: &Step| matches!(step, Step::Delete { row: of } if of.element == row);
         let deleted_it = |record: &Record| record.steps.iter().any(is_deletion);
         let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
-        // If two such transactions tried the deletion, either may have done it: so the reads of the chosen transaction
-        // are dropped.
+        // If two killed transactions tried to delete the row, either may have committed, and the choice here may be
+        // wrong. So the reads of the chosen transaction are dropped.
         let mut record = there(unheard.remove(at));
         record.steps.retain(|step| matches!(step, Step::Delete { .. }));
         history.push(record);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_or_not_at_all_are_both_right_and_half_is_not() {
+    fn all_or_none_of_a_killed_transaction_is_right_and_half_is_wrong() {
         let both = || vec![record(1, vec![append(1, 10), append(2, 20)])];
         assert_eq!(settled_and_right(vec![end(&[(1, &[]), (2, &[])], &[])], both()), (0, true));
         assert_eq!(settled_and_right(vec![end(&[(1, &[10]), (2, &[20])], &[])], both()), (1, true));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_row_was_deleted_by_its_last_writer() {
+    fn a_killed_transaction_that_deletes_a_missing_row_counts_as_committed() {
         let row = Row { range: 0, place: 3, element: 30 };
         let inserter = || record(1, vec![Step::Insert { row }]);
         let deleter = || vec![record(2, vec![Step::Delete { row }])];

@@ -1,7 +1,7 @@
 //! Random transactions of many threads, or processes, over a few keys.
 //!
-//! Lists, cells and ranges of rows are replaced: after [`EPOCH`] transactions the workload turns to new ones, so that
-//! reads stay short and empty lists are met often. The names of one epoch lie side by side on a few pages.
+//! After every [`EPOCH`] transactions the workload goes on with new lists, cells and ranges of rows. So reads stay
+//! short, and many reads find an empty list. The names of one epoch lie side by side on a few pages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,7 +145,7 @@ impl<'e> Stage<'e> {
         u32::try_from(self.plan.transactions / EPOCH + 1).expect("there are fewer epochs than transactions")
     }
 
-    /// Reads every list, cell and row in one transaction, while no other is at work.
+    /// Reads every list, cell and row in one transaction, while no other transaction runs.
     pub fn everything(&self) -> Result<Record> {
         let begin = now();
         let mut steps = Vec::new();
@@ -240,7 +240,8 @@ impl Running<'_, '_> {
         self.txn.as_ref().expect("a transaction is running between its beginning and its end")
     }
 
-    /// Ends the transaction and begins another, so that in a control others get in between.
+    /// Ends the transaction and begins another. A control run calls this between two steps, so that other transactions
+    /// come between the steps.
     fn seam(&mut self) -> Result<()> {
         if let Some(txn) = self.txn.take() {
             txn.commit()?;

@@ -34,7 +34,7 @@ fn new_name(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 /// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies between its
 /// commit and its memory. Then all processes die, and the shared memory is lost.
 #[test]
-fn a_checkpoint_takes_no_transaction_for_another() {
+fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     let directory = tempfile::tempdir().unwrap();
     let (directory, seed) = (directory.path(), sizes::first_seed());
     found(directory, SYNC);

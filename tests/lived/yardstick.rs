@@ -7,7 +7,7 @@ use crate::house::Extent;
 use crate::{grown, lived};
 
 #[test]
-fn a_small_house_does_not_grow_either() {
+fn a_small_environment_does_not_grow() {
     let extent = Extent { keys: 1_000 };
     let (run, _) = lived(300_000, extent);
     let grown = grown(&run, extent);

@@ -1,9 +1,9 @@
 //! Wild stores: a process writes nonsense into the shared memory and dies.
 //!
-//! Damage that repair can see (PROTOCOLS F3) makes it build the memory anew; damage that it cannot see is outside of
-//! any promise. But no living process may crash or wait for ever, whichever word was hit: a survivor that meets
-//! nonsense answers with an error, or takes part in the rebuild and goes on. No acknowledged commit is lost: the bytes
-//! of records are not hit here.
+//! If the repair recognises the damage (PROTOCOLS F3), it builds the memory anew. For other damage the library promises
+//! nothing. But no living process may crash or wait for ever, whichever word was hit: a survivor that reads nonsense
+//! returns an error, or takes part in the rebuild and goes on. No acknowledged commit is lost, because the test does
+//! not hit the bytes of records.
 //!
 //! The stores go through the file of the shared memory, not through the library, which has no such calls.
 
@@ -162,15 +162,15 @@ fn after_any_wild_store_no_process_crashes_and_every_wait_ends() {
         // The structures that every repair checks first.
         let is_seen = name.ends_with("slab") || name.ends_with("slabs") || *name == "undo log headers";
         let is_missed = is_seen && count(&|one| one.damage.is_some()) != 0;
-        complain(!is_missed, &format!("the {name} were hit, and that was not seen"));
+        complain(!is_missed, &format!("the {name} were hit, and the repair did not notice the damage"));
         let lost: usize = outcomes.iter().map(|one| one.lost).sum();
         let what = format!("{lost} acknowledged transfers were lost when the {name} was hit");
         complain(lost == 0, &what);
     }
 }
 
-/// Complains about a wrong result. Not every nonsense can be recognised (docs/reliability.md), so a wrong result fails
-/// the long run and is only printed in the short run.
+/// Complains about a wrong result. The library cannot recognise all damage (docs/reliability.md), so a wrong result
+/// fails the long run and is only printed in the short run.
 fn complain(is_right: bool, what: &str) {
     let is_strict = sizes::number("LIBTP_TEST_WILD_STRICT", 0) != 0;
     assert!(is_right || !is_strict, "{what}");

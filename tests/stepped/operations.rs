@@ -140,8 +140,8 @@ impl Operation {
         [vec![change], changed.collect()].concat()
     }
 
-    /// Does a survivor's part: takes the locks that the dead may have, and makes the changes. Returns the number of the
-    /// changes of the transaction `dead` that are there.
+    /// Does a survivor's part: takes the locks that the dead session may have, and makes the changes. Returns how many
+    /// of the changes by transaction `dead` it found.
     pub fn settle(self, world: &World, dead: u64, nth: u64, durability: Durability) -> Result<usize> {
         world.env.run_with(durability, |txn| {
             txn.lock(OBJECT, Mode::X)?;

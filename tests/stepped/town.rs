@@ -218,7 +218,7 @@ impl Town {
     fn report(&self) -> String {
         let (world, (send, told)) = (Arc::clone(&self.world), channel());
         std::thread::spawn(move || send.send(report(&world.env)));
-        told.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".to_owned())
+        told.recv_timeout(watchdog()).unwrap_or_else(|_| "the report is stuck, too".to_owned())
     }
 
     /// Lets the survivors leave. Checks that nothing is left of the dead, and that the files alone give the same
@@ -310,7 +310,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !is_so() {
         if start.elapsed() > MOMENT {
-            return Err(format!("not so: {what}"));
+            return Err(format!("after {MOMENT:?} this was still false: {what}"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

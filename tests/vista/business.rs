@@ -63,8 +63,8 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
     }
 }
 
-/// Does all of a transaction but its end. Returns the number of transactions that will have ended after it, or `None`
-/// if it is to be aborted.
+/// Makes the changes of a transaction, and does not end it. Returns the number of ended transactions that the segment
+/// will have after it, or `None` if the caller must abort it.
 pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = txn.segment().bytes().len() as u64 - REST;
     let ended = get(txn, ENDED);

@@ -54,7 +54,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
     Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
-/// The entry of a worker. In the run of all tests it does nothing.
+/// The entry of a worker. Without the worker's environment variables this test does nothing.
 #[test]
 fn entry() {
     let (Some(home), Ok(number)) = (std::env::var_os(HOME), std::env::var(NUMBER)) else { return };
@@ -135,7 +135,7 @@ fn compare(found: &BTreeMap<u64, u64>, answered: &BTreeMap<u64, u64>, what: &str
         assert!(found <= answered + 1, "{what}: worker {worker} was answered {answered} commits, {found} are there");
     }
     let stranger = found.keys().find(|worker| !answered.contains_key(worker));
-    assert!(stranger.is_none(), "{what}: worker {stranger:?} never was");
+    assert!(stranger.is_none(), "{what}: there are commits of worker {stranger:?}, which was never started");
 }
 
 #[test]

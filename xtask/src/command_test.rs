@@ -83,7 +83,7 @@ const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
 const LIMIT_UNIT: Duration = Duration::from_secs(8 * 60);
 /// The first seed of every random test.
 const SEED: &str = "LIBTP_TEST_SEED";
-/// When set, unit tests run everything that `test` otherwise runs in turns.
+/// When set, unit tests run all their cases; otherwise each day's run takes some of the cases.
 const DEEP: &str = "LIBTP_TEST_DEEP";
 /// Preemptions in the largest of loom's tests.
 const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
@@ -116,7 +116,7 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     let run = Run { workspace, options, logs: logs(workspace), peers };
     let _ = fs::remove_dir_all(&run.logs);
     let seed = seed_of_today();
-    println!("{SEED}={seed} (the day's; set it to repeat a run)");
+    println!("{SEED}={seed} (a new seed each day; to repeat a run, set the variable)");
     // Every command below inherits the seed.
     std::env::set_var(SEED, &seed);
     if options.deep {
@@ -190,7 +190,7 @@ impl Run<'_> {
         let jobs = if is_built { self.jobs(&programs) } else { Vec::new() };
         outcomes.extend(unit_tests_as_one(lanes::run(jobs, LANES, || self.compile())));
         if is_built && self.wants(UNIT_TESTS) && !outcomes.iter().any(|outcome| outcome.name == UNIT_TESTS) {
-            println!("FAILED {UNIT_TESTS}: cargo has named no program of them");
+            println!("FAILED {UNIT_TESTS}: cargo has built no program with unit tests");
             let counts = Counts::ONE_FAILED;
             outcomes.push(Outcome { name: UNIT_TESTS.into(), elapsed: Duration::ZERO, counts, figures: Vec::new() });
         }

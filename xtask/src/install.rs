@@ -1,5 +1,5 @@
-//! `cargo xtask install`: puts all files that programs in C need into their usual places; and the commands `tp` and
-//! `tp-bench`, their manual page and the completions of the shells into the places of a Debian system.
+//! `cargo xtask install`: puts all files that programs in C need into their usual places. Also installs the commands
+//! `tp` and `tp-bench`, their manual page, and the completions for shells, at the places where Debian has such files.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 
@@ -19,7 +19,7 @@ const PROGRAMS: [(&str, &str); 2] = [("libtp-cli", "tp"), ("libtp-bench", "tp-be
 /// # Errors
 /// When the library does not build, or a file cannot be written.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String> {
-    // The linker strips it: the shared library keeps only the names that the headers declare.
+    // The linker strips the shared library, which keeps only the names that the headers declare.
     let built =
         cargo().args(["rustc", "--release", "--package", "libtp-capi", "--lib", "--", "-C", "strip=symbols"]).status();
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
@@ -39,9 +39,9 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     let texts = texts_of_command(&release.join("tp"), &prefix)?;
     let count = lay_out(&workspace.root.join("crates/capi"), &release, &prefix, &version, &today()?)
         .and_then(|count| Ok(count + lay_out_command(&release, &prefix, &texts)?))
-        .map_err(|error| format!("not all of it could be put under {}: {error}", prefix.display()))?;
+        .map_err(|error| format!("the installation under {} is not complete: {error}", prefix.display()))?;
     println!("{count} files and links under {}", prefix.display());
-    println!("run `ldconfig` where that is a directory of the system's linker");
+    println!("if the dynamic loader searches this directory, run `ldconfig` now");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_a_program_in_c_looks_for_is_where_it_looks() {
+    fn files_for_programs_in_c_are_installed_where_compilers_and_loaders_look() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
         let scratch = std::env::temp_dir().join(format!("xtask-install-{}", std::process::id()));
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));

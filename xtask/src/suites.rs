@@ -9,8 +9,8 @@
 pub enum Build {
     /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
     ForTests,
-    /// None: under `--deep` and `soak` the library as users build it. `test` has only the build above, and runs these
-    /// suites from it.
+    /// No features: `--deep` and `soak` build the library as users do. `test` has no such build, and runs these suites
+    /// with all features.
     ForUsers,
 }
 
@@ -289,7 +289,7 @@ mod tests {
 
     /// No run would include such a test: unit tests leave out names of suites, and a suite has one package.
     #[test]
-    fn no_test_of_another_package_has_the_name_of_a_suites() {
+    fn tests_of_other_packages_do_not_share_the_name_of_a_suite_test() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         for package in std::fs::read_dir(crates).unwrap() {
             let folder = package.unwrap().path();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_test_is_of_two_suites() {
+    fn a_test_belongs_to_one_suite() {
         let apart = |name| SUITES.iter().find(|it| it.name == name).map(|it| it.apart().collect::<Vec<_>>());
         assert_eq!(apart("multiprocess"), Some(vec!["yardstick::"]));
         assert_eq!(apart("yardstick_processes"), Some(Vec::new()));

@@ -60,12 +60,12 @@ int main(int argc, char **argv)
         return failed("open");
     if (store(env, db, "10") != TP_OK || tp_backup(env, argv[2], 0, watch, &told, &first) != TP_OK)
         return failed("backup");
-    printf("%d files, told of it: %s\n", (int)first.files, told > 0 ? "yes" : "no");
+    printf("%d files, progress was reported: %s\n", (int)first.files, told > 0 ? "yes" : "no");
     if (store(env, db, "20") != TP_OK || tp_backup(env, argv[2], TP_BACKUP_MORE, NULL, NULL, &more) != TP_OK)
         return failed("more");
     if (tp_backup_check(argv[2], NULL, NULL, &whole) != TP_OK)
         return failed("check");
-    printf("as from the first on: %s, up to the second: %s\n", whole.earliest == first.earliest ? "yes" : "no",
+    printf("begins with the first backup: %s, ends with the second: %s\n", whole.earliest == first.earliest ? "yes" : "no",
            whole.end == more.end && more.end > first.end ? "yes" : "no");
     /* The directory has a backup already. */
     printf("again: %s\n", tp_strerror(tp_backup(env, argv[2], 0, NULL, NULL, NULL)));
@@ -80,6 +80,6 @@ int main(int argc, char **argv)
     printf("\nbefore that: ");
     if (show(argv[4]) != 0)
         return 1;
-    printf("\nover it: %s\n", tp_strerror(tp_restore(argv[2], argv[4], TP_UNTIL_END, 0, NULL, NULL, NULL)));
+    printf("\nrestored again: %s\n", tp_strerror(tp_restore(argv[2], argv[4], TP_UNTIL_END, 0, NULL, NULL, NULL)));
     return tp_db_close(db) == TP_OK && tp_env_close(env) == TP_OK ? 0 : failed("close");
 }

@@ -94,12 +94,12 @@ const PROGRAMS: &[Program] = &[
         "examples/saved.c",
         &["@copy", "@one", "@two"],
         &[
-            "1 files, told of it: yes",
-            "as from the first on: yes, up to the second: yes",
+            "1 files, progress was reported: yes",
+            "begins with the first backup: yes, ends with the second: yes",
             "again: a backup cannot be taken there, or nothing can be restored from it",
             "at the end: 20",
             "before that: 10",
-            "over it: the directory is no environment, or cannot be opened here",
+            "restored again: the directory is no environment, or cannot be opened here",
         ],
     ),
     (

@@ -209,7 +209,10 @@ impl HeaderLines {
     pub fn header(self, record_bytes: Option<usize>) -> Result<Header, String> {
         let kind = self.kind.ok_or("the header names no type; add a line such as type=btree")?;
         if kind != DumpType::Recno && self.keys == Some(false) {
-            return Err(format!("it has no keys (keys=0), and the records of a {} database have keys", kind.name()));
+            return Err(format!(
+                "the dump has no keys (keys=0), and the records of a {} database have keys",
+                kind.name()
+            ));
         }
         // Berkeley DB fills up with spaces by default.
         let pad = self.record_bytes.map(|_| self.pad.unwrap_or(b' '));
@@ -257,7 +260,7 @@ impl Header {
     fn check(&self) -> Result<(), String> {
         if self.order.is_some() && self.kind != DumpType::Btree {
             return Err(format!(
-                "it names an order of keys (libtp_order), and a {} database has no order of keys",
+                "the header names an order of keys (libtp_order), and a {} database has no order of keys",
                 self.kind.name()
             ));
         }

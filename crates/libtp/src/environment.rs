@@ -59,10 +59,10 @@ impl Env {
     /// Upkeep changes none of these and goes on: [`Env::checkpoint`], [`Env::flush`], [`Env::background_step`],
     /// [`Env::sweep_memory`].
     ///
-    /// The refusal guards the program against itself, and no permission replaces it: the handle joins the shared memory
-    /// as every handle does. The process must be able to write to the environment's directory and to the shared memory.
-    /// It repairs what dead processes left, restarts the environment from the log if it comes first, and writes
-    /// committed pages to the disk.
+    /// This guards against mistakes in the program, and is no substitute for file permissions: the handle joins the
+    /// shared memory as every handle does. The process must be able to write to the environment's directory and to the
+    /// shared memory. It repairs what dead processes left, restarts the environment from the log if it is the first
+    /// process, and writes committed pages to the disk.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

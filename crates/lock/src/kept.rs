@@ -9,14 +9,15 @@
 //! ```text
 //!            unlock_all (a store)            revoked by another locker, under the latch, after a barrier
 //!   active <----------------------> idle ----------------------------------------------------------> revoked
-//!     |     lock_again (a store)              the slot goes back to its locker when that comes across it
-//!     | marked *contended* by one that must wait, under the latch: the locker takes the request out when its transaction ends
+//!     |     lock_again (a store)              the locker takes the slot back when it next looks at it
+//!     | marked *contended* by a waiter, under the latch: the locker takes the request out when its transaction ends
 //! ```
 //! A request is active if its bit in the locker's word `active` is set. The locker sets and clears the bit with plain
 //! stores, which no other processor waits for. Two rules make that right:
 //!
-//! * A locker knows that it may use the bit alone (its session notes the request in private memory) as long as the
-//!   table's *epoch* is the one in which it learnt that, under the latch. It sets the bit first and then reads the epoch.
+//! * A locker that looks at a request under the latch *learns* it: its session notes, in private memory, the request
+//!   and the table's *epoch*. While the epoch is the same, the locker may take the lock by the bit alone. It sets the
+//!   bit first and then reads the epoch.
 //! * A locker that revokes raises the epoch, waits for a barrier of all processors, and then reads the bits. So either
 //!   it sees the bit, or the other locker sees the new epoch and looks at the request under the latch.
 //!
@@ -24,7 +25,7 @@
 //! 1. The state of a kept request changes under the latch of its bucket only.
 //! 2. An idle request is in the queue as if granted: no conflicting mode is granted beside it. But no waiter counts as
 //!    waiting for the locker of an idle request.
-//! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request may be in no queue.
+//! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request need not be in a queue.
 //! 4. The epoch rises after a kept request was learnt and before it goes out of force. A contended request is not learnt.
 //!
 //! A mark in the word `active` says that another locker waits. A mark that is lost, because the locker stores to the

@@ -6,11 +6,12 @@
 //! processes a transaction then costs a switch of processes, which takes longer than the transaction.
 //!
 //! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks meanwhile takes the lock, and the
-//! waiter waits on, as the first of all. A waiter that is woken for nothing becomes *firm*: its next grant is its own,
-//! however long it sleeps. So a waiter is overtaken only while it does not run, and at most one time more.
+//! waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes *firm*: no
+//! locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it does not run,
+//! and never again after it was woken in vain.
 //!
-//! A locker behind an overtaken waiter waits for that waiter before and afterwards, so `detector.rs` sees no fewer
-//! waits.
+//! A locker behind an overtaken waiter waits for that waiter both before the overtaking and after it, so the overtaking
+//! hides no wait from `detector.rs`.
 //!
 //! Invariant: a request is overtaken only if it is the only granted one of its queue, and never if it held the lock
 //! before.

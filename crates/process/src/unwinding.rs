@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use rio::{planted, Region};
 
 thread_local! {
-    /// Whether the panic under way is not the library's.
+    /// Whether the panic under way began outside of the library.
     static IS_FOREIGN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -20,9 +20,9 @@ pub(crate) fn unwinds() -> bool {
     std::thread::panicking() && !IS_FOREIGN.get()
 }
 
-/// Returns whether a role that this thread drops now stays taken, so that others take it over as from a dead session:
-/// its work may be half done (PROTOCOLS D10). In a broken region the role is given back, because other sessions wait
-/// for it (PROTOCOLS D13).
+/// Returns whether this thread must keep a role instead of giving it back, because a panic may have left the role's
+/// work half done (PROTOCOLS D10). Another session then takes the role over, as it does from a dead session. In a
+/// broken region the role is given back, because other sessions wait for it (PROTOCOLS D13).
 pub fn leaves_roles(region: &Region) -> bool {
     unwinds() && !region.is_broken() && !planted("process: a panic returns the session's roles")
 }
@@ -44,8 +44,8 @@ pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     // A panic that is under way is the program's: one of its destructors makes this call.
     let before = std::thread::panicking().then(|| IS_FOREIGN.replace(true));
     let done = catch_unwind(AssertUnwindSafe(call));
-    // A call that returns without a panic under way has left the mark as it was: each call restores the mark, and only
-    // a panic that leaves a call changes it.
+    // A call that returns while no panic is under way did not change the mark: each call restores the mark, and only a
+    // panic that comes out of a call changes it.
     if before.is_some() || (done.is_err() && !planted("process: a caller's panic stays foreign")) {
         IS_FOREIGN.set(before.unwrap_or(false));
     }

@@ -28,9 +28,9 @@ pub(crate) struct Journal {
     covered: Lines,
     /// The file's growth when it was last logged.
     growth: [u64; 5],
-    /// The number of transactions that are written and synced together, and below it the number of ended transactions
-    /// that wait for that.
+    /// The number of transactions that are written and synced together.
     group: u32,
+    /// The number of ended transactions that are not written yet.
     waiting: u32,
 }
 

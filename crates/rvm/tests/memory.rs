@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rvm::{Error, Options};
 
 #[test]
-fn what_was_ended_is_there_and_what_was_not_is_not() {
+fn ended_transactions_survive_a_reopening_and_others_do_not() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::of(vista::Options::new(1 << 20).reserve(1 << 30)).log_bytes(256 << 10);
     let mut memory = options.open(directory.path()).unwrap();

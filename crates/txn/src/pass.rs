@@ -6,8 +6,8 @@
 //! offered it, and is undone if that session dies or leaves.
 //!
 //! If a session dies here: before the swap the transaction still belongs to the offering session. After the swap it
-//! belongs to the new session, and the slot names the transaction's locker, whichever session that locker names. The
-//! locker's kept locks end with the locker.
+//! belongs to the new session. The repair finds the transaction's locker by the slot, even if the locker still names
+//! the offering session. The locker's kept locks end with the locker.
 
 use libtp_lock::LockerId;
 use libtp_log::TxnId;
@@ -85,8 +85,8 @@ impl Managers {
         session.set_owing(true);
         failpoint("pass: slot taken over, locker not");
         self.locks.adopt_locker(&session, locker);
-        // A session that takes such a lock learns the facts that the lock stands for (`record/indices.rs`), and this
-        // session has not.
+        // A session that takes an intent lock also reads facts that stay true while it has the lock
+        // (`record/indices.rs`). This session has not read them, so it may not keep the lock.
         if !planted("pass: intent locks stay kept after a takeover") {
             self.locks.unkeep_all(&session, locker);
         }
@@ -122,9 +122,9 @@ impl Managers {
     /// transaction.
     ///
     /// # Panics
-    /// If it was not taken over.
+    /// If no session has taken the transaction over.
     pub fn leave_taken(&self, txn: TxnSession) {
-        assert!(self.is_taken(&txn), "its transaction is still its own");
+        assert!(self.is_taken(&txn), "no other session has taken the transaction over");
         txn.session().set_owing(false);
         drop(txn);
     }

@@ -26,7 +26,7 @@ rio::shared! {
         pub checkpointer: Word<SessionId>,
         /// The last checkpoint's record.
         pub checkpoint_lsn: Word<Lsn>,
-        /// The last checkpoint when the region was made, or where the log began.
+        /// The checkpoint that was the last one when the region was made; if there was none, the beginning of the log.
         pub restart_lsn: Word<Lsn>,
         /// The session that changes the control file, for the tools; zero if none does.
         pub changer: Word<SessionId>,

@@ -19,7 +19,7 @@ impl Segment {
         let [from, to] = &self.heap.header.fresh;
         let (from, to) = (from.get(), to.get());
         let Some(have) = to.checked_sub(from) else {
-            let what = format!("the unused part of its heap begins at {from} and ends before that, at {to}");
+            let what = format!("the unused part of its heap ends at {to}, before it begins, at {from}");
             return Err(Error::Damaged { path: self.path().to_path_buf(), what });
         };
         if have >= units {
@@ -32,8 +32,8 @@ impl Segment {
             // The units stay fresh if the transaction aborts.
             self.heap.header.fresh[1].publish(new.end);
         } else {
-            // Data of vista lie between the old fresh units and the new units. So the old fresh units become a free
-            // run, and the new units are the fresh ones.
+            // Data of vista lie between the old fresh units and the new units. So the old units become a free run, and
+            // only the new units count as fresh.
             let mut change = Change::of(&self.undo);
             if have != 0 {
                 self.heap.free_run(&mut change, from, have);
@@ -48,7 +48,7 @@ impl Segment {
     }
 
     /// Takes units that were never used. Takes `more` units if they can begin at `end`, where the fresh units end; else
-    /// takes `all` units somewhere behind. Makes the table long enough for the units.
+    /// takes `all` units at a later place. Makes the table long enough for the units.
     fn take_units(&mut self, end: u64, more: u64, all: u64) -> Result<Range<u64>> {
         let region = self.region().clone();
         region.check_room(all.saturating_mul(UNIT))?;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redo_log_hears_of_units_that_were_taken_before_and_are_fresh_now() {
+    fn the_redo_log_gets_the_places_of_fresh_units_that_an_earlier_transaction_took() {
         let place = Place::new("fresh");
         let mut segment = place.open(4096);
         let mut log = Log::default();

@@ -26,7 +26,7 @@ impl Drop for Place {
 }
 
 #[test]
-fn what_was_ended_is_there_and_what_was_not_is_not() {
+fn ended_transactions_survive_a_reopening_and_others_do_not() {
     let place = Place::new("ended");
     let address = {
         let mut segment = place.open(1 << 20);

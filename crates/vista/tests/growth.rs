@@ -91,7 +91,7 @@ fn holes(file: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn where_memory_survives_the_system_no_block_is_only_set_aside() {
+fn a_segment_that_survives_the_system_has_no_holes_in_its_used_part() {
     let directory = tempfile::tempdir().unwrap();
     for (survives, is_filled) in [(None, false), (Some(Survives::System), true)] {
         let file = directory.path().join(format!("{survives:?}"));
@@ -101,12 +101,12 @@ fn where_memory_survives_the_system_no_block_is_only_set_aside() {
         }
         let mut segment = options.open(&file).unwrap();
         // Only the room into which the segment can grow is a hole.
-        assert_eq!(holes(&file) <= 150_000, is_filled, "{} bytes are only set aside", holes(&file));
+        assert_eq!(holes(&file) <= 150_000, is_filled, "{} bytes of the file are holes", holes(&file));
         segment.grow(200_000).unwrap();
         let mut txn = segment.begin();
         let _ = txn.malloc(3 * MIB).unwrap();
         txn.end().unwrap();
-        assert_eq!(holes(&file) == 0, is_filled, "{} bytes are only set aside", holes(&file));
+        assert_eq!(holes(&file) == 0, is_filled, "{} bytes of the file are holes", holes(&file));
         assert_eq!(segment.bytes()[..], [0; 200_000]);
     }
 }

@@ -1,7 +1,8 @@
 //! The inputs that a fuzzer starts from: real pages, records, logs, dumps and settings, made by the library as it is
 //! now.
 //!
-//! They were written into `corpus/` once (`cargo run -p libtp-fuzz --example seeds`), and stay unchanged.
+//! `cargo run -p libtp-fuzz --example seeds` wrote them into `corpus/`. A later version of the library does not replace
+//! them.
 
 use libtp_log::RECORD_HEADER_BYTES;
 
@@ -125,7 +126,7 @@ pub fn logs(world: &World) -> Seeds {
         if !piece.is_empty() {
             seeds.push((format!("from-{from}"), log_file::encode(true, from == 0, 1, 0, &piece)));
         }
-        // Skips some records: this log has many similar splits and their neighbours.
+        // Skips some records: this log has many page splits, which are alike and have like records around them.
         begin = next.max(begin + 1) + records.len() / 40;
     }
     seeds

@@ -8,9 +8,9 @@ const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DROPPED: &str = "dropped::deaths::a_death_over_databases_leaves_all_of_the_change_or_nothing";
-const FAILING: &str = "dropped_simulated::no_name_is_taken_for_durable_after_a_failed_sync";
+const FAILING: &str = "dropped_simulated::names_do_not_count_as_durable_after_a_failed_sync";
 const TRADED: &str = "dropped_simulated::databases_keep_exchanged_names_after_a_restore_with_any_crash";
-const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
+const LOSER: &str = "missing::an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 const CRASHES: &str = "simulated::files_and_records_are_of_one_version_after_any_crash";
 const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits";
@@ -20,7 +20,7 @@ const GONE: &str = "rules::s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_ar
 const CHAINS: &str = "rules::s3_replaced_chains_wait_for_the_oldest_snapshot";
 const BOUND: &str = "rules::s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound";
 const CACHE: &str = "simulated::answered_commits_survive_the_loss_of_the_cache";
-const HOUSE: &str = "yardstick::a_small_house_does_not_grow_either";
+const HOUSE: &str = "yardstick::a_small_environment_does_not_grow";
 
 #[rustfmt::skip]
 pub(super) const CASES: &[Planted] = &[
@@ -34,37 +34,37 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "log: a new segment is not recorded", MISSING),
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
     case(Backup, "libtp: an unfinished restore opens as an environment", CUT_OFF),
-    case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment"),
-    case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::a_creation_that_is_cut_off_is_done_by_the_next"),
+    case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_during_a_load_leaves_all_records_or_no_environment"),
+    case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::the_next_call_completes_a_creation_that_was_cut_off"),
     case(Backup, "libtp: a restore does not check pages", DAMAGED),
     case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_has_its_own_identity"),
     case(Backup, "libtp: a restore to a state before the copied pages is accepted", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),
     case(Backup, "libtp: a diverged log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
-    case(Backup, "libtp: two backups run into one directory", "rules::two_backups_to_one_directory_leave_one_that_is_whole"),
+    case(Backup, "libtp: two backups run into one directory", "rules::a_second_backup_into_the_same_directory_is_refused_and_the_first_is_complete"),
     case(Backup, "txn: redo skips a missing file", "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone"),
     case(Backup, "record: a database with a missing file is created again", "missing::after_a_clean_close_a_missing_file_is_not_created_again"),
     case(Backup, "buffer: a file is accepted by its name alone", "missing::an_empty_cut_or_foreign_file_stops_its_own_database_alone"),
     case(Backup, "buffer: a missing file stops all checkpoints", "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone"),
     case(Backup, "buffer: pages are written to a replaced file", "missing::in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up"),
     case(Backup, "buffer: double-write images of a missing file are dropped", "missing_simulated::torn_pages_are_mended_when_their_file_is_back"),
-    case(Backup, "record: a process limit at a creation poisons the log", "dropped_simulated::a_limit_of_a_process_that_makes_a_database_stops_no_other"),
+    case(Backup, "record: a process limit at a creation poisons the log", "dropped_simulated::a_failed_register_write_of_one_process_does_not_stop_other_processes"),
     case(Backup, "txn: the setting for kept log is not shared", "rules::log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all"),
     case(Backup, "txn: restart drops a loser's changes in a missing file", LOSER),
     case(Backup, "txn: a loser's missing file fails the restart", LOSER),
     case(Backup, "buffer: a dead process's new file slot is not counted", "dropped::deaths::a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_dropped"),
-    case(Backup, "txn: changes of a loser that were left are undone twice", "missing_simulated::a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once"),
+    case(Backup, "txn: changes of a loser that were left are undone twice", "missing_simulated::changes_are_undone_once_in_a_file_that_returns_after_an_interrupted_restart"),
     case(Backup, "buffer: a drop is not written to the register", DROPPED),
     case(Backup, "buffer: the register drops the old name before the rename", DROPPED),
     case(Backup, "buffer: a rename replaces the file of another database", TRADED),
-    case(Backup, "txn: locks are released before a drop or rename has ended", "dropped_simulated::a_renaming_is_not_carried_out_again_when_another_has_followed"),
+    case(Backup, "txn: locks are released before a drop or rename has ended", "dropped_simulated::repair_does_not_repeat_a_rename_that_another_rename_followed"),
     case(Backup, "record: a name is registered after a failed sync", FAILING),
     case(Backup, "buffer: a new name that is present counts as durable", FAILING),
     case(Backup, "txn: incarnations of kept log are dropped", "rules::log_that_is_kept_over_many_openings_is_added"),
     case(Backup, "txn: databases are dropped before the commit is on disk", DROPPED),
     case(Backup, "txn: repair skips drops and renames of a dead session", DROPPED),
     case(Backup, "txn: restart skips committed drops and renames", DROPPED),
-    case(Backup, "libtp: salvaged values keep their old order numbers", "salvage::readable_records_are_salvaged_and_lost_ones_are_named"),
-    case(Backup, "libtp: salvage does not report lost pages", "salvage::readable_records_are_salvaged_and_lost_ones_are_named"),
+    case(Backup, "libtp: salvaged values keep their old order numbers", "salvage::salvage_copies_readable_records_and_names_lost_pages"),
+    case(Backup, "libtp: salvage does not report lost pages", "salvage::salvage_copies_readable_records_and_names_lost_pages"),
     // Plain files.
     case(Files, "libtp: a new plain file is not synced", CRASHES),
     case(Files, "libtp: directories of new plain files are not synced", CRASHES),
@@ -99,7 +99,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Joint, "vista: a rollback to a savepoint restores no memory", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "vista: blocks freed after a savepoint stay freed", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "libtp: a segment joined after a savepoint is not rolled back", "parts::a_rollback_to_a_savepoint_restores_memory"),
-    case(Joint, "txn: open outcomes are read without the latch", "moments::a_checkpoint_takes_no_transaction_for_another"),
+    case(Joint, "txn: open outcomes are read without the latch", "moments::a_checkpoint_does_not_confuse_unresolved_transactions"),
     case(Joint, "libtp: a segment is joined without its row", "moments::a_commit_on_a_failed_disk_needs_no_room"),
     case(Joint, "libtp: a commit of unknown durability is reported as aborted", "moments::a_commit_on_a_failed_disk_needs_no_room"),
     case(Joint, "txn: a session in a broken region commits segments", "doubt::a_commit_in_abandoned_memory_reaches_no_segment"),

@@ -45,7 +45,7 @@ fn other(what: impl Into<String>) -> io::Error {
 fn output(command: &mut Command) -> io::Result<Vec<u8>> {
     let done = command.stderr(Stdio::inherit()).output()?;
     if !done.status.success() {
-        return Err(other(format!("{command:?} came to {}", done.status)));
+        return Err(other(format!("{command:?} failed: {}", done.status)));
     }
     Ok(done.stdout)
 }

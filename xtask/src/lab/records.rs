@@ -61,18 +61,18 @@ impl Records {
             )
         };
         if announced.steps() == 0 {
-            return Err(wrong("nothing was proved"));
+            return Err(wrong("no transfer was announced, so the crash proved nothing"));
         }
         let last = announced.digests.get(&announced.last).copied();
-        let it = Found::new(found).ok_or_else(|| wrong("nothing is known of the records"))?;
+        let it = Found::new(found).ok_or_else(|| wrong("the machine's report cannot be read"))?;
         // The transfer under way may be committed without an announcement.
         let is_whole = (it.ended == announced.last && Some(it.digest) == last)
             || (it.ended == announced.last + 1 && Some(it.before) == last);
         if !is_whole {
-            return Err(wrong("not those were found"));
+            return Err(wrong("the machine found other transfers"));
         }
         if !it.value_is("how", "Survived") || !it.value_is("lost", "false") || !it.value_is("survives", "system") {
-            return Err(wrong("they were not found in memory that survived"));
+            return Err(wrong("the transfers were not found in memory that survived"));
         }
         self.announced += announced.steps();
         self.unannounced += u64::from(it.ended > announced.last);
@@ -87,16 +87,16 @@ impl Records {
     /// When the control lost nothing, lost other transfers than the last ones, or did not report the loss.
     pub fn judge_control(&mut self, announced: &Line, found: &str) -> Result<(), String> {
         let wrong = |what: &str| format!("the control announced {} transfers: {what}: {found}", announced.last);
-        let it = Found::new(found).ok_or_else(|| wrong("nothing is known of it"))?;
+        let it = Found::new(found).ok_or_else(|| wrong("the machine's report about the control cannot be read"))?;
         if it.ended >= announced.last {
-            return Err(wrong("it lost nothing, so nothing was proved"));
+            return Err(wrong("the control lost nothing, so the crash proved nothing"));
         }
         // The state at the beginning of a life was read from the files, so it must be there again.
         if announced.digests.get(&it.ended) != Some(&it.digest) {
-            return Err(wrong("its state differs from the state after its last kept transfer"));
+            return Err(wrong("the control's state differs from the state after its last kept transfer"));
         }
         if !it.value_is("lost", "true") || !found.ends_with("refused at first") {
-            return Err(wrong("it lost them without a word"));
+            return Err(wrong("the control did not report the loss"));
         }
         self.control_announced += announced.steps();
         self.control_lost += announced.last - it.ended;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_to_be_found_in_memory() {
+    fn records_that_were_not_found_in_memory_are_a_failure() {
         let whole = "ended=9 digest=90 before=80";
         for wrong in [
             "how=Restarted lost=false survives=system",

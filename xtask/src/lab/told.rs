@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// One life of a machine.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// The number of ended transactions of the segment: at the beginning, and last.
+    /// The number of ended transactions of the segment, in the first announcement of the life and in the last.
     pub segment: (u64, u64),
     /// The environment whose memory is kept.
     pub records: Line,
@@ -19,8 +19,8 @@ pub struct Life {
     pub lost: Line,
 }
 
-/// The announcements about an environment: the number of committed transfers at the beginning, and last; and for each
-/// number the digest of that transfer and all before it.
+/// The announcements about an environment: the number of committed transfers in the first announcement and in the last,
+/// and for each number `n` the digest of the first `n` transfers.
 #[derive(Debug, Default)]
 pub struct Line {
     pub began: u64,
@@ -93,7 +93,7 @@ mod tests {
     use super::first_life;
 
     #[test]
-    fn a_life_ends_where_the_next_begins_and_a_line_that_was_cut_off_says_nothing() {
+    fn a_life_ends_at_the_next_one_and_incomplete_lines_are_ignored() {
         let told = "\nb000000000005\nR0000000000020000000000000007\nk000000000006\nr00000000000300000000000000ff\nr0000000000040\n\
                     \nb000000000006\nk000000000007\n";
         let (life, length) = first_life(told.as_bytes());

@@ -1,5 +1,5 @@
-//! Parts and connections in the order of each index's keys: for the load every engine gets them in the order that suits
-//! it best.
+//! Parts and connections in the order of each index's keys, so that each engine can load them in the order that it
+//! loads fastest.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ mod tests {
     use crate::oo1::CONNECTIONS;
 
     #[test]
-    fn they_are_all_there_and_in_order() {
+    fn parts_and_connections_are_complete_and_sorted() {
         let graph = Graph::make(500, 1);
         let to: Vec<_> = arriving(&graph, 1..501).collect();
         assert!(to.is_sorted());

@@ -48,7 +48,7 @@ fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
 }
 
 #[test]
-fn a_contender_that_refuses_oo1_has_a_row_that_says_why_beside_those_that_do_not() {
+fn an_engine_that_refuses_oo1_gets_a_row_with_its_reason() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
     let mut quiet = |_: News<'_>| {};

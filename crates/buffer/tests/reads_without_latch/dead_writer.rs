@@ -48,7 +48,7 @@ const BYTES: [usize; 2] = [2, 3];
 const IMAGES: usize = 4;
 /// The noted record.
 const NOTE: usize = 5;
-/// The page's LSN, as far as the repair asks for it: whether the noted record is on the page.
+/// Stands for the page's LSN, from which the repair learns one fact: whether the noted record is on the page.
 const REDONE: usize = 6;
 
 const DONE: u8 = 99;

@@ -35,8 +35,8 @@ const DELETE: u32 = 2;
 // format: end
 /// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
-/// Bound for the waste, in bytes. Dead frames may take this much more than the live frames. Unwritten frames may take
-/// this much more than half of the live frames.
+/// The bytes that dead frames may take beyond the size of the live frames, and that unwritten frames may take beyond
+/// half of that size.
 const WASTE_MAX: u64 = 1 << 16;
 
 /// The kind of a file, as its header states.
@@ -263,7 +263,7 @@ impl PlainFile {
         if self.is_as_known()? {
             return Ok(());
         }
-        let text = "another program has changed it since it was opened here, and in plain mode one program uses a file at a time: the changes made here are not in the file. Open it with DB_TXN, or lock it first";
+        let text = "another program has changed the file since this program opened it, so the changes of this program were not written. In plain mode only one program may use a file at a time. Open the file with DB_TXN, or lock it first";
         Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())))
     }
 
@@ -353,8 +353,8 @@ impl PlainFile {
         }
     }
 
-    /// Collects the live frames for a fresh sequence: in front of the slot's frames if they have room there, else
-    /// behind them. Returns where the frames begin.
+    /// Collects the live frames, to write them anew: before the frames of the current slot if there is room, else after
+    /// those frames. Returns the place of the first frame.
     fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
         self.noted.clear();
         // While a slot is doubtful, its frames may lie in the room in front, and the frames of both slots must stay.

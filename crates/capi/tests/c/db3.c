@@ -366,7 +366,7 @@ static void several_values(void)
     CHECK(put(db, "m", "x", 0) == 0 && put(db, "z", "9", 0) == 0 && put(db, "m", "y", 0) == 0);
     CHECK(put(db, "m", "w", R_NOOVERWRITE) == RET_SPECIAL);
     commit();
-    /* The file notes that it has duplicates. */
+    /* The file's header says that its keys may have duplicates, so this open names no flag. */
     db = again(db, "several", DB_BTREE, NULL);
     begin();
     CHECK(gets_(db, "m", "z"));
@@ -443,7 +443,7 @@ static void functions(void)
         /* Other processes do not have the program's own comparison. */
         CHECK(open_("mine", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
         CHECK(strstr(tp_error(), "tp_order") != NULL && strstr(tp_error(), "db_order") != NULL);
-        /* A hash function says where pairs lie, which the library does itself. */
+        /* The program's hash function is ignored: the library chooses the place of each pair itself. */
         db = open_("spread", O_RDWR | O_CREAT, DB_HASH, &hash);
         CHECK(db != NULL && put(db, "b", "2", 0) == 0 && put(db, "a", "1", 0) == 0 && gets_(db, "a", "1") && gets_(db, "b", "2"));
         CHECK(db != NULL && db->close(db) == 0);
@@ -550,7 +550,7 @@ static void fixed_records(void)
     db = again(db, "fixed", DB_RECNO, &info);
     CHECK(gets_number(db, 1, "one.") && gets_number(db, 5, "five") && gets_number(db, 6, NULL));
     begin();
-    /* They are renumbered, too. */
+    /* Insertions and deletions renumber records of fixed length, too. */
     CHECK(steps_number(db, R_CURSOR, 3, 3, "drei"));
     CHECK(del_number(db, 1, 0) == 0 && gets_number(db, 1, "two.") && gets_number(db, 5, NULL));
     CHECK(put_number(db, 1, "1", R_IBEFORE, &stored) == 0 && stored == 1 && gets_number(db, 1, "1..."));

@@ -68,10 +68,10 @@ impl LogType {
         LogType(ApplicationType { code, name: name.into(), redo: Arc::new(redo), undo: None })
     }
 
-    /// Sets the function that undoes the change, whatever the page's state by then: other transactions may have changed
-    /// it, too, by types with an undo. It must not refuse any state that the others' changes can leave in any order: a
+    /// Sets the function that undoes the change. Meanwhile other transactions may have changed the page, too, by types
+    /// with an undo function. The function must accept every state that those changes can leave, in any order: a
     /// transaction that cannot be undone keeps its locks, and after a crash the environment does not open until the
-    /// undo succeeds. For example, a counter to which others add must not refuse an overflow.
+    /// undo succeeds. For example, if other transactions add to a counter, its undo must not fail on an overflow.
     #[must_use]
     pub fn undo(
         mut self,

@@ -117,13 +117,13 @@ fn every_flipped_bit_of_the_first_block_is_noticed() {
 }
 
 #[test]
-fn a_slot_that_its_writer_did_not_live_to_sync_is_not_all_that_a_power_cut_leaves() {
+fn a_power_cut_after_an_unsynced_write_of_a_dead_process_leaves_a_valid_slot() {
     let disk = SimDisk::new(3);
     let view = disk.process_view();
     let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");
     file.create(&some_control()).unwrap();
     view.directory().sync().unwrap();
-    // Lists so long that a slot is more than the sector a disk writes whole.
+    // The lists are so long that a slot has several sectors, and a disk writes only single sectors whole.
     let with = |number: u64| Control {
         unresolved: (0..200).map(|each| TxnId::new(number + each)).collect(),
         ..some_control()
@@ -160,12 +160,13 @@ fn after_restarts(restarts: u64) -> Control {
 }
 
 #[test]
-fn incarnations_beyond_a_slots_places_are_kept_each_slots_for_itself() {
+fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
     let room = Room::new("lives");
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
-    // Two lives come before these. The last two cases have fewer, as after a recycling.
+    // Each list has two earlier lives. The last two lists are shorter than the ones before, as after a recycling of the
+    // log.
     for restarts in [125, 126, 127, 200, 382, 383, 600, 1500, 300, 90] {
         let control = after_restarts(restarts);
         file.write(&control).unwrap();
@@ -245,7 +246,7 @@ fn further_blocks_of_a_failed_sync_are_written_again() {
 }
 
 #[test]
-fn on_a_full_disk_a_restart_more_needs_no_further_block() {
+fn on_a_full_disk_a_list_that_needs_a_further_block_fails_and_changes_nothing() {
     let disk = SimDisk::new(6);
     let view = disk.process_view();
     let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");

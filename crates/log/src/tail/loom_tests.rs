@@ -83,7 +83,7 @@ fn loom_a_reader_that_sees_the_tail_sees_the_whole_record() {
 }
 
 #[test]
-fn loom_a_reader_is_never_deceived_by_a_chunk_that_is_used_again() {
+fn loom_a_reader_never_returns_bytes_of_a_chunk_that_is_reused() {
     loom::model(|| {
         let model = Model::new();
         model.append(0);

@@ -92,8 +92,8 @@ impl Undo {
             return Err(format!("an undo log has an image of an undo log's own bytes, at {place}"));
         }
         images.sort_unstable();
-        // The furthest end of the images so far; the log of that image; and the furthest end of the images of all other
-        // logs.
+        // `furthest`: the largest end of all images so far. `whose`: the log with that image. `of_others`: the largest
+        // end among the images of all other logs.
         let (mut furthest, mut whose, mut of_others) = (0, 0, 0);
         for (place, end, log) in images {
             if place < if log == whose { of_others } else { furthest } {

@@ -1,7 +1,8 @@
 //! The time of opening after a crash, and the size of a small and of a large environment: `tp bench recovery`.
 //!
-//! Every crashing part is a process of its own ([`crate::recovery_child`]), killed by SIGKILL in the middle of TPC-B. Some rows also
-//! lose the file of the shared memory. Each row stands beside its goal. After the last crash the bank is audited.
+//! The work runs in child processes ([`crate::recovery_child`]), which SIGKILL ends in the middle of TPC-B. For some
+//! rows the file of the shared memory is removed, too. Each row shows its goal. After the last crash the bank is
+//! audited.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,16 +26,16 @@ const MIB: u64 = 1 << 20;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Accounts of the bank; 0 leaves its rows out.
+    /// Accounts of the bank; 0 omits the bank's rows.
     #[arg(long, default_value_t = 1_000_000)]
     accounts: u32,
-    /// Length of the long log, in MiB; 0 leaves its rows out.
+    /// Length of the long log, in MiB; 0 omits the rows of the long log.
     #[arg(long, default_value_t = 1024)]
     log_mib: u64,
-    /// Records of the large environment; 0 leaves its rows out.
+    /// Records of the large environment; 0 loads no records.
     #[arg(long, default_value_t = 10_000_000)]
     records: u64,
-    /// Locks of one transaction; 0 leaves its rows out.
+    /// Locks of one transaction; 0 takes no locks.
     #[arg(long, default_value_t = 1_000_000)]
     locks: u64,
     /// Directory on a disk for the environments.
