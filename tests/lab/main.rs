@@ -1,10 +1,10 @@
 //! The guest of the warm-reboot lab: the init program, and the only program, of a machine whose kernel crashes in the
 //! midst of its stores.
 //!
-//! Paper: Rio Vista, section 3: a crash of the operating system that memory outlives. `cargo xtask lab` starts the
-//! machine and crashes it, or has it crash itself. Stores to a file of memory that a warm start keeps (`/dev/pmem0`,
-//! ext4, DAX) are there after the restart. The host has its own record of the work: the machine reports each
-//! transaction that has ended through a port (`port`), and the host compares.
+//! Paper: Rio Vista, section 3: the operating system crashes, and the memory keeps its contents. `cargo xtask lab`
+//! starts the machine and crashes it, or makes it crash itself. The guest stores to a file in memory that a warm start
+//! keeps (`/dev/pmem0`, ext4, DAX), and these stores must be there after the restart. Through a port (`port`) the guest
+//! reports each transaction that has ended, and the host compares these reports with the state after the restart.
 //!
 //! | file | what |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `work` | stores to segments, and the check of their contents |
 //! | `records` | records of the library itself, and the check of their contents |
 //!
-//! Each line that it prints on its console begins with `LAB`.
+//! Each line that the guest prints on its console begins with `LAB`.
 // A panic is the report, and the end of the machine.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]

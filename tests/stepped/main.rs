@@ -1,12 +1,12 @@
-//! A process that does one operation dies between any two instructions, among living processes.
+//! A process dies between any two instructions of one operation, while other processes use the same environment.
 //!
 //! A tracer steps the process and kills it before each store to shared memory and before each system call of the
 //! operation. In between no other process can see a difference. The compiler chooses the order of the
 //! stores, so `--deep` and `soak` build the program as users do.
 //!
-//! After each death two survivors change the same records, each within a bounded time. A transaction of the dead is
-//! there wholly or not at all, and it is there if its commit was answered. No lock, pin, transaction or session of the
-//! dead is left, and every page fits its neighbours. In the end the files alone give the same records.
+//! After each death two survivors change the same records, each within a bounded time. Of each transaction of the dead
+//! process they find all changes or none, and all if its commit was answered. No lock, pin, transaction or session of
+//! the dead process is left, and every page fits its neighbours. In the end the files alone give the same records.
 //!
 //! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero stands for one death
 //! before each store. `LIBTP_TEST_OPERATION` chooses one operation. A report of a failure names the line of the store;

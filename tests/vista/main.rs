@@ -6,13 +6,13 @@
 //! | `trace` | steps a child one instruction at a time; reports each store, each line written back and each fence |
 //! | `traced` | after each event the segment is recovered as if the machine had stopped there |
 //! | `lines` | the possible states of memory that outlives the cache |
-//! | `joined` | the same for a transaction over records and memory: all of both, or of neither |
-//! | `members` | the same for a segment of an environment in which a transaction's number recurs |
-//! | `parts` | the same for parts of a transaction that are rolled back |
+//! | `joined` | as `traced`, with a transaction over records and memory: all changes of both are there, or no change |
+//! | `members` | as `traced`, with a segment of an environment in which a transaction's number recurs |
+//! | `parts` | as `traced`, with parts of a transaction that are rolled back |
 //! | `business` | the children's work with a segment, and its check |
-//! | `several` | the same by several threads that get in each other's way |
-//! | `typed` | the same with typed memory |
-//! | `boxes` | the same with values in boxes |
+//! | `several` | as `business`, by several threads that get in each other's way |
+//! | `typed` | as `business`, with typed memory |
+//! | `boxes` | as `business`, with values in boxes |
 //! | `mappings` | a process with few mappings left, and automatic ranges |
 //! | `forks` | children that outlive their killed parent |
 //! | `inherited` | a child cannot use its parent's transactions |

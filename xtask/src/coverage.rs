@@ -26,7 +26,7 @@ const FLAGS: &str = "-Cinstrument-coverage -Zcoverage-options=branch -Cllvm-args
 const SUITES: [&str; 9] =
     ["backup", "bad_input", "crash", "damage", "failpoints", "kills", "lived", "multiprocess", "warm"];
 const CRATES: [&str; 3] = ["libtp-log", "libtp-process", "libtp-txn"];
-/// Counting makes tests slow, and everything is built anew.
+/// The longest time of the run: counting makes the tests slow, and everything is built anew.
 const PATIENCE: Duration = Duration::from_secs(3 * 3600);
 /// LLVM's versions that can read the compiler's output, the newest first.
 const VERSIONS: [u32; 5] = [23, 22, 21, 20, 19];
@@ -37,7 +37,7 @@ type Side = (String, String, bool);
 /// Runs the tests and compares.
 ///
 /// # Errors
-/// When something cannot be run, or the document not be read.
+/// When a command cannot be run, or the document cannot be read.
 pub fn coverage(workspace: &Workspace) -> Result<ExitCode, String> {
     let said = |error: io::Error| error.to_string();
     setup::packages(&logs(workspace)).map_err(said)?;
@@ -75,7 +75,7 @@ fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<P
     let ended = child::run_within("coverage", &mut command, &logs(workspace), PATIENCE);
     let ended = ended.map_err(|error| error.to_string())?;
     if !ended.success {
-        return Err("a test failed, so the counts say nothing".into());
+        return Err("a test failed, so the counts of branches are not complete".into());
     }
     let said = ended.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Ok(said.filter_map(|line| Some(PathBuf::from(line.get("executable")?.as_str()?))).collect())
@@ -112,7 +112,7 @@ fn succeed(command: &mut Command) -> Result<Vec<u8>, String> {
 /// Returns how often each side of each covered branch was taken, over all tests.
 fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String> {
     let mut found = BTreeMap::new();
-    let files = exported["data"][0]["files"].as_array().ok_or("llvm-cov told no files")?;
+    let files = exported["data"][0]["files"].as_array().ok_or("the output of llvm-cov names no files")?;
     for file in files {
         let path = Path::new(file["filename"].as_str().unwrap_or(""));
         let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
@@ -164,7 +164,7 @@ fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
         println!("| {file} | `{}` | {is} | |", condition.replace('|', "\\|"));
     }
     for (file, condition, is) in reasons.iter().filter(|side| found.get(side) != Some(&0)) {
-        println!("taken this time, or gone: {file}: `{condition}` {is}");
+        println!("the document names a branch that a test took, or that is gone: {file}: `{condition}` {is}");
     }
     println!(
         "{} sides of branches, {} not taken, {} of them without a reason in {DOCUMENT}",

@@ -1,4 +1,4 @@
-//! Sleeping until another session wakes us, without losing a wake and never without a bound.
+//! Sleeping until another session wakes us. No wake is lost, and every sleep has a longest time.
 //!
 //! Paper: LIBTP section 3.2.4, "for each process, a semaphore is maintained upon which that process waits".
 //! Departures: the semaphore is a word in the session's slot, one per thread; and every sleep ends within
@@ -28,7 +28,7 @@ const ONE_WAKE: u32 = 2;
 
 /// The number of wakes at one moment: taken before the check that decides whether to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a ticket is taken before the condition is looked at, and then slept on"]
+#[must_use = "take a ticket, then check the condition, then sleep with the ticket"]
 pub struct Ticket(u32);
 
 impl Session {
@@ -50,8 +50,8 @@ impl Session {
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 
-    /// As [`Session::sleep_on`], but sleeps up to `duration`, however long that is: for a session that waits only for
-    /// its turn, and that no other session waits for.
+    /// As [`Session::sleep_on`], but sleeps up to `duration`, however long that is. Only for a session that waits for
+    /// its turn while no other session waits for it.
     pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         self.leave_if_late();

@@ -168,7 +168,7 @@ fn notes_name_the_latches_a_session_holds() {
     let mine = here.join().expect("room");
     let latches: Vec<_> = (0..crate::NOTES).map(|_| new_latch(&here)).collect();
     let held = |expected: usize| {
-        let info = there.sessions().into_iter().find(|info| info.id == mine.id()).expect("it is there");
+        let info = there.sessions().into_iter().find(|info| info.id == mine.id()).expect("the session has joined");
         assert_eq!(info.latches, expected);
     };
     let mut guards: Vec<_> =
@@ -376,7 +376,7 @@ fn a_waiter_repairs_the_dead_holder_and_gets_the_latch() {
         if also.is_some() {
             assert!(there.dead_sessions().len() == 1);
             there.help_the_dead(&session);
-            assert_eq!(there.region().at(place).shared_count(), 1, "the living one still holds it");
+            assert_eq!(there.region().at(place).shared_count(), 1, "the living session still holds the latch");
         }
         drop(also);
         drop(there.region().at(place).exclusive(&session, Rank::CATALOGUE));

@@ -1,5 +1,5 @@
-//! Latches that are made to call the kernel call it twice for each hold, and only while the setting is on. The test is
-//! alone in its file, because the setting holds for a whole process.
+//! While the setting `KernelLatches` is on, each latch calls the kernel when it is taken and when it is released; at
+//! other times no latch calls the kernel. The test is alone in its file, because the setting is the whole process's.
 #![cfg(feature = "kernel-latches")]
 
 use libtp_process::{KernelLatches, Latch, ProcessManager, Rank, Settings};
@@ -34,6 +34,6 @@ fn latches_pay_as_long_as_they_have_to() -> Result<(), Box<dyn std::error::Error
     assert_eq!((toll.left()?, other.left()?), (free, free - 1));
     drop(toll);
     drop(held);
-    assert_eq!(other.left()?, free, "the first one's end is not the second's");
+    assert_eq!(other.left()?, free, "the second setting stays on when the first ends");
     Ok(())
 }

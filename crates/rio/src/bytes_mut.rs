@@ -1,6 +1,6 @@
-//! Bytes of a region that change. Each range is saved in the undo log before the caller gets it. If a survivor of a
-//! death makes a change again from its log record, the stores of the change need no before-image: see
-//! [`BytesMut::again`].
+//! Bytes of a region, to be changed. Each range is saved in the undo log before the caller may store to it. A change
+//! with a log record can do without these before-images: if the process dies, another process makes the whole change
+//! again from the record ([`BytesMut::again`]).
 
 use std::ops::Range;
 use std::sync::atomic::{compiler_fence, Ordering};
@@ -90,7 +90,7 @@ enum Saving<'g, 'u> {
     All(&'g mut Section<'u>),
     /// All stores but those that a survivor makes again.
     NotRepeated { section: &'g mut Section<'u>, has_saved: bool },
-    /// No store. Lists the bytes that elsewhere are stored without a before-image.
+    /// No store, for a test: lists the bytes that in a region would be stored without a before-image.
     Listed(&'g mut Vec<(usize, u8)>),
 }
 
@@ -190,8 +190,8 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         }
     }
 
-    /// Saves the before-images of stores; in private memory, makes the stores instead. Returns whether the stores are
-    /// made.
+    /// In a region, saves the before-images of the stores, and returns false: the caller must still make the stores. In
+    /// private memory, makes the stores, and returns true.
     #[cold]
     #[inline(never)]
     fn saved_or_made(&mut self, stores: &[Store<'_>]) -> bool {

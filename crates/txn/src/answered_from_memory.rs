@@ -15,7 +15,7 @@ use rio::{failpoint, planted, Lasting};
 use crate::{Committed, Managers, Result, TxnSession};
 
 impl Managers {
-    /// Returns what the memory survives from which commits are answered.
+    /// Returns the events that the log's memory survives. Commits are answered from that memory.
     #[inline]
     pub fn lasting(&self) -> Lasting {
         self.log.lasting()
@@ -74,7 +74,8 @@ impl Managers {
 }
 
 impl TxnSession {
-    /// Puts a commit, and all that it may have read from, into memory that survives what [`Managers::lasting`] says.
+    /// Puts a commit, and every commit that its transaction may have read, into memory that survives the events that
+    /// [`Managers::lasting`] names.
     #[inline]
     pub fn keep(&self, managers: &Managers, committed: Committed) {
         if committed.lsn != Lsn::NONE {

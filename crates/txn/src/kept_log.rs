@@ -1,4 +1,5 @@
-//! The log that is kept for a copy: a backup needs all of it from a checkpoint before its first page to its end.
+//! The log that is kept for a copy: a backup needs all log from a checkpoint before its first page is copied until the
+//! backup ends.
 //!
 //! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot says from where on the log is kept. The word
 //! goes with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads these words
@@ -33,7 +34,7 @@ impl Managers {
     pub fn begin_copy_from(&self, txn: &TxnSession, from: Lsn) -> Result<()> {
         self.pin_log(txn, from.min(self.log.oldest()))?;
         let oldest = self.log.files_from()?;
-        // A full disk may have got back the blocks of log that only a copy wants.
+        // When the disk was full, blocks of log that only a copy needs may have been returned to it.
         if from < oldest || from < self.log.oldest() && !self.log.is_in_files(from) {
             self.end_copy(txn);
             return Err(libtp_log::Error::TooOld { lsn: from, oldest }.into());

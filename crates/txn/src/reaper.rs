@@ -2,14 +2,15 @@
 //!
 //! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that it had appended is
 //! redone on each of its pages that is older, then its latches are given back. This half needs only the latches and
-//! notes that the dead session holds. A session that waits for one of its latches does it, or the logical half does it,
-//! for every dead session before any logical repair. *Logical*: the dead session's transaction ends as its last record
-//! says, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and is done by a
-//! session that holds none: a background thread of any process, the next session to open or to leave, or a session that
-//! has waited long for a lock.
+//! notes that the dead session holds. It is done by a session that waits for one of these latches; or else by the
+//! logical half, which first does it for every dead session. *Logical*: the dead session's transaction ends as its last
+//! record says, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and is done
+//! by a session that holds none: a background thread of any process, the next session to open or to leave, or a session
+//! that has waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
-//! next session goes on. A transaction that the repairing session had adopted is then its own.
+//! next session goes on. A transaction that the repairing session had adopted then counts as a transaction of that dead
+//! session.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
@@ -25,8 +26,8 @@ use crate::recovery::redo_held;
 use crate::slot::State;
 use crate::{Error, Managers, Result, TxnSession};
 
-/// How often the record that a dead session had noted is read, and the pause in between. Sessions that wait for the
-/// dead session's latches wait as long.
+/// The number of attempts to read the record that a dead session had noted, and the pause between two attempts.
+/// Meanwhile the sessions that wait for the dead session's latches keep waiting.
 const NOTED_TRIES: u32 = 10;
 const NOTED_MOMENT: Duration = Duration::from_millis(2);
 
@@ -76,8 +77,8 @@ impl Managers {
         self.locks.set_keeper(move |locker| own.upgrade().is_some_and(|managers| managers.is_in_a_slot(locker)));
     }
 
-    /// Returns whether the locker belongs to a transaction slot of an existing session. A locker is taken over after
-    /// its slot: until then it names the session that had both.
+    /// Returns whether the locker belongs to a transaction slot of an existing session. A session takes a slot over
+    /// first and its locker afterwards: in between, the locker still names the slot's former session.
     fn is_in_a_slot(&self, locker: LockerId) -> bool {
         let mut slots = self.txns.slots.iter();
         slots.any(|slot| self.processes.exists(slot.owner.load()) && slot.locker.load() == locker.0)
@@ -86,7 +87,7 @@ impl Managers {
     /// Repairs every dead session, as far as no other living session is repairing it. The caller holds no latch.
     ///
     /// # Errors
-    /// A transaction could not be undone, or a record not be redone: the next call tries again.
+    /// A transaction could not be undone, or a record could not be redone: the next call tries again.
     pub fn reap(&self) -> Result<Reaped> {
         self.reap_since(Instant::now())
     }
@@ -220,8 +221,9 @@ impl Managers {
         Ok(())
     }
 
-    /// Repairs, physically, a session that died while it repaired `dead`: its section may cover the slot of `dead` when
-    /// it is rolled back, and so comes first. A session that died while it repaired that one comes before it.
+    /// If a session died while it repaired `dead`, repairs that repairer physically. The repairer comes first, because
+    /// its section may cover the slot of `dead`. If another session died while it repaired the repairer, that session
+    /// comes before both.
     fn repair_repairers(&self, by: &Session, dead: SessionId) -> Result<()> {
         let mut all = vec![dead];
         while let Some(repairer) = all.last().and_then(|&one| self.processes.dead_repairer(one)) {

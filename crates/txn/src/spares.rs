@@ -1,6 +1,6 @@
 //! Sessions kept for the repair of dead sessions: a repair needs one, and another for the transaction that it adopts. A
-//! new session needs memory, and a repair must not fail for want of it: the dead session would hold its locks and
-//! frames as long as memory is full, and these may be all that keeps other sessions from giving memory back.
+//! new session needs memory. A repair must not fail because memory is full: other sessions may need the locks and
+//! frames of the dead session before they can free memory.
 //!
 //! If the process dies here: the spares are idle sessions like any other, and the repair of the process gives their
 //! slots back.

@@ -64,7 +64,7 @@ impl Segment {
         }
     }
 
-    /// Opens the flat part if it was merely left closed.
+    /// Opens the flat part if it is closed only because an earlier transaction with automatic ranges left it closed.
     pub(crate) fn open_flat(&mut self) -> Result<()> {
         if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
             self.view.set_writable_part(self.from, self.flat_end(), true)?;
@@ -86,8 +86,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Closes the ranges of a transaction that is over: no store is allowed any more. The next transaction is quick
-    /// unless it is guarded.
+    /// Closes the ranges of a transaction that is over: no store is allowed any more. The next transaction may take the
+    /// quick end, unless the segment is guarded.
     #[cold]
     pub(crate) fn close_ranges(&mut self) {
         self.undo.set_quick(self.guarded.is_none());

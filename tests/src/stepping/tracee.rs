@@ -5,7 +5,7 @@ use nix::sys::signal::{raise, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{getppid, gettid, Pid};
 
-/// The system call by which a child marks a place of its work. Nothing else makes it.
+/// The system call by which a child marks a place of its work. The library and the tests make this call nowhere else.
 pub const MARK: i64 = libc::SYS_getppid;
 
 /// Called in the child: from here on the parent steps this thread. `tell` receives the thread's number, for the
@@ -33,8 +33,8 @@ pub fn mark() {
 /// # Panics
 /// If the thread stops for another reason.
 pub fn stopped(thread: Pid) {
-    let stopped = waitpid(thread, Some(WaitPidFlag::__WALL)).expect("it is ours");
-    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
+    let stopped = waitpid(thread, Some(WaitPidFlag::__WALL)).expect("this thread started the child");
+    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child should have stopped itself: {stopped:?}");
     // If this process is killed, the kernel kills the child.
-    ptrace::setoptions(thread, ptrace::Options::PTRACE_O_EXITKILL).expect("it is stopped");
+    ptrace::setoptions(thread, ptrace::Options::PTRACE_O_EXITKILL).expect("the child is stopped");
 }

@@ -3,8 +3,8 @@
 //! `cargo run --release -p libtp --example message_queue`
 //!
 //! A shop writes down an order and puts a message into the queue, in one transaction. A warehouse takes a message and
-//! writes down the shipment, in one transaction. So a message is there if and only if its order is, and it leaves if
-//! and only if it was shipped; a message whose consumer died is delivered to the next.
+//! writes down the shipment, in one transaction. So the queue has a message for each order that was not shipped, and
+//! for no other order. If a warehouse dies with a message, the message goes to the next warehouse.
 #![allow(clippy::cast_possible_truncation, reason = "an example: its queue has 64 slots")]
 
 mod queue;

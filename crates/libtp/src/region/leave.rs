@@ -1,9 +1,9 @@
 //! Leaving an environment in good order.
 //!
-//! First the log is written and the sessions leave, which may have to wait for other sessions. Then, at the door, only
-//! the disk is waited for: the next process through the door finds either other processes with their shared memory, or
-//! neither. If a process stands still at the door, this one leaves without the door: the memory stays then, as after a
-//! death, but with nothing to repair.
+//! First the log is written and the sessions leave, which may have to wait for other sessions. Then this process takes
+//! the door lock, under which it waits only for the disk. The next process that takes the door lock finds either the
+//! shared memory with other processes in it, or no shared memory. If another process stops while it has the door lock,
+//! this process leaves without that lock. Then the memory stays, as after a death, but with nothing to repair.
 //!
 //! Leaving never hangs. If a wait is not over in a moment, because the holder is stopped, the sessions are left like
 //! the sessions of a dead process, and are repaired in the same way. Their commits are in the memory, which stays with
@@ -102,7 +102,8 @@ fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
 
 /// Closes the environment if this is the last process. There is no other living process to wait for.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
-    // A ghost counts: without the region it could not be told from a process whose memory cannot be seen.
+    // A ghost counts as a process, too. If the region were removed, the next opening could not tell a ghost from a
+    // process with shared memory that the opening does not see.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
