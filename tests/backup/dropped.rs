@@ -79,7 +79,7 @@ fn a_dropped_database_is_gone_with_the_commit_and_its_name_is_free() {
         handle.get(&before, b"key").err(),
         env.run(|txn| handle_of(&env, txn)).err(),
     ] {
-        let told = told.expect("it was dropped");
+        let told = told.expect("the database was dropped");
         assert!(matches!(&told, Error::Dropped { .. } | Error::NoDatabase { .. }), "{told:?}");
         assert!(told.to_string().contains("kv"), "{told}");
     }

@@ -55,7 +55,7 @@ impl Member {
 
     /// Wakes the process wherever it stops, until the guard is dropped.
     pub fn stays_awake(&self) -> Awake {
-        let process = pidfd_open(self.kernel_pid(), PidfdFlags::empty()).expect("it is ours and not waited for");
+        let process = pidfd_open(self.kernel_pid(), PidfdFlags::empty()).expect("our child was not waited for");
         let (guard, ends) = channel();
         let wakes = move || {
             // A process that has ended needs no waking.

@@ -70,7 +70,7 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
         let here = town.get_or_insert_with(|| scenes::settled(seed));
         hit += usize::from(dies_of_a_panic(here, point.name, &mut random));
         if here.deaths.len() >= PANICS_OF_ONE {
-            town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
+            town.take().expect("the town is open").close(&format!("seed {seed}, about {:?}", point.name));
         }
     }
     if let Some(town) = town {

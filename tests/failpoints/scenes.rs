@@ -93,7 +93,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
                     figures.count(here);
-                    town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
+                    town.take().expect("the town is open").close(&format!("seed {seed}, about {:?}", point.name));
                 }
                 is_hit
             }

@@ -118,7 +118,7 @@ impl Scenario {
                     .unwrap(),
             );
         }
-        self.observer.as_ref().expect("it was just opened")
+        self.observer.as_ref().expect("the observer was just opened")
     }
 
     /// Brings the survivors to three, one of them without background threads, and waits until each is at work.

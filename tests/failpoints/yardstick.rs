@@ -60,7 +60,7 @@ fn the_same_scenes_without_a_bug_pass() {
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some(planted) = trial::planted() else { return };
-    let bug = planted::all().find(|bug| bug.name == planted).expect("it is on the list");
+    let bug = planted::all().find(|bug| bug.name == planted).expect("the bug is on the list");
     let first = sizes::first_seed();
     for seed in first..first + SEEDS {
         trial::begin_seed(seed - first + 1);
@@ -88,7 +88,7 @@ fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
             Scene::Standing(point) => {
                 scenes::stands_still(here, point, random);
                 // A checkpoint must not hide the bug's effect on the files.
-                town.take().expect("it is there").close(&format!("seed {seed}, {point:?}"));
+                town.take().expect("the town is open").close(&format!("seed {seed}, {point:?}"));
                 true
             }
             Scene::Panicking(point) => panics::dies_of_a_panic(here, point, random),

@@ -52,11 +52,11 @@ impl Business {
 
     /// Makes the next version in a transaction. Returns its number.
     pub fn change(&self, txn: &Txn<'_>) -> Result<u64> {
-        let old = self.records.get_for_update(txn, b"version")?.expect("it was begun");
+        let old = self.records.get_for_update(txn, b"version")?.expect("`begin` made it");
         let old = u64::from_le_bytes(old.try_into().expect("it has eight bytes"));
         let new = old + 1;
         self.records.put(txn, b"version", &new.to_le_bytes())?;
-        let read = txn.read_file(self.at("passwd"))?.expect("it was begun");
+        let read = txn.read_file(self.at("passwd"))?.expect("`begin` made it");
         assert_eq!(version_of(&read), Ok(old), "beside the record");
         txn.replace_file(self.at("passwd"), &contents(new))?;
         txn.rename_file(self.at(&format!("moved-{old}")), self.at(&format!("moved-{new}")))?;
@@ -74,7 +74,7 @@ impl Business {
     /// Returns the version as a transaction reads it; the record and all files must agree.
     pub fn read(&self, env: &Env) -> Result<u64> {
         let read = env.run(|txn| {
-            let version = self.records.get(txn, b"version")?.expect("it was begun");
+            let version = self.records.get(txn, b"version")?.expect("`begin` made it");
             let version = u64::from_le_bytes(version.try_into().expect("it has eight bytes"));
             let mut found = Vec::new();
             for name in ["passwd".into(), format!("moved-{version}"), format!("made-{version}")] {

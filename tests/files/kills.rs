@@ -43,8 +43,8 @@ fn start(place: &Path, answered: &Arc<AtomicU64>) -> Process {
 fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
     let mut looks = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let found = std::fs::read(place.join("passwd")).expect("it is there at every moment");
-        version_of(&found).expect("it is whole at every moment");
+        let found = std::fs::read(place.join("passwd")).expect("the file exists at every moment");
+        version_of(&found).expect("the file is whole at every moment");
         looks += 1;
     }
     looks

@@ -146,7 +146,7 @@ impl Graph {
                     low[*parent] = low[*parent].min(low[at]);
                 }
                 if low[at] == index[at] {
-                    let start = open.iter().rposition(|&one| one == at).expect("it was pushed when it was first seen");
+                    let start = open.iter().rposition(|&one| one == at).expect("an open one is pushed");
                     let knot: Vec<usize> = open.split_off(start);
                     knot.iter().for_each(|&one| is_open[one] = false);
                     if knot.len() > 1 {

@@ -226,7 +226,7 @@ impl<T: Subject> Life<T> {
             tally: Tally { dense: is_dense.into(), ..Tally::default() },
         };
         life.open(How::Created)?;
-        life.states = vec![life.subject.as_ref().expect("it was just opened").begin()?];
+        life.states = vec![life.subject.as_ref().expect("the subject was just opened").begin()?];
         Ok(life)
     }
 

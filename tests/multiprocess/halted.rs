@@ -74,7 +74,7 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
     }
     let env = observer(directory.path());
     let table = env.btree("table").unwrap();
-    env.run(|txn| table.get(txn, key(0).as_bytes())).unwrap().expect("it is there");
+    env.run(|txn| table.get(txn, key(0).as_bytes())).unwrap().expect("a stored key");
     let mut grower = Member::start(directory.path(), 1);
     grower.ask("arm buffer: makes its pool grow!stop");
     (0..KEYS).step_by(20).for_each(|number| grower.order(&format!("get {}", key(number))));
@@ -86,7 +86,7 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
     let own = env.clone();
     let reader = std::thread::spawn(move || {
         let table = own.btree("table").unwrap();
-        let get = |number: u32| own.run(|txn| table.get(txn, key(number).as_bytes())).unwrap().expect("it is there");
+        let get = |number: u32| own.run(|txn| table.get(txn, key(number).as_bytes())).unwrap().expect("a stored key");
         (0..KEYS).for_each(|number| assert_eq!(get(number), [b'v'; 500]));
     });
     until("all pages can be read", || reader.is_finished());

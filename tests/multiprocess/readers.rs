@@ -24,7 +24,7 @@ fn a_waiter_for_a_page_of_a_dead_reader_gets_the_same_frame_as_all_others() {
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         let get = |number: u32| env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
-        get(KEYS - 1).expect("it is there");
+        get(KEYS - 1).expect("the key is stored");
         let mut reader = Member::start(directory.path(), 1);
         reader.ask(&format!("arm {place}!stop"));
         reader.order(&format!("get {}", key(0)));
@@ -64,7 +64,7 @@ fn page_being_read(env: &Env) -> PageId {
     let name = &held.expect("it reads a page").name;
     let number = name.strip_prefix("page ").and_then(|rest| rest.strip_suffix(" of table"));
     let number = number.unwrap_or_else(|| panic!("the stopped session holds the latch of {name:?}")).parse().unwrap();
-    let file = env.managers().buffers.file_by_name("table").expect("it is open").id;
+    let file = env.managers().buffers.file_by_name("table").expect("the table is open").id;
     PageId::new(file, PageNo::new(number))
 }
 

@@ -172,7 +172,7 @@ pub fn idle() -> libtp::Builder {
 pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -> libtp::SessionState {
     let begun = Instant::now();
     loop {
-        let sessions = Env::builder().look(directory).unwrap().expect("it is in use").sessions();
+        let sessions = Env::builder().look(directory).unwrap().expect("a process uses it").sessions();
         if let Some(found) = sessions.iter().find(|one| one.process_state == ProcessState::Stopped && is_so(one)) {
             return found.clone();
         }

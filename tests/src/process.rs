@@ -298,7 +298,7 @@ impl Process {
     /// # Panics
     /// If the process is gone.
     pub fn stop(&self) {
-        kill_process(self.kernel_pid(), Signal::STOP).expect("it is ours and not waited for");
+        kill_process(self.kernel_pid(), Signal::STOP).expect("our child was not waited for");
     }
 
     /// Lets the process go on.
@@ -306,7 +306,7 @@ impl Process {
     /// # Panics
     /// If the process is gone.
     pub fn resume(&self) {
-        kill_process(self.kernel_pid(), Signal::CONT).expect("it is ours and not waited for");
+        kill_process(self.kernel_pid(), Signal::CONT).expect("our child was not waited for");
     }
 
     /// Waits until the process has stopped itself.
@@ -330,7 +330,7 @@ impl Process {
 
     /// Returns the status if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().expect("it is ours")
+        self.child.try_wait().expect("the child is ours")
     }
 
     /// Waits until the process has ended and the listener has received all its lines.
@@ -339,7 +339,7 @@ impl Process {
     /// If the listener panicked.
     pub fn wait(&mut self) -> ExitStatus {
         drop(self.orders.take());
-        let status = self.child.wait().expect("it is ours");
+        let status = self.child.wait().expect("the child is ours");
         if let Some(listener) = self.listener.take() {
             listener.join().expect("the listener does not panic");
         }

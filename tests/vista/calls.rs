@@ -48,9 +48,9 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
             WaitStatus::PtraceSyscall(_) => {}
             WaitStatus::Exited(..) => {
                 let ended = child.wait().unwrap();
-                return if ended.success() { Ok(()) } else { Err(format!("the child came to {ended}")) };
+                return if ended.success() { Ok(()) } else { Err(format!("the child ended with {ended}")) };
             }
-            other => panic!("the child came to {other:?}"),
+            other => panic!("unexpected state of the child: {other:?}"),
         }
         let regs = ptrace::getregs(pid).unwrap();
         let number = signed(regs.orig_rax);

@@ -90,9 +90,9 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
             WaitStatus::Exited(..) => {
                 let ended = child.wait().unwrap();
-                return if ended.success() { Ok(steps) } else { Err(format!("the child came to {ended}")) };
+                return if ended.success() { Ok(steps) } else { Err(format!("the child ended with {ended}")) };
             }
-            other => panic!("the child came to {other:?}"),
+            other => panic!("unexpected state of the child: {other:?}"),
         }
         steps += 1;
         let event = match effect {

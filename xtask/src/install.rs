@@ -154,7 +154,7 @@ mod tests {
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
         for library in ["libtp.so", "libtp.a"] {
-            fs::write(built.join(library), library).expect("it is still writable");
+            fs::write(built.join(library), library).expect("the directory is writable");
         }
         let version = version(root).expect("the workspace has a version");
         for _ in 0..2 {
@@ -164,7 +164,7 @@ mod tests {
         for file in ["lib/libtp.so", "lib/libtp.so.0", "lib/libtp.a", "include/libtp.h", "share/man/man3/tp_abort.3"] {
             assert!(fs::metadata(prefix.join(file)).is_ok_and(|found| found.len() > 0), "{file}");
         }
-        let text = fs::read_to_string(prefix.join("lib/pkgconfig/libtp.pc")).expect("it was written");
+        let text = fs::read_to_string(prefix.join("lib/pkgconfig/libtp.pc")).expect("the file was written");
         assert!(text.starts_with(&format!("prefix={}\n", prefix.display())) && !text.contains('@'), "{text}");
         fs::remove_dir_all(&scratch).expect("we made it");
     }
@@ -175,7 +175,7 @@ mod tests {
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
         for program in ["tp", "tp-bench"] {
-            fs::write(built.join(program), program).expect("it is still writable");
+            fs::write(built.join(program), program).expect("the directory is writable");
         }
         // A program that prints its words, in place of the command.
         let texts = texts_of_command(Path::new("/bin/echo"), &prefix).expect("the program prints");

@@ -144,7 +144,7 @@ mod tests {
             }
         }
         let left: Vec<PathBuf> = left_by_others(&home).into_iter().map(|(place, _)| place).collect();
-        assert_eq!(left, [home.canonicalize().expect("it is there").join(format!("{PLACE}{}", u32::MAX))]);
+        assert_eq!(left, [home.canonicalize().expect("the directory exists").join(format!("{PLACE}{}", u32::MAX))]);
         let _ = fs::remove_dir_all(home);
     }
 

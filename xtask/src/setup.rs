@@ -177,7 +177,7 @@ mod tests {
         let lists = std::env::temp_dir().join(format!("xtask-lists-{}", std::process::id()));
         fs::create_dir_all(lists.join("partial")).expect("the temporary directory is writable");
         assert!(lists_empty(&lists));
-        fs::write(lists.join("deb.debian.org_main_binary-amd64_Packages.lz4"), b"").expect("it is still writable");
+        fs::write(lists.join("deb.debian.org_main_binary-amd64_Packages.lz4"), b"").expect("the list is writable");
         assert!(!lists_empty(&lists));
         fs::remove_dir_all(&lists).expect("we made it");
         assert!(lists_empty(&lists), "a missing directory holds no lists");

@@ -19,7 +19,7 @@ fn main() {
     let way = if way.is_empty() { Way::Forward } else { Way::Backward };
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let (_, open) =
-        ours().into_iter().chain(catalogue::parts()).find(|(name, _)| name == contender).expect("it is in this build");
+        ours().into_iter().chain(catalogue::parts()).find(|(name, _)| name == contender).expect("the engine is built");
     let (database, graph) = (open(place.path()).unwrap(), Graph::make(parts, 0));
     let client = database.client().unwrap();
     client.load(&graph, 1..parts + 1).unwrap();

@@ -301,7 +301,7 @@ fn load<W: Work>(work: &W, segment: &mut Segment) -> vista::Result<()> {
 }
 
 fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("it is mapped")
+    usize::try_from(bytes).expect("the memory is mapped")
 }
 
 /// A file for this value alone, removed when it is dropped.

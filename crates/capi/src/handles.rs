@@ -56,7 +56,7 @@ impl<T> Handle<T> {
 
 /// Returns the lower half of a word.
 fn low(word: u64) -> u32 {
-    u32::try_from(word & u64::from(u32::MAX)).expect("it is masked")
+    u32::try_from(word & u64::from(u32::MAX)).expect("the word is masked")
 }
 
 /// A kind of value that C has handles of.

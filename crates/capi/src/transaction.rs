@@ -316,7 +316,7 @@ impl Transaction {
         while self.savepoints.len() > place + 1 {
             self.savepoints.pop().expect("there are more").1.keep();
         }
-        Ok(self.savepoints.pop().expect("it was found").1)
+        Ok(self.savepoints.pop().expect("a savepoint was found").1)
     }
 
     /// Drops the places, keeps the savepoints' changes, and returns the parts that the end needs.

@@ -82,7 +82,7 @@ impl Workers {
         let mut command = Command::new(program);
         command.args(words.words()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(Failure::doing("start a process"))?;
-        let pipe = child.stdout.take().expect("it was started with a pipe");
+        let pipe = child.stdout.take().expect("the child was started with a pipe");
         let news_sender = self.news_sender.clone();
         std::thread::spawn(move || listen(client, AckReader::new(pipe), &news_sender));
         self.readers += 1;

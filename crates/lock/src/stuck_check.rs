@@ -61,7 +61,7 @@ impl LockManager {
                 return Some("a locker in its queue does not know of it");
             }
         }
-        (!is_there).then_some("it is not in its queue")
+        (!is_there).then_some("the request is not in its queue")
     }
 
     /// Returns whether the request belongs to its locker, and the locker to a session.

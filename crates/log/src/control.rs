@@ -419,7 +419,7 @@ impl ControlFile {
     /// Returns the sequence number and contents of slot `number`, or why the slot is not good.
     fn slot(&self, number: u64) -> Result<std::result::Result<(u64, Control), &'static str>> {
         let bytes = self.block(number)?;
-        let Ok((slot, _)) = Slot::read_from_prefix(&bytes) else { return Ok(Err("it is cut off")) };
+        let Ok((slot, _)) = Slot::read_from_prefix(&bytes) else { return Ok(Err("the slot is cut off")) };
         if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
             return Ok(Err("its checksum is wrong"));
         }

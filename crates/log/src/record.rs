@@ -350,7 +350,7 @@ mod tests {
     fn a_record_verifies_where_it_was_logged_and_nowhere_else() {
         let bytes = whole(Lsn::new(128), 3, b"thirteen byte");
         assert_eq!(bytes.len(), 40);
-        let header = verify(&bytes, Lsn::new(128), 3).expect("it was logged there");
+        let header = verify(&bytes, Lsn::new(128), 3).expect("the record was logged there");
         assert_eq!((header.kind(), header.flags(), header.body_bytes()), (40, 1, 13));
         assert_eq!((header.txn(), header.prev()), (TxnId::new(7), Lsn::new(64)));
         assert_eq!(verify(&bytes, Lsn::new(136), 3), Err(Bad::Checksum), "another LSN");
@@ -377,7 +377,7 @@ mod tests {
             for (prev, flags, kind) in [(Lsn::NONE, 0, 2), (Lsn::FIRST, 7, u16::MAX), (last, 1, 1024)] {
                 let txn = TxnId::new(u64::MAX - 1);
                 let header = RecordHeader::new(kind, flags, txn, prev, body_bytes);
-                let read = RecordHeader::plausible(header.as_bytes()).expect("it is a header");
+                let read = RecordHeader::plausible(header.as_bytes()).expect("the bytes are a header");
                 assert_eq!((read.kind(), read.flags(), read.txn(), read.prev()), (kind, flags, txn, prev));
                 assert_eq!((read.body_bytes(), read.length()), (body_bytes, record_bytes(body_bytes)));
                 assert_eq!(read.time(), None);

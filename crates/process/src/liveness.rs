@@ -235,13 +235,13 @@ mod tests {
         let started = Stat::parse(&stat).expect("the kernel's own format").start_time;
         assert!(process_runs(child.id(), started));
         assert!(!process_runs(child.id(), started + 1), "another process has its pid");
-        child.kill().expect("it is ours");
+        child.kill().expect("the child is ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while process_runs(child.id(), started) {
             assert!(std::time::Instant::now() < deadline, "a zombie must count as dead");
             std::thread::yield_now();
         }
-        child.wait().expect("it was killed");
+        child.wait().expect("the child was killed");
         assert!(!process_runs(child.id(), started));
     }
 
@@ -252,13 +252,13 @@ mod tests {
         // The start time is unknown: it may come from a table that is not ours.
         let other = Identity { pid: child.id(), start_time: 1, ..this.identity() };
         assert!(!this.has_ended(other) && !this.sees_running(other) && !this.sees_stopped(other));
-        child.kill().expect("it is ours");
+        child.kill().expect("the child is ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !this.has_ended(other) {
             assert!(std::time::Instant::now() < deadline, "a zombie must count as dead");
             std::thread::yield_now();
         }
-        child.wait().expect("it was killed");
+        child.wait().expect("the child was killed");
         assert!(this.has_ended(other) && pid_has_ended(other.pid), "no process has the pid");
     }
 
@@ -274,7 +274,7 @@ mod tests {
     fn a_stopped_process_lives() {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is ours");
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("the child is ours");
         assert!(process_runs(child.id(), 0));
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !process_is_stopped(child.id()) {
@@ -282,8 +282,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(!process_is_running(child.id()));
-        child.kill().expect("it is ours");
-        child.wait().expect("it was killed");
+        child.kill().expect("the child is ours");
+        child.wait().expect("the child was killed");
     }
 
     #[test]

@@ -461,7 +461,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     let second = there.join().expect("room");
     let dead_session = here.take_dead(&first, id).expect("no session repairs it");
     // A burial that is stopped half way.
-    here.slot(id).expect("it is not free yet").clear();
+    here.slot(id).expect("the slot is not free yet").clear();
     assert!(there.take_dead(&second, id).is_none(), "the first has not finished");
     dead_session.bury(std::time::Instant::now());
     let next = here.join().expect("room");

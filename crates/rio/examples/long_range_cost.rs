@@ -79,7 +79,7 @@ mod measured {
         use rustix::mm::{mmap, MapFlags, ProtFlags};
         let path = format!("/dev/shm/long_range_cost.{}", std::process::id());
         let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a new file");
-        std::fs::remove_file(&path).expect("it is ours");
+        std::fs::remove_file(&path).expect("this program made the file");
         let bytes = DATABASE + 2 * LONGEST;
         file.set_len(bytes as u64).expect("room");
         let rights = ProtFlags::READ | ProtFlags::WRITE;

@@ -146,7 +146,7 @@ mod tests {
         for (mode, expected) in
             [(0o700, 0o600), (0o770, 0o660), (0o750, 0o600), (0o755, 0o600), (0o777, 0o666), (0o500, 0o600)]
         {
-            let access = Access { mode, ..Access::of_directory(&home).expect("it is there") };
+            let access = Access { mode, ..Access::of_directory(&home).expect("the directory exists") };
             let path = home.join(format!("{mode:o}"));
             let file = access.create(&path).expect("it may be made");
             assert_eq!(file.metadata().expect("open").mode() & 0o777, expected, "of a directory {mode:o}");
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn links_folders_and_files_that_other_users_may_write_are_refused() {
         let home = directory("planted");
-        let access = Access { mode: 0o700, ..Access::of_directory(&home).expect("it is there") };
+        let access = Access { mode: 0o700, ..Access::of_directory(&home).expect("the directory exists") };
         let real = home.join("real");
         drop(access.create(&real).expect("it may be made"));
         let link = home.join("link");

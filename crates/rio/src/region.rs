@@ -265,7 +265,7 @@ impl Region {
         let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
         if header.ready.load() == 0 {
-            return refuse("it was not made completely".into());
+            return refuse("the file was not made completely".into());
         }
         // The order matters, since other processes may make the region grow meanwhile: each value is at least as large
         // as the value read before it.

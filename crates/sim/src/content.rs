@@ -44,7 +44,7 @@ impl Block {
         }
         match self {
             Block::Data(bytes) => Arc::make_mut(bytes),
-            Block::Hole | Block::Zero => unreachable!("it was made data above"),
+            Block::Hole | Block::Zero => unreachable!("the block was made data above"),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Random {
     /// When `limit` is zero.
     pub fn index(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).expect("a length fits in 64 bits");
-        usize::try_from(self.below(limit)).expect("it is below a usize")
+        usize::try_from(self.below(limit)).expect("the limit is a usize")
     }
 
     /// Returns true with probability `chances` / `of`.

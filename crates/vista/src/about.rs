@@ -24,7 +24,7 @@ impl Segment {
     /// Returns the address of the flat part. The address is the same in every process, unless the segment was opened
     /// with [`Options::anywhere`](crate::Options::anywhere).
     pub fn address(&self) -> usize {
-        self.view.address() + usize::try_from(self.from).expect("it is mapped")
+        self.view.address() + usize::try_from(self.from).expect("the segment is mapped")
     }
 
     /// Returns the undo log, or `None` if the segment belongs to an environment: another process may then be using the

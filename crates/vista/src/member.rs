@@ -78,7 +78,7 @@ impl Options {
     /// As [`Options::open`]; `Belongs` if the segment belongs to another environment, `Alone` if it belongs to none.
     pub fn open_member(&self, path: &Path, member: Membership) -> Result<Member> {
         let segment = Options { member: Some(member), ..self.clone() }.open(path)?;
-        let offset = owner_of(segment.region()).expect("it was looked at when it was opened");
+        let offset = owner_of(segment.region()).expect("the opening checked the owner");
         let header = segment.region().hold(offset);
         Ok(Member { header, seen: (0, 0), is_stale: true, segment })
     }

@@ -66,7 +66,7 @@ impl Segment {
     /// Returns the flat part.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        let bytes = usize::try_from(self.bytes).expect("it is mapped");
+        let bytes = usize::try_from(self.bytes).expect("the segment is mapped");
         self.get(0, bytes).expect("a segment shows its flat part")
     }
 

@@ -163,7 +163,7 @@ pub trait Stores: Memory {
         place.look(self)?;
         let at = place.at(self.segment());
         let range = self.set_range(at, size_of::<T>())?;
-        Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("it was looked at there")))
+        Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("the place was checked")))
     }
 
     /// Puts a value into the heap.

@@ -46,11 +46,11 @@ thread_local! {
 impl Template {
     fn new() -> Template {
         let place = place();
-        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("the place is ours"));
         let file = directory.open(CONTROL_NAME, OpenMode::Create).expect("the directory is ours");
         control_file(&directory).create(&Control::new([0; 16], &short_log_settings())).expect("the directory is empty");
-        let mut control = vec![0; usize::try_from(CONTROL_BYTES).expect("it is three blocks")];
-        file.read_at(&mut control, 0).expect("it was written");
+        let mut control = vec![0; usize::try_from(CONTROL_BYTES).expect("three blocks are few")];
+        file.read_at(&mut control, 0).expect("the file was written");
         Template { place, directory, control }
     }
 
@@ -70,7 +70,7 @@ pub fn slot_of_many(lives: u64) -> Vec<u8> {
     let mut slot = first_slot();
     let words: Vec<u8> = (1..=lives).flat_map(|life| [life, 8 * life].map(u64::to_le_bytes)).flatten().collect();
     let older = words.len().saturating_sub(SLOT_LIVES * LIFE_BYTES);
-    let count = u32::try_from(lives).expect("it is small");
+    let count = u32::try_from(lives).expect("the count is small");
     // The slot lacks the checksum in front, so offsets are 4 less.
     slot[COUNT_AT - 4..COUNT_AT].copy_from_slice(&count.to_le_bytes());
     slot[LIVES_AT - 4..LIVES_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);

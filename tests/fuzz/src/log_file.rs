@@ -60,7 +60,7 @@ pub fn log_of(world: &World) -> Vec<u8> {
     let log = &world.managers.log;
     log.force_all(world.txn.session()).expect("there is memory");
     let file = world.directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
-    let mut bytes = vec![0; usize::try_from(log.durable().since(Lsn::FIRST)).expect("it is short")];
+    let mut bytes = vec![0; usize::try_from(log.durable().since(Lsn::FIRST)).expect("the log is short")];
     file.read_at(&mut bytes, FIRST_AT).expect("it can be read");
     bytes
 }
@@ -68,12 +68,12 @@ pub fn log_of(world: &World) -> Vec<u8> {
 impl Template {
     fn new() -> Template {
         let (world, place) = (World::new(), place());
-        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("the place is ours"));
         let control = Control::new([0; 16], &short_log_settings());
         control_file(&directory).create(&control).expect("the directory is empty");
         drop(managers(&directory, &control, Lsn::FIRST).expect("the log is new"));
         let file = directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
-        let mut segment_header = vec![0; usize::try_from(FIRST_AT).expect("it is a block")];
+        let mut segment_header = vec![0; usize::try_from(FIRST_AT).expect("a block is short")];
         file.read_at(&mut segment_header, 0).expect("it can be read");
         let bytes = |scene: &crate::scene::Scene, lsn| crate::scene::on_disk(&scene.pages, lsn);
         let file = |scene: &crate::scene::Scene| {
@@ -86,7 +86,7 @@ impl Template {
     /// Makes the directory that an input describes.
     fn lay_out(&self, message: &Said) -> Arc<dyn Directory> {
         clear(self.place.path());
-        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("it is ours"));
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("place is ours"));
         let mut control = self.control.clone();
         control.durable_end = message.durable;
         control.checkpoint = message.checkpoint;
@@ -115,7 +115,7 @@ fn put(directory: &Arc<dyn Directory>, name: &str, bytes: &[u8], length: Option<
 }
 
 fn clear(path: &Path) {
-    for entry in std::fs::read_dir(path).expect("it is ours").flatten() {
+    for entry in std::fs::read_dir(path).expect("the place is ours").flatten() {
         let _ = std::fs::remove_file(entry.path());
     }
 }

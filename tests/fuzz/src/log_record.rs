@@ -87,7 +87,7 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
         world.restore(scene);
     }
     // All databases are open, as after a restart.
-    let opened: Vec<Database> = world.scenes.iter().map(|scene| world.open(scene).expect("it is as it was")).collect();
+    let opened: Vec<Database> = world.scenes.iter().map(|scene| world.open(scene).expect("no file changed")).collect();
     let (managers, txn) = (&world.managers, &world.txn);
     let log = &managers.log;
     txn.begin(managers);
@@ -95,7 +95,7 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     let entry = Entry { kind: record_type.code, flags: 0, txn: txn.id(), prev: Lsn::NONE };
     let lsn = log.log_entry(txn.session(), &entry, &[body]);
     txn.session().clear_append();
-    let record = log.read(lsn).expect("it was just logged");
+    let record = log.read(lsn).expect("the record was just logged");
     assert!(record.body == body && record.header.kind() == record_type.code, "the record reads back different");
     let record: RecordRef<'_> = record.borrow();
     if let Err(error) = undo(&Change::new(managers, txn), &record) {

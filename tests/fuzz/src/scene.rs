@@ -66,14 +66,14 @@ fn make(world: &World, name: &'static str, kind: Kind, fill: Fill) -> Scene {
     let method = match kind {
         Kind::Tree | Kind::List => Method::Btree,
         Kind::Hash => Method::Hash,
-        Kind::Numbers => Method::Recno { record_bytes: u32::try_from(RECORD_BYTES).expect("they are few") },
+        Kind::Numbers => Method::Recno { record_bytes: u32::try_from(RECORD_BYTES).expect("the bytes are few") },
         Kind::Pages => Method::Pages,
     };
     let key_format = if kind == Kind::List { libtp_record::open::LIST } else { KeyFormat::default() };
     let page_bytes = u32::try_from(PAGE_BYTES).ok();
     let settings = OpenSettings { create: Some(method), key_format, page_bytes, ..OpenSettings::default() };
     let opened = libtp_record::open(&world.managers, &world.txn, &*world.directory, name, &settings);
-    let database = opened.expect("the file can be made").expect("it was made");
+    let database = opened.expect("the file can be made").expect("the database was made");
     fill(world, &database);
     let file = database.id();
     let meta = world.page(PageId::new(file, PageNo::new(META_PAGE)));
@@ -146,7 +146,7 @@ fn fill_numbers(world: &World, database: &Database) {
         for number in 1..=400_u64 {
             access.recno_put(number, &[number.to_le_bytes()[0]; RECORD_BYTES]).expect("it has room");
         }
-        access.recno_delete(7).expect("it is there");
+        access.recno_delete(7).expect("the record is there");
     });
 }
 
@@ -155,7 +155,7 @@ fn fill_list(world: &World, database: &Database) {
         for number in 0..150_usize {
             access.list_append(&vec![1; number % 60]).expect("it has room");
         }
-        access.list_delete(9).expect("it is there");
+        access.list_delete(9).expect("the record is there");
         access.list_insert(3, b"between").expect("it has room");
     });
 }

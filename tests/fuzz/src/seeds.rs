@@ -37,7 +37,7 @@ pub fn pages(world: &World) -> Seeds {
             let mut input = vec![CHANGED | byte(which), byte(number), 3];
             for _ in 0..2 {
                 // Mostly the header of a page.
-                let at = u16::try_from(random.below(60)).expect("it is below sixty");
+                let at = u16::try_from(random.below(60)).expect("the number is below sixty");
                 input.extend_from_slice(&at.to_le_bytes());
                 input.extend_from_slice(&[0, random.number().to_le_bytes()[0]]);
             }

@@ -97,7 +97,7 @@ impl World {
     /// Makes a new environment with all its databases.
     pub fn new() -> World {
         let place = place();
-        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("the place is ours"));
         let control = Control::new([0; 16], &log_settings());
         control_file(&directory).create(&control).expect("the directory is empty");
         let managers = managers(&directory, &control, Lsn::FIRST).expect("the log is new");
@@ -186,7 +186,7 @@ thread_local! {
 pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
     let old = WORLD.take().filter(|world| world.uses < USES_MAX);
     let mut guard = Forgotten(Some(old.unwrap_or_default()));
-    let world = guard.0.as_mut().expect("it is taken out below");
+    let world = guard.0.as_mut().expect("the world is taken out below");
     world.uses += 1;
     let result = body(world);
     WORLD.set(guard.0.take());

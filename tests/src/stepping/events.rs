@@ -72,7 +72,7 @@ impl Events {
         ptrace::step(self.thread, None).map_err(|error| format!("the child cannot be stepped: {error}"))?;
         match waitpid(self.thread, Some(WaitPidFlag::__WALL)) {
             Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => Ok(()),
-            other => Err(format!("the child came to {other:?}")),
+            other => Err(format!("unexpected state of the child: {other:?}")),
         }
     }
 

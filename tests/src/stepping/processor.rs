@@ -18,7 +18,7 @@ pub fn on_one_processor<R>(other: Option<Pid>, work: impl FnOnce() -> R) -> R {
     let ours: Vec<usize> = (0..CpuSet::count()).filter(is_ours).collect();
     let mine = least_busy(&ours);
     let mut one = CpuSet::new();
-    one.set(mine).expect("it is one of the set");
+    one.set(mine).expect("the processor is in the set");
     sched_setaffinity(here, &one).expect("the processor is one of this thread's");
     if let Some(other) = other {
         sched_setaffinity(other, &one).expect("the thread is of a child");

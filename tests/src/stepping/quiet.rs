@@ -70,8 +70,8 @@ impl Quiet {
             memory.write_all_at(&[BREAKPOINT], *exit).expect(ITS_CODE);
         }
         ptrace::cont(self.pid, None).expect(STOPPED);
-        let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).expect("it is ours");
-        assert!(matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)), "the child came to {ended:?} in a quiet run");
+        let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).expect("the child is ours");
+        assert!(matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)), "the child stopped otherwise: {ended:?}");
         for (exit, byte) in exits.iter() {
             memory.write_all_at(&[*byte], *exit).expect(ITS_CODE);
         }

@@ -187,7 +187,7 @@ impl Seen {
 impl Random {
     fn kind(&mut self) -> [u8; 10] {
         let mut kind = *b"part-type0";
-        kind[9] += u8::try_from(self.below(10)).expect("it is below ten");
+        kind[9] += u8::try_from(self.below(10)).expect("a digit is below ten");
         kind
     }
 

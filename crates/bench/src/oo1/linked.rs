@@ -98,7 +98,7 @@ fn chained(
             };
             let next = to.first_into();
             to.set_place(PART_BYTES, (id, nth));
-            let from = records.get_mut(&id).expect("it is new");
+            let from = records.get_mut(&id).expect("the part is new");
             from.set_place(next_at(nth), next);
         }
     }

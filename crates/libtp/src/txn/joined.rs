@@ -213,7 +213,7 @@ impl Txn<'_> {
             };
             let twice = |_| refuse("this transaction uses the segment already; nothing was changed. Drop the handle that the first `join` returned");
             let member = part.member.try_borrow_mut().map_err(twice)?;
-            Ok(Joined(RefMut::map(member, |member| member.as_deref_mut().expect("it is given back at the end"))))
+            Ok(Joined(RefMut::map(member, |member| member.as_deref_mut().expect("the member stays until the end"))))
         })
     }
 }
@@ -244,7 +244,7 @@ impl Joining<'_> {
         };
         let (member, next) = (RefCell::new(Some(member)), OnceCell::new());
         let mut part = Part { segment: Arc::clone(self.segment), member, has_begun: false, next };
-        self.make_ready(part.member.get_mut().as_mut().expect("it was just put there"), begun)?;
+        self.make_ready(part.member.get_mut().as_mut().expect("the member was just stored"), begun)?;
         part.has_begun = true;
         Ok(part)
     }

@@ -91,7 +91,7 @@ impl crate::Env {
     ///     true
     /// })?;
     /// assert_eq!(kinds, ["btree insert", "btree insert"]);
-    /// assert_eq!(env.log_record(last)?.expect("it was logged just now").lsn, last);
+    /// assert_eq!(env.log_record(last)?.expect("the record was just logged").lsn, last);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -25,7 +25,7 @@ use super::value::{Value, ValueLike};
 /// let accounts = env.table::<u32, Serde<Account>>("accounts")?;
 /// let alice = Account { owner: "alice".into(), cents: 10 };
 /// env.run(|txn| accounts.put(txn, 1, Serde(&alice)))?;
-/// let found = accounts.get(&env.snapshot()?, 1)?.expect("it was just put");
+/// let found = accounts.get(&env.snapshot()?, 1)?.expect("the record was just put");
 /// assert_eq!((found.0.owner.as_str(), found.0.cents), ("alice", 10));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -113,7 +113,7 @@ impl Rig {
             let region = region.map_again().expect("memory");
             let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
             let session = processes.join().expect("memory");
-            let log = LogManager::attach(&region, &settings, &directory, &control, &processes).expect("it is ours");
+            let log = LogManager::attach(&region, &settings, &directory, &control, &processes).expect("no other user");
             Side { log, session, processes }
         };
         let (one, two) = (side(), side());
@@ -126,7 +126,7 @@ impl Rig {
         let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
         let session = processes.join().expect("memory");
         let log = LogManager::attach(&region, &self.settings, &self.directory, &self.control, &processes);
-        Side { log: log.expect("it is ours"), session, processes }
+        Side { log: log.expect("no other user"), session, processes }
     }
 
     /// Restarts with a new region: all processes and the old region are gone, and only `disk` is left.

@@ -133,14 +133,14 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let _session = victim.join().expect("room");
     // A running process has its pid, and another start time. A child of the dead process still has the seat.
     let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
-    let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("it is attached");
+    let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("the victim is attached");
     let known = super::Identity { pid: other.id(), start_time: 1, ..slot.identity() };
     slot.pid.publish(known.pid.into());
     slot.start_time.publish(known.start_time);
     slot.check.publish(super::checksum(victim.0.attachments.own(), known));
     let mut watch = crate::DeathWatch::new(&observer);
     let told = watch.wait(std::time::Duration::from_millis(1));
-    other.kill().expect("it is ours");
-    other.wait().expect("it was killed");
+    other.kill().expect("a test may kill its child");
+    other.wait().expect("the child was killed");
     assert!(told, "the descriptor is the other's, which lives");
 }

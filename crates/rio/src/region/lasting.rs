@@ -181,7 +181,7 @@ impl Region {
         let made = header.check_file(own.ino());
         made.map_err(|what| unusable(self.path(), what))?;
         if header.ready.load() == 0 {
-            return Err(unusable(self.path(), "it was not made completely".into()));
+            return Err(unusable(self.path(), "the file was not made completely".into()));
         }
         Ok(())
     }

@@ -107,7 +107,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     pub fn pop(self, txn: &mut impl Stores) -> Result<Option<T>> {
         let Some(last) = self.len(txn)?.checked_sub(1) else { return Ok(None) };
         let place = self.header().look(txn)?.items.behind::<T>(0).nth(last);
-        let value = T::read_from_bytes(place.look(txn)?.as_bytes()).unwrap_or_else(|_| unreachable!("it is as long"));
+        let value = T::read_from_bytes(place.look(txn)?.as_bytes()).unwrap_or_else(|_| unreachable!("the same length"));
         txn.write(self.header())?.count = last;
         Ok(Some(value))
     }

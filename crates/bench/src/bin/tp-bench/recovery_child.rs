@@ -88,7 +88,7 @@ impl Child {
         command.arg(VERB).arg(role).arg(path).args(numbers.iter().map(u64::to_string));
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = started.map_err(Error::file("start", &program))?;
-        let lines = BufReader::new(process.stdout.take().expect("it was started with a pipe"));
+        let lines = BufReader::new(process.stdout.take().expect("the child has a pipe"));
         Ok(Child { process, lines })
     }
 

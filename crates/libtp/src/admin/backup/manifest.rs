@@ -204,7 +204,7 @@ impl Manifest {
         let read = file.read_at(&mut text, 0)?;
         text.truncate(read);
         let parsed =
-            String::from_utf8(text).map_err(|_| "it is no text".to_string()).and_then(|text| Manifest::parse(&text));
+            String::from_utf8(text).map_err(|_| "it is not UTF-8".to_string()).and_then(|text| Manifest::parse(&text));
         parsed.map(Some).map_err(|what| Error::Backup { backup: directory.describe(MANIFEST), what })
     }
 
