@@ -104,7 +104,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         bytes.fill(value + 2);
         Err::<(), Error>(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 })
     });
-    assert!(matches!(told, Err(Error::NoRoom { .. })), "the error is its own");
+    assert!(matches!(told, Err(Error::NoRoom { .. })), "the closure's own error is returned");
     assert_eq!(segment.bytes()[5], value + 1);
     fill(segment, 100, value).unwrap();
     holds(segment, value);
@@ -179,8 +179,8 @@ fn a_segment_on_a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_disk_too_small_for_a_segment_is_refused_and_does_when_there_is_room() {
-    alone("segments::a_disk_too_small_for_a_segment_is_refused_and_does_when_there_is_room", || {
+fn a_new_segment_is_refused_on_a_full_disk_and_made_after_room_is_freed() {
+    alone("segments::a_new_segment_is_refused_on_a_full_disk_and_made_after_room_is_freed", || {
         for left in LEFT {
             let disk = SmallDisk::mount(8 << 20);
             let file = disk.path().join("segment");

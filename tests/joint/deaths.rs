@@ -111,7 +111,7 @@ impl Death {
                 Err(wrong) if may_be_lost && wrong.contains(NOTICED) => continue,
                 judged => judged.unwrap_or_else(|wrong| panic!("{self:?}, round {round}: {wrong}")),
             };
-            assert!(count >= told || may_be_lost, "{self:?}: {told} was acknowledged, {count} are there");
+            assert!(count >= told || may_be_lost, "{self:?}: {told} was acknowledged, {count} were found");
             assert_eq!(open_outcomes(&business.env), [], "{self:?}: every segment has been told");
             (0..20).for_each(|_| _ = business.transact(&mut Random::new(seed + round)).unwrap());
         }

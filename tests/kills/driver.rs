@@ -398,10 +398,10 @@ fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), Strin
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);
         if found < acknowledged {
-            return Err(format!("LOST: worker {worker} was told of {acknowledged} transfers, {found} are there"));
+            return Err(format!("LOST: worker {worker} was told of {acknowledged} transfers, {found} were found"));
         }
         if found > acknowledged + 1 {
-            return Err(format!("worker {worker} told of {acknowledged} transfers, {found} are there"));
+            return Err(format!("worker {worker} told of {acknowledged} transfers, {found} were found"));
         }
     }
     match found.keys().find(|number| told.iter().all(|(worker, _)| worker != *number)) {

@@ -168,7 +168,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
         let journal = Bank::open(&env).unwrap().audit().unwrap();
         assert!(
             journal.len() >= done * 4000 + 100,
-            "{done} processes made all their transfers, {} are there",
+            "{done} processes made all their transfers, {} were found",
             journal.len()
         );
         println!("figures: shared memory of 3 processes full: {done} of 2 made all their transfers, 0 lost, 0 SIGBUS");

@@ -103,7 +103,7 @@ fn when_the_shared_memory_is_lost_too_the_log_is_replayed() {
 }
 
 #[test]
-fn of_an_unfinished_transaction_nothing_is_left_after_death() {
+fn no_change_of_an_unfinished_transaction_is_left_after_the_death_of_all_processes() {
     for is_memory_lost in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let mut one = Member::start(directory.path(), 1);

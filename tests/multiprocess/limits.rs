@@ -34,7 +34,7 @@ fn a_process_with_too_small_an_address_space_is_refused_and_the_others_continue(
 }
 
 #[test]
-fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
+fn a_small_limit_of_the_first_process_makes_the_memory_small_for_all_processes() {
     let directory = tempfile::tempdir().unwrap();
     let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
     assert_eq!(small.how, "Created");
@@ -111,7 +111,8 @@ fn rebuilt_memory_is_not_too_large_for_its_attached_processes() {
     large.leave();
 }
 
-/// Checks that a process that meets its own limit while it leads a flush reports it, and that other processes commit.
+/// Checks that a process returns an error when it meets its own limit while it leads a flush, and that other processes
+/// still commit.
 fn meets_its_limit(resource: Resource, limit: u64) {
     let directory = tempfile::tempdir().unwrap();
     let settings = "log_segment_first = \"64KiB\"\nlog_segment_max = \"64KiB\"\n";
@@ -162,12 +163,12 @@ fn meets_its_limit(resource: Resource, limit: u64) {
 }
 
 #[test]
-fn a_process_with_a_file_size_limit_stops_no_other() {
+fn a_process_with_a_file_size_limit_does_not_stop_other_processes() {
     meets_its_limit(Resource::Fsize, 32 << 10);
 }
 
 #[test]
-fn a_process_without_free_descriptors_stops_no_other() {
+fn a_process_without_free_descriptors_does_not_stop_other_processes() {
     meets_its_limit(Resource::Nofile, 4);
 }
 

@@ -1,16 +1,16 @@
-//! Real processes in one environment: each sees the commits of the others at once; they leave, and they die, one or
-//! all.
+//! Real processes in one environment. Each sees the commits of the others at once. Processes leave in good order or
+//! die, one at a time or all together.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, with orders over a pipe |
 //! | `crew` | the test's end of the pipes |
-//! | `asked` | what a call asks before it works |
+//! | `asked` | the checks that a call makes before it begins its work |
 //! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | processes that work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
-//! | `forks` | children of a fork: their handles report it, and they keep no process alive |
+//! | `forks` | children of a fork: an inherited handle returns an error, and a child keeps no dead process alive |
 //! | `builds` | another build of the library |
 //! | `users` | users with and without access |
 //! | `death` | all processes die; then their shared memory is repaired, or is lost too |

@@ -78,7 +78,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
 }
 
 #[test]
-fn four_processes_of_two_threads_each_are_acknowledged_and_audited() {
+fn transfers_of_four_processes_with_two_threads_each_pass_the_audit() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();

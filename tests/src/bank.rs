@@ -191,7 +191,7 @@ impl Bank {
                 .ok_or_else(|| format!("balance {name} is {found}; its history says {wanted}"))
         })?;
         if balances != ACCOUNTS + TELLERS + BRANCHES {
-            return Err(format!("{balances} balances are there"));
+            return Err(format!("{balances} balances were found"));
         }
         self.audit_notes(&transfers)?;
         Ok(transfers)

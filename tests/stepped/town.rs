@@ -188,7 +188,7 @@ impl Town {
             if at == 0 && dead != 0 {
                 let (found, all) = (usize::try_from(found).unwrap(), edits.len());
                 if found != 0 && found != all {
-                    return Err(format!("of {all} changes of one transaction {found} are there"));
+                    return Err(format!("of {all} changes of one transaction {found} were found"));
                 }
                 let is_there = all != 0 && found == all;
                 if is_there && !operation.commits() {

@@ -131,8 +131,8 @@ fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u
 fn compare(found: &BTreeMap<u64, u64>, answered: &BTreeMap<u64, u64>, what: &str) {
     for (worker, &answered) in answered {
         let found = found.get(worker).copied().unwrap_or(0);
-        assert!(found >= answered, "{what}: LOST: worker {worker} was answered {answered} commits, {found} are there");
-        assert!(found <= answered + 1, "{what}: worker {worker} was answered {answered} commits, {found} are there");
+        assert!(found >= answered, "{what}: LOST: worker {worker} was answered {answered} commits, {found} were found");
+        assert!(found <= answered + 1, "{what}: worker {worker} was answered {answered} commits, {found} were found");
     }
     let stranger = found.keys().find(|worker| !answered.contains_key(worker));
     assert!(stranger.is_none(), "{what}: there are commits of worker {stranger:?}, which was never started");

@@ -131,7 +131,7 @@ fn kept_records_are_found_after_any_loss_of_the_cache() {
             all_in_files(&machine.region, &at, &control).unwrap_or_else(|error| panic!("{what}: {error}"));
             machine = Machine::start(image, &control, restarted.end.end);
             let found = machine.bodies();
-            assert!(found.len() >= kept, "{what}: {kept} records were kept, {} are there", found.len());
+            assert!(found.len() >= kept, "{what}: {kept} records were kept, {} were found", found.len());
             assert!(logged.starts_with(&found), "{what}: a found record differs from the logged record");
             logged = found;
             crashes += 1;

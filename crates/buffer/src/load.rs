@@ -52,8 +52,8 @@ impl BufferManager {
                 continue;
             };
             let pin = Pin::adopt(&self.region, session, slot, id, note);
-            // A session without the latch may believe that a page is resident: that is never taken back (`settle`), and
-            // a pin that was counted under the bucket's latch keeps the page resident.
+            // This session reads without the latch that the page is resident. It stays resident: the state is never
+            // rolled back (`settle`), and a pin that was counted under the bucket's latch keeps the page in its frame.
             if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
                 if slot.state() == State::Loading && slot.page.load() == id {
@@ -79,8 +79,8 @@ impl BufferManager {
         let file = self.files.open_entered(session, id.file())?;
         if source == Source::Zeros {
             file.note_end()?;
-            // Allocates the page's blocks now, while that can be refused. If the disk had no room for a page in memory,
-            // its frame could not make room, and other pages could not be read.
+            // Allocates the page's blocks now, when the call can still fail. Later a full disk would keep the changed
+            // page in its frame, and other pages could not be read into that frame.
             file.make_room(id)?;
         }
         let part = self.pools.part(session, file.info.pool, file.info.page_bytes)?;
@@ -93,7 +93,7 @@ impl BufferManager {
         failpoint("buffer: frame in the table, loading");
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
-            // Nothing is read: a read would go through long stretches of blocks that were set aside and never written.
+            // The disk is not read: reading blocks that were allocated and never written can take long.
             Source::Zeros if file.was_never_written(id) => {
                 Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
                 Ok(())

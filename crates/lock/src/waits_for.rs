@@ -81,15 +81,15 @@ impl LockManager {
         let slot = self.table.locker(locker);
         let waiting = slot.waiting.load();
         let place = waiting.request()?;
-        // Read without the latch, so perhaps of the slot's next use; then the queue below does not have the request.
+        // Read without the latch, so the slot may already have another request. Then the search below does not find it.
         let request = self.table.request(place);
         let (name, mixed) = (request.lock_name(), request.mixed.get());
         let latched = self.table.latch(session, mixed);
         let queue = self.table.find(latched.bucket, name, mixed).ok()?;
         let (_, own) = queue.requests().find(|&(at, own)| at == place && own.locker.get() == locker)?;
         let wanted = own.state.get().wanted()?;
-        // Under the latch the request cannot be granted, so if the wait is still this one, everything above is about
-        // it.
+        // Under the latch the request cannot be granted. So if the locker still has the wait that was read first, all
+        // values read since then belong to that wait.
         (slot.waiting.load() == waiting).then(|| SeenWait {
             number: waiting.number(),
             name,

@@ -9,7 +9,7 @@
 //! | `lsn`, `record`, `record_buffer` | a record's position, its layout, and the buffer in which it is built |
 //! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
 //! | `reserve`, `append` | first room, then the record |
-//! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits at once, and sleep until then |
+//! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits in one flush, and the wait for a flush |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
 //! | `reader`, `roll`, `unroll` | reading one record, all forwards, one transaction's backwards |
 //! | `same_files` | the check that all processes use the same log directory |
@@ -308,8 +308,9 @@ impl LogManager {
     }
 }
 
-/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. Bytes of theirs
-/// beyond `end` are of an earlier life and never verify. Segments beyond a gap are replaced when the log reaches them.
+/// Makes sure that the segment at `end` exists, and returns how far the segments reach without a gap. Records beyond
+/// `end` are from an earlier life, so their checksums are wrong in this life. Segments beyond a gap are replaced when
+/// the log reaches them.
 fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     let mut number = files.geometry().locate(end).segment;
     if may_be_made(files, control, end)? {

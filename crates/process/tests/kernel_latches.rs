@@ -5,7 +5,7 @@
 use libtp_process::{KernelLatches, Latch, ProcessManager, Rank, Settings};
 
 #[test]
-fn latches_pay_as_long_as_they_have_to() -> Result<(), Box<dyn std::error::Error>> {
+fn latches_call_the_kernel_while_the_setting_is_on() -> Result<(), Box<dyn std::error::Error>> {
     let region = rio::Region::anonymous(1 << 24)?;
     ProcessManager::init(&region)?;
     let processes = ProcessManager::attach(&region, &Settings::default())?;

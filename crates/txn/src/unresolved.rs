@@ -6,8 +6,8 @@
 //! in between, the answer is in this table, and in each checkpoint, until the segment has followed the decision. A
 //! transaction that is not in the table is not committed.
 //!
-//! The table has a row for each segment that was joined since the region was made, so that a commit needs no room in it
-//! (PROTOCOLS D11). At the end of a transaction the row usually has no outcome.
+//! The table has a row for each segment that was joined since the region was made. So a commit never has to add a row,
+//! for which there might be no room (PROTOCOLS D11). At the end of a transaction the row usually has no outcome.
 //!
 //! Invariants
 //! 1. There is one row for each segment, and at most one open outcome: a session that joins a segment first makes sure
@@ -15,8 +15,8 @@
 //! 2. A segment has its row before a transaction notes that it has joined the segment. A row never becomes another
 //!    segment's.
 //! 3. An outcome is noted before the transaction's locks are released, and removed after the segment has followed it.
-//! 4. A row that decides anything is read under the table's latch: else one outcome's transaction is taken for
-//!    another's.
+//! 4. A session that acts on a row reads it under the table's latch. Otherwise it could read the transaction of one
+//!    outcome with the commit record of another.
 //!
 //! If a session dies here: a row is made by one store; each other change is one section under the table's latch. An
 //! outcome that its segment already knows does no harm; the next session that joins the segment removes it.

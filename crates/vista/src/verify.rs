@@ -66,7 +66,7 @@ impl Checked {
         while let Some(unit) = heap.unit(at).filter(|_| at < units) {
             let length = checked.count(heap, at, unit)?;
             let end = at.checked_add(length).filter(|end| *end <= units);
-            let end = end.ok_or_else(|| format!("the run of {length} units at {at} ends outside"))?;
+            let end = end.ok_or_else(|| format!("the run of {length} units at {at} ends beyond the heap"))?;
             let inside = (at + 1)..end;
             let is_inside = |nth: u64| heap.unit(nth).is_some_and(|unit| nth == end - 1 || unit.kind.get() == 0);
             if let Some(wrong) = inside.clone().find(|nth| !is_inside(*nth)) {
@@ -77,7 +77,7 @@ impl Checked {
             let last = heap.unit(end - 1).map_or(0, |unit| unit.kind.get());
             let is_free = unit.kind.get() == FREE;
             if length > 1 && last != if is_free { FREE_TAIL } else { 0 } {
-                return Err(format!("the last unit of the run at {at} does not say so"));
+                return Err(format!("the last unit of the run at {at} is not marked as its end"));
             }
             if is_free && heap.unit(end - 1).is_none_or(|tail| tail.count.get() != length) {
                 return Err(format!("the last unit of the free run at {at} has another length"));
@@ -87,7 +87,7 @@ impl Checked {
         // The bits of a unit without blocks must be clear: they would count once the unit has blocks.
         let has_blocks = |unit: &Unit| unit.kind.get() < SMALL && unit.taken.iter().any(|word| word.get() != 0);
         let wrong = (1..).map_while(|nth| Some((nth, heap.unit(nth)?))).find(|(_, unit)| has_blocks(unit));
-        wrong.map_or(Ok(checked), |(nth, _)| Err(format!("unit {nth} has no blocks, and some of them are taken")))
+        wrong.map_or(Ok(checked), |(nth, _)| Err(format!("unit {nth} has no blocks, but marks of taken blocks")))
     }
 
     /// Counts the run or the blocks that begin at a unit. Returns their length in units.
@@ -119,7 +119,7 @@ impl Checked {
                     left < 64 && word.get() >> left != 0
                 });
                 if taken != count || beyond {
-                    return Err(format!("{taken} blocks of unit {at} are taken, and it says {count} of {blocks}"));
+                    return Err(format!("unit {at} marks {taken} of {blocks} blocks as taken, and counts {count}"));
                 }
                 if count < blocks {
                     self.partial.insert((class, at));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_of_the_front_that_is_wrong_ends_the_process() {
+    fn a_wrong_word_in_the_front_is_an_error_and_does_not_end_the_process() {
         use std::os::unix::fs::FileExt;
         let place = Place::new("front");
         let file = &place.0;

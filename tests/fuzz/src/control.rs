@@ -126,7 +126,7 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
     assert_eq!(again.read().as_ref().ok(), Some(control), "the control file reads back different");
     template.put(&segment_name(1), &[0; SEGMENT_BYTES]);
     if let Err(error) = libtp_log::restart(&template.directory, file, &short_log_settings()) {
-        assert!(error.to_string().contains(' '), "{error:?} says nothing");
+        assert!(error.to_string().contains(' '), "the error {error:?} is no sentence");
     }
     let _ = template.place.path();
 }

@@ -5,8 +5,8 @@
 //! own code. Then:
 //!
 //! * `restart` finds an end, or names the damage and its LSN.
-//! * The log that it found is rolled: each record is read again by its LSN as the same, and its transaction is
-//!   unrolled, to an end or an error.
+//! * The log up to that end is rolled. A second read of each record, by its LSN, gives the same record. The record's
+//!   transaction is unrolled, to its beginning or to an error.
 //! * Over a copy of the small databases history is repeated, and uncommitted changes are undone: this returns an
 //!   error, or succeeds, and then `verify` checks every file.
 //!
@@ -226,7 +226,7 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
 fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     match recover(directory, restarted) {
         Ok(()) => {}
-        Err(error) => assert!(error.contains(' '), "{error:?} says nothing"),
+        Err(error) => assert!(error.contains(' '), "the error {error:?} is no sentence"),
     }
 }
 

@@ -141,7 +141,7 @@ fn verified(world: &World, database: &Database) -> Option<Verified> {
 }
 
 fn is_a_sentence(text: &str) {
-    assert!(text.contains(' ') && text.len() > 10, "{text:?} says nothing");
+    assert!(text.contains(' ') && text.len() > 10, "the error {text:?} is no sentence");
 }
 
 /// The records of a scene: by key, or by number.

@@ -1,6 +1,6 @@
 //! The machine's time for the same work without a library: a load from memory of the same size, a read of a page from a
-//! file of the same length, writing pages twice, a copy of a value. The bends of the machine show here; the library's
-//! own cost comes on top.
+//! file of the same length, writing pages twice, a copy of a value. If these times grow at some size, the machine is
+//! the cause. The library's own cost is the difference between its times and these.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 const NAME: &str = "records";
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// Fill of the load's pages: a tree that grew by insertions has the same.
+/// The percentage to which the load fills pages, as in a tree that grew by insertions.
 const FILL_PERCENT: u8 = 70;
 /// Bytes of a page, the page of the root, and the places of a page's kind and level: docs/formats/page.md.
 pub(super) const PAGE_BYTES: usize = 8192;
@@ -104,7 +104,7 @@ impl Tree {
         tree.db.try_load(&how, pairs, &mut |now| watch(now.done)).map_err(failed())?;
         // The count reads pages into the cache as far as there is room, as use would.
         if tree.count()? != size.records {
-            return Err(Error::Settings(format!("of {} loaded records {} are there", size.records, tree.count()?)));
+            return Err(Error::Settings(format!("{} records were loaded, {} are found", size.records, tree.count()?)));
         }
         tree.env.checkpoint().map_err(failed())?;
         Ok(tree)
@@ -177,8 +177,8 @@ impl Tree {
         let (wanted, updates) = (self.size.records + self.inserted.borrow().len() as u64, self.updates.get());
         Ok(match (found == wanted, u64::from(raised) == updates % 256) {
             (true, true) => "ok".to_owned(),
-            (false, _) => format!("there are {found} records, and not {wanted}"),
-            (true, false) => format!("of {updates} updates some are missing: modulo 256 there are {raised}"),
+            (false, _) => format!("{found} records are found, and {wanted} were stored"),
+            (true, false) => format!("some of {updates} updates are lost: {raised} are found, modulo 256"),
         })
     }
 

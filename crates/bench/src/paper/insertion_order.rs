@@ -1,4 +1,5 @@
-//! A tree's size by the order of its records' insertion: LIBTP 5.2.2 and its footnote 5.
+//! The size of a tree whose records were inserted in ascending, descending or random order: LIBTP 5.2.2 and its
+//! footnote 5.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +78,7 @@ fn measured(open: Open, directory: &Path, pairs: &[Pair]) -> Result<Sample> {
     let (read, wanted) = (rows.scan()?, size_of_val(pairs));
     let audit = match u64::try_from(wanted).is_ok_and(|wanted| wanted == read) {
         true => "ok".to_owned(),
-        false => format!("{read} bytes are there where {wanted} were put"),
+        false => format!("{read} bytes were read, and {wanted} were stored"),
     };
     let bytes = bytes_in(directory)?;
     Ok(Sample {
@@ -123,7 +124,7 @@ mod tests {
         let directory = place.path().join("order");
         let lossy: Open = |_: &Path| Ok(Box::new(Lossy));
         let sample = filled(lossy, &directory, &sorted(2)).unwrap();
-        assert_eq!(sample.audit, "199 bytes are there where 200 were put");
+        assert_eq!(sample.audit, "199 bytes were read, and 200 were stored");
         let whole = filled(rows()[0].open, &directory, &sorted(2)).unwrap();
         assert!(whole.audit == "ok" && whole.value > 1.0, "{whole:?}");
         assert!(!directory.exists());

@@ -1,4 +1,5 @@
-//! One record by one call, and by calls of the lock and buffer managers, both from the shell: LIBTP figure 4.
+//! The time to get one record from the shell, by one record command or by several commands of the lock and buffer
+//! managers: LIBTP figure 4.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -135,7 +136,7 @@ fn sample(shell: &mut Shell, by_record: bool, random: &mut Random) -> Result<Sam
     let (each, answer) = if by_record { (1, 0) } else { (COMMANDS, ANSWER) };
     let (took, answers) = shell.ask(&text, BATCH * each)?;
     let wrong = ids.iter().zip(answers.chunks(each)).find(|(id, said)| said.get(answer) != Some(&record(**id)));
-    let audit = wrong.map_or_else(|| "ok".to_owned(), |(id, said)| format!("of record {id} it said {said:?}"));
+    let audit = wrong.map_or_else(|| "ok".to_owned(), |(id, said)| format!("record {id} was printed as {said:?}"));
     let micros = took.as_secs_f64() * 1e6;
     let value = micros / ids.len() as f64;
     Ok(Sample {
@@ -204,7 +205,7 @@ mod tests {
     fn a_shell_with_a_wrong_answer_fails_the_audit_and_a_shell_that_ends_is_an_error() -> Result<()> {
         let mut cat = Shell::start(Command::new("cat"))?;
         let sample = sample(&mut cat, true, &mut Random(1))?;
-        assert!(sample.audit.contains("it said"), "{}", sample.audit);
+        assert!(sample.audit.contains("was printed as"), "{}", sample.audit);
         cat.end()?;
         let mut gone = Shell::start(Command::new("true"))?;
         gone.child.wait().map_err(failed("cannot be waited for"))?;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_got_by_as_many_commands_as_are_said() {
+    fn a_record_takes_the_stated_number_of_commands() {
         let mut text = String::new();
         commands(1234, false, &mut text);
         assert_eq!(text.lines().count(), COMMANDS);

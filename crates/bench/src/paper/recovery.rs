@@ -118,7 +118,7 @@ impl Doomed {
         let found = Before::look(bank.as_ref())?.history.count;
         let mut audit = bank.audit(&self.scale)?.verdict(found);
         if found != transactions {
-            audit = format!("{transactions} transactions were acknowledged, and {found} are there");
+            audit = format!("{transactions} transactions were acknowledged, and {found} were found");
         }
         bank.close()?;
         self.remove()?;

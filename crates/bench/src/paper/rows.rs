@@ -167,7 +167,7 @@ impl<'r> Turn<'r> {
         match usize::try_from(read) {
             Ok(read) if read == expected => Ok(seconds),
             _ => Err(Error::Settings(format!(
-                "an engine gave {read} bytes where {expected} were put: its figures count for nothing"
+                "an engine returned {read} bytes, and {expected} were stored: its figures are not valid"
             ))),
         }
     }
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(turn.bytes.borrow().len(), 2);
         turn.sample(Step::Load).unwrap();
         let why = turn.read(|_| Ok(7), 8).unwrap_err().to_string();
-        assert!(why.contains("7 bytes where 8 were put"), "{why}");
+        assert!(why.contains("7 bytes, and 8 were stored"), "{why}");
         turn.remove().unwrap();
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
     }

@@ -1,4 +1,4 @@
-//! The database of the intentions of transactions with plain files.
+//! The database in which transactions with plain files record their intended changes.
 
 use std::sync::Arc;
 

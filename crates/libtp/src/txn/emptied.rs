@@ -1,4 +1,5 @@
-//! The keys that a transaction has emptied, ranges and single leaves: after the commit, their pages are freed.
+//! The ranges of keys and the single leaves in which a transaction has deleted all records. After the commit their
+//! pages are freed.
 //!
 //! This is best effort: a later reader that passes such pages frees them, too (`record/btree/unlink.rs`).
 

@@ -18,8 +18,8 @@ pub(crate) struct Parts(OnceCell<Box<Part>>);
 /// A joined segment.
 pub(super) struct Part {
     pub(super) segment: Arc<OpenSegment>,
-    /// Borrowed while a [`Joined`](crate::Joined) has it, and for ever if that was forgotten; the transaction's end ignores the
-    /// borrow. `None` once it was given back.
+    /// The member, borrowed while a [`Joined`](crate::Joined) has it. A `Joined` that the program forgets keeps the
+    /// borrow for ever, so the transaction's end ignores the borrow. `None` after the member was given back.
     pub(super) member: RefCell<Option<Box<Member>>>,
     /// The segment names the transaction as working on it.
     pub(super) has_begun: bool,

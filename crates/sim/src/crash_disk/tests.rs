@@ -10,7 +10,7 @@ fn file(disk: &SimDisk, name: &str) -> Arc<dyn File> {
 }
 
 #[test]
-fn every_change_and_no_mere_look_gets_an_io_index() {
+fn every_change_gets_an_io_index_and_a_read_does_not() {
     let disk = SimDisk::new(1);
     let log = file(&disk, "log");
     log.write_at(b"abc", 0).unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_refuses_blocks_until_some_are_freed() {
 }
 
 #[test]
-fn a_wild_offset_is_an_error_and_not_all_memory() {
+fn a_very_large_offset_is_an_error_and_does_not_use_up_memory() {
     let disk = SimDisk::new(8);
     let log = file(&disk, "log");
     for answer in [log.write_at(b"x", u64::MAX), log.set_len(1 << 50), log.allocate(0..1 << 50)] {

@@ -17,7 +17,7 @@ use libtp_bench::{Durability, Engine, Error, Granularity, Outcome, Result, Scale
 use libtp_console::failure::{self, Ending, Failure};
 use serde::{Deserialize, Serialize};
 
-/// The verb of this program for such a process.
+/// The verb with which this program is a child process.
 pub const VERB: &str = "recovery-child";
 const ROLE_OPEN: &str = "open";
 const ROLE_WORK: &str = "work";
@@ -139,7 +139,7 @@ pub fn run(arguments: &Arguments) -> failure::Result<Ending> {
         (ROLE_OPEN, []) => open(path)?,
         (ROLE_WORK, &[accounts, client, tells]) => work(path, accounts, client, tells != 0)?,
         (ROLE_FILL, &[records, locks]) => fill(path, records, locks)?,
-        (role, numbers) => return Err(Failure::Usage(format!("no child is a {role} with {numbers:?}"))),
+        (role, numbers) => return Err(Failure::Usage(format!("no role `{role}` takes the numbers {numbers:?}"))),
     }
     Ok(Ending::Done)
 }
