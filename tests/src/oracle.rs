@@ -335,8 +335,7 @@ impl History {
     fn accusation(&self, found: &State, allowed: Allowed) -> String {
         let Allowed { least, most } = allowed;
         if let Some(at) = (0..self.digests.len()).rev().find(|&at| self.digests[at] == found.digest()) {
-            let what =
-                if at < least { "LOST: acknowledged commits are gone" } else { "too many commits were found" };
+            let what = if at < least { "LOST: acknowledged commits are gone" } else { "too many commits were found" };
             return format!("{what}: the state is the state after {at} commits, allowed are {least} to {most}");
         }
         let nearest = (least..=most).min_by_key(|&at| distance(&self.state_after(at), found)).unwrap_or(least);
