@@ -130,7 +130,7 @@ fn an_unknown_version_of_a_database_file_is_refused_by_number() {
 #[test]
 fn an_unknown_version_of_a_log_segment_is_refused_by_number() {
     refuses("log.00000001", &["version 77", "this build reads version 6"], |bytes| bytes[8] = 77);
-    // The last versions with records of another layout: of bodies, and of headers.
+    // Records had another layout of their bodies up to version 5, and another layout of their headers up to version 4.
     refuses("log.00000001", &["version 5", "this build reads version 6"], |bytes| bytes[8] = 5);
     refuses("log.00000001", &["version 4", "this build reads version 6"], |bytes| bytes[8] = 4);
 }

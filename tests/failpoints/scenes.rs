@@ -313,8 +313,8 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
     is_hit
 }
 
-/// Plays a scene with the victim as the only process: it makes the environment or leaves it last; or all other
-/// processes have died before, with or without the shared memory.
+/// Plays a scene with the victim as the only process. The victim makes the environment, or leaves it as the last
+/// process, or opens it after all other processes died, with or without their shared memory.
 fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut town = Scenario::new(seed);
     let mut is_hit = comes_and_goes(&mut town, point, figures);

@@ -124,10 +124,10 @@ impl Player {
     }
 }
 
-/// How sessions that only read do so.
+/// The way in which sessions read that make no changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// With locks, as all others.
+    /// With locks, as the sessions that make changes.
     Lock,
     /// By a snapshot, begun with the first step.
     Snapshot,

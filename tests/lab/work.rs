@@ -61,7 +61,8 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
     }
     let mut tears = std::process::Command::new("/init").arg("torn").spawn().unwrap();
     let mut memory = Options::new(BYTES).open(Path::new(MEMORY)).unwrap();
-    // Opened without a declaration, so that it is not synced; `look` declares that it survives, and so trusts it.
+    // Opened without a declaration, so that nothing is synced. After the crash, `look` opens the same file and declares
+    // that it survived, so that the library trusts it.
     let mut cache = Options::new(BYTES).open(Path::new(CACHE)).unwrap();
     println!("LAB MEMORY survives {:?}, {}", memory.survives(), mapped());
     let (port, mut draw, mut other) = (Port::open(), Draw(seed), Draw(seed));

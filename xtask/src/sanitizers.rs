@@ -164,7 +164,7 @@ fn nightly() -> Command {
     command
 }
 
-/// Returns whether Miri is installed: `rustup` has a proxy for it even if it is not.
+/// Returns whether Miri is installed. A search in `PATH` would not tell, because `rustup` always has a proxy for it.
 fn has_miri() -> bool {
     let mut command = nightly();
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,8 +1,9 @@
 //! A latched page, a pinned page, and the permission to change a page's bytes.
 //!
 //! Paper: LIBTP 3.2.2, "Transactions request pages from the buffer manager and keep them pinned to ensure that they are
-//! not written to disk while they are in a logically inconsistent state". Departure: the latch does that. The writer of
-//! a page latches it shared while it copies the page. A latch is held for one change, not for a transaction.
+//! not written to disk while they are in a logically inconsistent state". Departure: here the page's latch prevents
+//! such a write. A session that writes a page to the disk latches the page shared while it copies it. A latch is held
+//! for one change, not for a transaction.
 //!
 //! Invariants
 //! 1. A `SharedPage` or `ExclusivePage` holds its frame's latch, so the page stays in the frame, and its bytes in

@@ -169,8 +169,8 @@ impl PageTable {
         self.unchain(session, slot, pins, |section| session.set_in_hand_in(section, place))
     }
 
-    /// Takes `slot` out of the table if it is there. The caller holds it exclusively, and a dead session had it in
-    /// hand.
+    /// Takes `slot` out of the table if the table has it. The caller holds the slot's latch exclusively, and a dead
+    /// session had the slot in hand.
     pub(crate) fn remove_for_the_dead(&self, session: &Session, slot: &FrameSlot) {
         self.unchain(session, slot, u32::MAX, |_| {});
     }

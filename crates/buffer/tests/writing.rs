@@ -303,7 +303,7 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
     assert!(mended > 50, "only {mended} pages were torn: the test shows nothing");
 }
 
-/// The number of an environment whose region has none.
+/// The environment's number, as the buffer manager takes it from a region without an identity.
 const ENVIRONMENT: [u8; 16] = [0; 16];
 
 fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {

@@ -168,7 +168,7 @@ impl From<Error> for Trouble {
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
             Error::ReadOnly { .. } => TP_READ_ONLY,
-            // The function of an index is the program's, and so is the code that it returned.
+            // The program's function of an index has refused the record, and this is the code that it returned.
             Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
         };

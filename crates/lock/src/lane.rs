@@ -112,8 +112,8 @@ impl LaneStart {
         self.0 & ((1 << LaneStart::LANE_BITS) - 1)
     }
 
-    /// Returns whether the locker began so long ago that it is away, if it holds nothing. False for a time just after
-    /// `now`.
+    /// Returns whether the locker began its last transaction so long ago that, without locks, it counts as away. False
+    /// for a time just after `now`.
     pub(crate) fn is_long_ago(self, now: u64) -> bool {
         let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> LaneStart::LANE_BITS)) & LaneStart::TIMES;
         ago > AWAY_AFTER >> 5 && ago <= LaneStart::TIMES / 2

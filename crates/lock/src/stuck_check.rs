@@ -72,8 +72,8 @@ impl LockManager {
         }
         let locker = self.table.locker(number);
         let session = locker.session.load();
-        // A session that takes a locker over may be stopped before it stores its name there, when the former session is
-        // gone.
+        // A session that takes a locker over may be stopped before it stores its own name in the locker. Then the
+        // locker names the former session, which may be gone.
         let is_kept_for = || {
             let keeps = self.keepers.get().filter(|_| !planted("lock: a transaction in a takeover has no owner"));
             keeps.is_some_and(|keeps| keeps(LockerId(number))) || self.processes.exists(locker.session.load())

@@ -4,9 +4,9 @@
 //! enough beyond the tail for *every* session that may append before it reserves again, each as much as the largest
 //! reservation ever made. So a session that dies with a reservation leaves nothing.
 //!
-//! Why that is enough: a session that counts at the shared words counts all sessions that have counted before, itself
-//! included, from the tail at that moment. A later append is by a session that was counted, or by a session that
-//! counted later and then counted this one.
+//! Why that is enough: each session counts, at the shared words, itself and all sessions that have counted before, and
+//! makes sure of their room from the tail at that moment. Let session A count. Each later append is by a session that A
+//! has counted, or by a session that counted after A and has counted A, too.
 //!
 //! The words promise each session the largest reservation, and most sessions ask for little. So a session that asked for
 //! at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append takes its bytes of the

@@ -236,9 +236,9 @@ impl LogFiles {
         Error::Corrupt { lsn, file, offset: place.offset, what }
     }
 
-    /// Notes durably, in the segment before each one that begins in `from .. to`, that this one is begun and that the
-    /// log is durable up to `to`, where a record ends. The caller calls this when both are true, and before any waiter
-    /// gets an answer (PROTOCOLS L2). Returns the number of notes.
+    /// For each segment that begins in `from .. to`, writes a durable note into the segment before it: that the new
+    /// segment is begun, and that the log is durable up to `to`, where a record ends. The caller calls this when both
+    /// are true, and before any waiter gets an answer (PROTOCOLS L2). Returns the number of notes.
     pub(crate) fn note_begun(&self, from: Lsn, to: Lsn) -> Result<u64> {
         let first = self.geometry.locate(from);
         let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);

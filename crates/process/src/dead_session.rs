@@ -169,14 +169,15 @@ impl DeadSession<'_> {
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
-    /// Clears its `in_hand`: the thing is where it belongs, and the session died before it noted that.
+    /// Clears the dead session's note `in_hand`. The frame is in its place again already: the session died before it
+    /// cleared the note itself.
     pub fn put_back(&self) {
         failpoint("repair: frame in its place, still in the dead session's hand");
         self.slot().in_hand.publish(0);
     }
 
-    /// Clears its `in_hand` within `section`, a section of another session: when it closes, the thing is where it
-    /// belongs.
+    /// Clears the dead session's note `in_hand` within `section`, a section of another session, which also puts the
+    /// frame in its place.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: about to put back the frame in hand");
         self.slot().in_hand.set(section, 0);
@@ -218,8 +219,8 @@ impl DeadSession<'_> {
     /// Frees the slot: nothing of the dead session is left. The right to repair is given back after that; otherwise
     /// another repairer could take it and free the slot again when it has a new tenant.
     ///
-    /// If we die here, or are stopped: the right is for the former tenant only, and does not block the repair of the
-    /// next.
+    /// If we die here, or are stopped: the right names the former tenant of the slot only, so it does not keep other
+    /// sessions from repairing the next tenant.
     ///
     /// `learned` is the time when the repairer learned of the death.
     pub fn bury(self, learned: Instant) {

@@ -1,4 +1,5 @@
-//! Faults of stores: the owner of a read-only part of a mapping gets a call at the first store to it.
+//! Page faults of stores. If a thread stores to a read-only part of a mapping, a function of the part's owner is
+//! called.
 //!
 //! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, both against wild stores and to find
 //! the ranges that a transaction changes. The process has one handler of the signal. The handler serves the narrowest

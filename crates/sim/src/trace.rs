@@ -81,7 +81,7 @@ pub enum Change {
         directory: NodeId,
         /// The old name.
         from: Arc<str>,
-        /// The new name; a file that had it loses it.
+        /// The new name. If another file had this name, it has no name any more.
         to: Arc<str>,
         /// The file with the name.
         node: NodeId,

@@ -4,8 +4,8 @@
 //! reader would walk through all of them. So while a snapshot is held, a session that changes a record which was
 //! changed since leaves a copy of its version here, one time in eight, if there is no copy yet. The copy has the log's
 //! tail at that moment: *at this place of the log the record had this version*. A reader whose snapshot ends there or
-//! before begins its walk at that version, usually a few steps from the one it sees. A record that is changed once or
-//! twice costs nothing here, and needs nothing.
+//! earlier begins its walk at that version, usually a few steps from the version that it may see. A record that is
+//! changed once or twice needs no shortcut and gets none.
 //!
 //! The shortcuts are a cache. The statement of an entry stays true whatever becomes of the record, and a missing entry
 //! costs a longer walk. Entries of records that are changed again and again keep their places. A record of more than 16
@@ -25,10 +25,10 @@ use crate::Managers;
 
 /// The most looks for room in an entry's set before the entry goes.
 const CHANCES: u64 = 15;
-/// One change in two to this power leaves a shortcut where there is none.
+/// If a record has no shortcut, a change of it leaves one with a chance of 1 in 2^3.
 const SELDOM_BITS: u32 = 3;
-/// Of the changes that find a shortcut, one in sixteen checks whether any session reads: by other bits of the same
-/// number.
+/// If a record has a shortcut, a change of it checks with a chance of 1 in 16 whether any session still reads in a
+/// snapshot. Other bits of the same drawn number decide.
 const SELDOM_ASKED: u64 = 0xF << 40;
 
 /// Returns a number drawn for a version: its LSN, mixed twice, since versions may lie evenly.

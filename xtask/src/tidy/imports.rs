@@ -1,4 +1,5 @@
-//! Imports between the modules of one crate: floors of `libtp`, and cycles of any crate.
+//! Checks the imports between the modules of one crate. In `libtp` a module must not import from a higher floor. In any
+//! crate the number of modules in cycles of imports must not rise.
 //!
 //! `cycles.txt` beside this file has, for each crate, the number of modules in cycles of imports. A higher number means
 //! a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a line has no

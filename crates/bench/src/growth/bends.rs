@@ -29,7 +29,7 @@ pub(super) struct Seen {
     pub counts: Counts,
     /// Nanoseconds of a bare load from memory of the same size; 0 if not measured.
     pub load_ns: f64,
-    /// Nanoseconds of a bare read of a page of the file; 0 if not measured.
+    /// Nanoseconds to read one page from the file without the library; 0 if not measured.
     pub page_ns: f64,
     /// Nanoseconds of writing a page twice, in batches that are synced; 0 if not measured.
     pub write_ns: f64,

@@ -1,4 +1,4 @@
-//! The operations of a workload on a memory: of Vista, of RVM, of one thread among several, or bare.
+//! The operations of a workload, on any kind of memory: Vista, RVM, Vista with several threads, or bare memory.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::{Duration, Instant};

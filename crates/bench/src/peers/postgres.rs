@@ -1,10 +1,10 @@
 //! PostgreSQL, in its own server (`postgres_server`), through the crate `postgres`: the relational database of LIBTP
 //! figure 6.
 //!
-//! Its best documented setting for this transaction: a function in the server carries it out, so that it costs one
-//! message each way; rows changed in place have room on their page (`fillfactor`). `Relaxed` is `fsync=off`, whose
-//! commits are written to the log's file and survive the death of the server's processes; `synchronous_commit=off`
-//! would lose some when they die. `Sync` is its default.
+//! These are the best documented settings of PostgreSQL for this transaction. A function in the server carries the
+//! transaction out, so that it costs one message each way. Pages keep room for rows that change in place
+//! (`fillfactor`). `Relaxed` is `fsync=off`, whose commits are written to the log's file and survive the death of the
+//! server's processes; `synchronous_commit=off` would lose some when they die. `Sync` is its default.
 
 use std::io::Write;
 use std::path::Path;

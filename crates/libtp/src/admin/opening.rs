@@ -54,7 +54,8 @@ impl Builder {
         match first.start_background(&env.0) {
             // `Rebuilt`: the next call begins the next life, which has threads of its own.
             Ok(()) | Err(Error::Rebuilt) => {
-                // In an environment already in use, another process has recovered the files, or does so when one dies.
+                // If other processes use the environment, they have recovered the files, and recover them again when
+                // one of these processes dies.
                 if env.opened().how != How::Joined {
                     crate::files::recovery::recover(&env.0);
                 }

@@ -2,7 +2,7 @@
 //!
 //! The log files are then older than the region, which names another control file or another incarnation. So the region
 //! no longer belongs to the environment, but may hold the only trace of commits since the backup. If the restored files
-//! have everything that it has, it is removed. If not, the user decides, never the library.
+//! have all of the region's commits, the region is removed. If not, the user decides, never the library.
 //!
 //! If we die here: nothing is decided until the restart that follows has raised the incarnation; then the files are
 //! complete, and the next opening removes the region.
@@ -118,7 +118,7 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
 }
 
 impl SurvivingRegions {
-    /// Returns whether there is none.
+    /// Returns whether no region survived.
     pub(crate) fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }

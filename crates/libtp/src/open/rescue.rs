@@ -1,9 +1,9 @@
 //! Giving up shared memory: the good part of its log goes to the log files first, and the losses are reported
 //! (PROTOCOLS L6, L9, D13). The restart that follows finds the log in the files.
 //!
-//! Data read from such memory are checked before use. A panic all the same means that none of them can be trusted. It
-//! is caught here: the caller of the opening gets a report of the loss, or of the decision that the user
-//! must make.
+//! Data read from such memory are checked before use. If the library panics in spite of these checks, none of the data
+//! can be trusted. The panic is caught here: the caller of the opening gets a report of the loss, or of the decision
+//! that the user must make.
 //!
 //! If we die here: the next opening starts over. Log already written to the files stays there.
 

@@ -156,7 +156,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Declares a new region complete; from now on it survives the system, if it shall.
+    /// Declares a new region complete. From now on a start of the machine finds the region, if `lasting` says that its
+    /// memory survives the system.
     pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
         settle(region, lasting)?;
         failpoint("warm start: region safe, not ready");

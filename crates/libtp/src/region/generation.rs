@@ -256,7 +256,7 @@ impl Generation {
         rung
     }
 
-    /// Repairs the remains of a panic of this thread. Other processes would do so soon, but this one need not wait.
+    /// Repairs the remains of a panic of this thread, so that this process need not wait until another process does it.
     pub(super) fn repair_dead(&self) {
         let bury = || {
             if !self.managers.log.is_poisoned() {

@@ -384,7 +384,8 @@ impl Files {
         self.0.borrow().is_none()
     }
 
-    /// Runs `work` with the transaction's work on files; `begin` makes that when there is none yet.
+    /// Runs `work` with the transaction's work on files. If the transaction has not touched a file yet, `begin` makes
+    /// that value first.
     pub(crate) fn with<W: FileWork, T>(
         &self,
         begin: impl FnOnce() -> Result<W>,

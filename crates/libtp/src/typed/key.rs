@@ -126,7 +126,7 @@ of_one_length! {
     [const N: usize] [u8; N]: |key: [u8; N]| key, Some;
 }
 
-/// Appends bytes that end where they end: no such bytes begin with others.
+/// Appends the escaped bytes with their own end mark, so that no escaped key is the beginning of another.
 fn encode_escaped(key: &[u8], bytes: &mut Vec<u8>) {
     for &byte in key {
         bytes.push(byte);

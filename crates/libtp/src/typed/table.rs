@@ -163,7 +163,7 @@ impl<K: Key, V: Value> Table<K, V> {
         Ok(self.rows(self.db.range(reader, bounds(&keys))?.into_iter()))
     }
 
-    /// Returns the number of rows of some of the keys.
+    /// Returns the number of rows whose keys lie in a range.
     ///
     /// # Errors
     /// As [`Db::count`].

@@ -1,7 +1,7 @@
 //! Eight threads in two mappings do everything at random, against a model.
 //!
 //! The model is a list of holders for each object. A grant enters the model after it happens, and a release before it
-//! happens. So two holders that exclude each other in the model did so in the table.
+//! happens. So if the model has two holders whose modes conflict, the lock table had both of them at one time, too.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

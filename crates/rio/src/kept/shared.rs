@@ -1,5 +1,5 @@
-//! A kept region that several handles share. The first handle to open it and the last handle to leave it are alone with
-//! it while they do so.
+//! A kept region that several handles share. While the first handle opens the region, or the last handle leaves it, no
+//! other handle has it open.
 //!
 //! A handle that is alone reads the state of the last close, before any handle stores. So a region is opened under the
 //! exclusive lock. The handle exchanges it for a shared lock once the header states that the region is in use. A handle

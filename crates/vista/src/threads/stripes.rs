@@ -19,9 +19,9 @@ const STRIPE_BYTES: u64 = 4096;
 const OF_HEAP: u64 = 1024;
 /// The number of tries before a waiter yields the processor or sleeps.
 const SPINS: u32 = 200;
-/// The time in which a waiter only yields. After it the waiter sleeps, first for the first of the pauses below; each
-/// pause is twice as long as the one before, up to the second of them.
+/// The time in which a waiter only yields. Afterwards the waiter sleeps between its tries.
 const YIELDING: Duration = Duration::from_micros(100);
+/// The shortest and the longest sleep. Each sleep is twice as long as the sleep before it.
 const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 /// The longest wait: for a transaction that may be a part of a circle, and for one that cannot be.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];

@@ -109,7 +109,8 @@ impl ThreadTxn<'_, '_> {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }
         if self.top == 0 {
-            // A transaction that a caller has forgotten is recognized by its saved bytes, so this one saves some.
+            // A transaction that a caller has forgotten is recognized by its saved bytes, so every transaction must
+            // save some bytes.
             self.set_range(at, 8)?;
         } else {
             // This locks the block's first bytes, so no other thread uses them now.
