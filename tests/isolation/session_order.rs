@@ -1,11 +1,11 @@
 //! Session order: a session that has seen a commit, or was told of it by another session that saw it, never sees an
 //! older state, in any way of reading.
 //!
-//! A process counts a number up, in a record, its index, a list of values and a segment of memory, each time in one
-//! transaction that is answered at once or when it is on disk. The process is killed now and then, and another goes
-//! on. Two others read in turns, each time in another way: one is this process, the other gets its orders over a pipe
-//! and answers over a pipe. The number only grows, so the checker is one comparison: a read finds no less than any
-//! read that had ended when it began.
+//! A process counts a number up. One transaction changes the number in a record, its index, a list of values and a
+//! segment of memory; some transactions are answered at once, others when they are on disk. Now and then this writer is
+//! killed, and a new process continues. Two readers read in turns, each time in another way: this process, and a
+//! process that gets its orders and answers over pipes. The number only grows, so the checker is one comparison: a read
+//! must find at least the number of every read that ended before it began.
 //!
 //! Some ways of reading wait for the disk before they answer, other ways do not. So a read by a snapshot can begin
 //! while the number that an earlier read found is not yet on disk.

@@ -9,7 +9,7 @@ fn read(env: &Env, segment: &libtp::Segment, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn commit_keeps_both_and_abort_neither() {
+fn a_commit_keeps_record_and_memory_and_an_abort_undoes_both() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let (segment, records) = (env.segment("memory", 4096).unwrap(), env.btree("records").unwrap());
@@ -33,7 +33,7 @@ fn commit_keeps_both_and_abort_neither() {
 }
 
 #[test]
-fn a_forgotten_guard_has_stored_and_the_segment_comes_back() {
+fn stores_of_a_forgotten_guard_follow_the_transaction_and_the_segment_is_released() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::from_secs(1)).open(dir.path()).unwrap();
     let segments = ["one", "two", "three"].map(|name| env.segment(name, 4096).unwrap());

@@ -20,7 +20,7 @@ fn start(directory: &Path, seed: u64) -> Child {
 }
 
 /// Waits until the condition holds; false if that takes too long.
-fn new_name(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+fn becomes_true(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_so() {
         if begun.elapsed() > patience {
@@ -52,7 +52,7 @@ fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
     dies(&mut first);
     assert!(first.end(), "the first one comes to {BEFORE}");
-    assert!(new_name(hang(), || unresolved(0).is_some()), "the dead session is repaired");
+    assert!(becomes_true(hang(), || unresolved(0).is_some()), "the dead session is repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
     checkpointer.does("arm unresolved: row partly read!stop");
@@ -60,11 +60,11 @@ fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     checkpointer.stops();
     // The second process goes as far as it can while the checkpointer is stopped.
     dies(&mut second);
-    new_name(Duration::from_secs(2), || unresolved(one).is_some());
+    becomes_true(Duration::from_secs(2), || unresolved(one).is_some());
     checkpointer.resume();
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
-    assert!(new_name(hang(), || unresolved(one).is_some()), "the dead session is repaired");
+    assert!(becomes_true(hang(), || unresolved(one).is_some()), "the dead session is repaired");
     // The order `note` puts all earlier commits on the disk.
     beside.does("note");
     drop(looks);

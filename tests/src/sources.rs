@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-/// Returns the text up to the next quote that follows each `marker` in the sources of all crates. If the marker has no
-/// quote at its end, the text begins behind the next quote.
+/// Searches the sources of all crates for `marker`, and returns the string that begins at or after each place found. If
+/// the marker ends with a quote, the string begins there, otherwise behind the next quote. It ends before the following
+/// quote.
 ///
 /// # Panics
 /// If the sources cannot be read.

@@ -32,8 +32,8 @@ pub struct Tree<'a> {
 type Rule = fn(&Tree) -> Vec<String>;
 
 const RULES: &[(&str, Rule)] = &[
-    ("every Rust file says what room it is", |tree| names::missing_module_docs(tree.files)),
-    ("no file is named for nothing", |tree| names::empty_names(tree.files)),
+    ("every Rust file begins with a comment about itself", |tree| names::missing_module_docs(tree.files)),
+    ("every file name has a meaning", |tree| names::empty_names(tree.files)),
     ("functions are short", |tree| sizes::long_functions(tree.files)),
     ("files are short", |tree| sizes::long_files(tree.files)),
     ("unsafe stays in its files", |tree| unsafety::strayed(tree.files)),
@@ -76,7 +76,7 @@ fn apply(name: &str, rule: Rule, tree: &Tree) -> Counts {
     if complaints.is_empty() {
         return Counts::ONE_PASSED;
     }
-    println!("  {name}: not so:");
+    println!("  broken rule: {name}:");
     complaints.iter().for_each(|complaint| println!("    {complaint}"));
     Counts::ONE_FAILED
 }

@@ -12,7 +12,7 @@ use libtp_console::numbers::nanos;
 
 use crate::error::Result;
 
-/// Transfers of the line: some milliseconds of them.
+/// The number of transfers of the cache line that are measured. They take some milliseconds.
 const WAYS: u32 = 100_000;
 
 /// Returns the time of a cache line to another processor. With a single processor: the time of a thread switch.

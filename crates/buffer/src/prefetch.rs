@@ -3,12 +3,13 @@
 //! Paper: none. A scan says which pages come next; those that are not in memory are read together into private memory,
 //! then put into frames one by one. No latch is held while the disk reads.
 //!
-//! *Why the bytes may be believed.* A page read from the disk is stale if the page was in memory, changed, and came
-//! home since. If the page is in memory when the bytes are to be put into a frame, it is left as it is. If the page is
-//! not in memory then, but was in memory when the disk was read, it left the memory in between, and came home if it was
-//! dirty. `home_writes` counts before the first page of a batch goes home and after the last. So if that count is even
-//! and the same before the read and after the page has entered the table, where no other session can load or change it
-//! any more, the bytes are the page.
+//! *Why the bytes are right.* The bytes read from the disk are stale if the page was in memory during the read, had
+//! been changed there, and was written home (to its place in the data file) after the read. If the page is in memory
+//! when its bytes are to be put into a frame, the bytes are dropped. If the page was in memory during the read and is
+//! not in memory any more, it was written home in between, if it was dirty. `home_writes` counts up before the first
+//! page of a batch is written home, and again after the last page. So the bytes are not stale if the count is even
+//! before the read and is the same after the page has entered the table. From then on no other session can load or
+//! change the page.
 
 use libtp_process::Session;
 

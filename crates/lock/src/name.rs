@@ -68,13 +68,13 @@ mod tests {
     use super::LockName;
 
     #[test]
-    fn a_name_survives_its_two_words() {
+    fn a_lock_name_is_the_same_after_a_conversion_to_words_and_back() {
         let name = LockName { space: u32::MAX, kind: 4, hash: 0x0123_4567_89AB_CDEF };
         assert_eq!(LockName::from_words(name.low(), name.hash), name);
     }
 
     #[test]
-    fn names_that_differ_in_little_are_spread_over_buckets_and_chains() {
+    fn similar_lock_names_go_to_different_buckets_and_chains() {
         for vary in 0..3 {
             let mut low = [0_u32; 64];
             let mut high = [0_u32; 8];

@@ -47,18 +47,18 @@ impl LockManager {
     /// Returns a defect of the wait that no session can have caused.
     fn unexplained(&self, ask: &Ask<'_>, place: Place, number: u32) -> Option<&'static str> {
         if ask.slot.waiting.load() != Waiting::new(place, number) {
-            return Some("its locker does not say so");
+            return Some("its locker has no note of the wait");
         }
         let latched = self.table.latch(ask.session, ask.mixed);
-        let Ok(queue) = self.table.find(latched.bucket, ask.name, ask.mixed) else { return Some("it has no queue") };
+        let Ok(queue) = self.table.find(latched.bucket, ask.name, ask.mixed) else { return Some("there is no queue") };
         let mut is_there = false;
         for (at, request) in queue.requests() {
             is_there |= at == place && request.locker.get() == ask.locker;
             if !request.is_for(ask.name) {
-                return Some("something else is in its queue");
+                return Some("the queue has a request for another object");
             }
             if at != place && !self.is_held(at, request) {
-                return Some("a locker in its queue does not know of it");
+                return Some("the queue has a request that its locker does not have");
             }
         }
         (!is_there).then_some("the request is not in its queue")

@@ -28,7 +28,7 @@ use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
 #[cfg(feature = "kernel-latches")]
 use crate::kernel_latches::{pay_acquire, pay_release};
 
-/// Does nothing: only in the figure's build can a latch call the kernel.
+/// Does nothing. With the feature `kernel-latches`, for one figure of the benchmarks, a latch calls the kernel here.
 #[cfg(not(feature = "kernel-latches"))]
 #[inline(always)]
 fn pay_acquire() {}
@@ -48,9 +48,9 @@ shared! {
 /// The kind of wait that tools see for a long wait for a latch, with the latch's place as the subject.
 pub const WAITS_FOR_LATCH: u32 = 2;
 
-/// The number of looks at the word before a sleep: for a holder that finishes on another processor ...
+/// The number of looks at the word before the first yield: meanwhile a holder may finish on another processor.
 const PAUSES: u32 = 100;
-/// ... and with a yield, for a holder that waits for this processor.
+/// The number of further looks before a sleep, each after a yield: a holder may be waiting for this processor.
 const YIELDS: u32 = 2;
 /// The sleep between looks at a frozen word.
 const THAW: Duration = Duration::from_micros(100);
@@ -244,7 +244,7 @@ impl Latch {
         if seen & latch_word::OWNER == 0 && seen & latch_word::COUNT != 0 {
             return session.processes().recount(session.id(), place, &Waker);
         }
-        session.processes().give_up(&format!("the latch at {place} says {seen:#x}, which its holders do not know of"));
+        session.processes().give_up(&format!("the latch at {place} has the word {seen:#x}, which no session notes"));
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Repairing sessions write them, tools read them. There are two times for each dead session. The first is the time of
 //! the physical half, for which other sessions may wait with latches held. The second is the time from the moment when
-//! the repairer learned of the death until nothing of the dead session was left. The time before that, from the end of
-//! the process to the news of it, is the kernel's.
+//! the repairer learned of the death until nothing of the dead session was left. The time from the end of the process
+//! until the kernel reports the death is in neither.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A simulated disk for tests: its faults are worse than those of any disk in use, and the same at every run.
 //!
-//! For development only. A [`SimDisk`] keeps files in memory and numbers every call that changes a file or a name. For
-//! each of these calls, the disk can make the disk that a power cut at that call would have left: unsynced writes kept,
-//! dropped, torn or reordered, unsynced names lost. Any chosen call can be made to fail. Several simulated processes
-//! may share the disk. All its random choices follow from a seed.
+//! For development only. A [`SimDisk`] keeps files in memory and numbers every call that changes a file or a name. From
+//! a disk and the number of a call a test can make a second disk, with the contents after a power cut at that call:
+//! unsynced writes are kept, dropped, torn or reordered, and unsynced names are lost. Any chosen call can be made to
+//! fail. Several simulated processes may share the disk. All its random choices follow from a seed.
 //!
 //! Paper: none; LIBTP reports no crash tests. The models are FoundationDB's `AsyncFileNonDurable`, SQLite's `test6.c`
 //! and Pebble's crashable file system.

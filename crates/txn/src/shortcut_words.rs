@@ -46,7 +46,7 @@ rio::shared! {
     pub struct ShortcutEntries {
         /// The hash of each entry's name.
         pub hashes: [Word<u64>; WAYS],
-        /// How many looks for room the entry outlives: raised by one change of its record in eight.
+        /// For each entry, how many more searches for room it survives. One in eight changes of its record adds one.
         pub used: [Word<u64>; WAYS],
         /// The entries.
         pub entries: [Shortcut; WAYS],
@@ -145,8 +145,8 @@ impl Shortcuts {
 }
 
 impl ShortcutEntries {
-    /// Returns where a shortcut may go. Returns `None` if all entries are in use: each of them has one chance less
-    /// then.
+    /// Returns where a shortcut may go. If all entries are in use, returns `None` and takes one from the count `used`
+    /// of each entry.
     pub(crate) fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
         // A record has at most two shortcuts, for the newest snapshots.
         let own = (0..WAYS).filter(|way| self.hashes[*way].get() == hash);

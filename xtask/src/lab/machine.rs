@@ -13,7 +13,7 @@ use super::build::{Built, MEMORY};
 
 /// The file with the port's bytes.
 pub const TOLD: &str = "told";
-/// The kind of crash that is a panic after which a second kernel takes over without firmware in between.
+/// A kind of crash: the kernel panics, and a second kernel takes over at once, without the firmware.
 pub const SECOND: &str = "p";
 const MONITOR: &str = "monitor";
 const CONSOLE: &str = "console";
@@ -36,7 +36,7 @@ impl Machine {
             true => (512, "crashkernel=160M ", &built.initrd_of_two),
             false => (320, "", &built.initrd),
         };
-        // Leaves out all that takes an emulated machine long and proves nothing.
+        // These options switch off parts of the kernel that start slowly on an emulated machine and are not under test.
         let kernel = format!(
             "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off tsc=reliable no_timer_check audit=0 \
              random.trust_cpu=on acpi=off cryptomgr.notests \

@@ -242,7 +242,7 @@ impl Work {
             }
             None => {
                 let there = self.door.file_at(path)?.as_ref().map(Identity::from);
-                // Without its witness the file was removed, and another program put it back.
+                // If the witness is missing, the removal was completed, and another program put the file back.
                 if there == row.old && self.door.has_witness(path, &row)? {
                     self.see(path, None);
                     return Ok(None);
@@ -269,7 +269,7 @@ impl Work {
         let bytes = usize::try_from(file.len()?).unwrap_or(usize::MAX);
         let mut contents = Vec::new();
         let refuse = |_| {
-            refused(path, &format!("it has {bytes} bytes, more than there is memory; nothing was changed. Read it without a transaction"))
+            refused(path, &format!("the file has {bytes} bytes, and memory has no room for them; nothing was changed. Read it without a transaction"))
         };
         contents.try_reserve_exact(bytes).map_err(refuse)?;
         contents.resize(bytes, 0);
@@ -344,7 +344,8 @@ impl Work {
     /// without links) the file is removed all the same.
     fn put_removal(&mut self, txn: &Txn<'_>, path: &str) -> Result<()> {
         if self.seen.get(path).copied().flatten().is_none() {
-            // The transaction's own file is removed again, or the rest of another transaction's row.
+            // The path had no file when the transaction began. So there is nothing to remove but the row: the row of a
+            // file that this transaction created, or a row left by an earlier transaction.
             return self.rows.delete(txn, &row::key(path)).map(|_| ());
         }
         let witness = self.make(txn, path, |door, name| Ok(door.plain.link(path, name)?));

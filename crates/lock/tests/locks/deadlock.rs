@@ -38,7 +38,7 @@ fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) 
 }
 
 #[test]
-fn a_circle_of_any_size_is_opened_by_its_youngest() {
+fn in_a_circle_of_any_size_the_youngest_locker_gives_way() {
     for count in [2, 3, 4, 9, 16] {
         let scene = Scene::new(Settings::default());
         let start = Instant::now();
@@ -52,7 +52,7 @@ fn a_circle_of_any_size_is_opened_by_its_youngest() {
 }
 
 #[test]
-fn the_victim_is_the_one_the_policy_names() {
+fn the_setting_for_victims_chooses_the_locker_that_gives_way() {
     for victim in [Victim::FewestLocks, Victim::FewestLogBytes] {
         let mut settings = Settings::default();
         settings.victim = victim;
@@ -87,7 +87,7 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
 }
 
 #[test]
-fn a_circle_through_one_that_only_waits_in_front_is_found() {
+fn a_circle_through_a_locker_that_only_waits_in_the_queue_is_found() {
     // 0 holds A shared. 1 holds B and waits for A exclusively, behind 0. 2 holds C and waits for A shared, behind 1,
     // though compatible with 0. Then 0 wants C: 0 -> 2 -> 1 -> 0.
     let scene = Scene::new(Settings::default());

@@ -267,7 +267,7 @@ fn crashes_at_every_call_in_every_mode_lose_nothing_durable() {
 }
 
 #[test]
-fn nor_where_new_segments_are_not_filled_with_zeros() {
+fn crashes_lose_nothing_durable_without_zeros_in_new_segments() {
     let disk = SimDisk::new(1);
     disk.notes_no_first_writes();
     crashes_at_every_call_in_every_mode(&Rig::on(disk, small()));

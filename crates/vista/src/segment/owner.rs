@@ -6,7 +6,8 @@
 use crate::Segment;
 use rio::{ExclusiveHold, Parts, SharedHold, Undo, View};
 
-/// Proof of having the segment. One handle at a time has this value, so its borrower has the segment's bytes to itself.
+/// Proves that a handle has the segment: one handle at a time has this value. So no other code uses the segment's bytes
+/// while this value is borrowed.
 pub struct Owner(());
 // SAFETY: only one handle has an `Owner`, and that handle has the segment's file. Where several handles share the file,
 // only one of them at a time is between its begin and its end.

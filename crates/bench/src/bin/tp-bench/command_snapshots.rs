@@ -211,7 +211,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     })?;
     let longest = times.iter().max().copied().unwrap_or_default();
     println!(
-        "{WRITERS} writers, {} a second asked for, {made:.0} made; a snapshot held for {:.0} s reads all {} branches every second: \
+        "{WRITERS} writers: goal {} transactions a second, done {made:.0}; a snapshot held for {:.0} s reads all {} branches every second: \
          longest {:.0} us, median {:.0} us; {:.0} MB of log are kept for it",
         wanted.paced,
         wanted.seconds.as_secs_f64(),
@@ -225,7 +225,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     };
     let after = Sizes::look(bank)?;
     grown("files of accounts, tellers and branches", before.files, after.files)?;
-    grown("memory of this process's own", before.own, after.own)?;
+    grown("private memory of this process", before.own, after.own)?;
     grown("shared memory", before.shared, after.shared)?;
     Ok(())
 }
