@@ -188,7 +188,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
             mended[0] += if is_away { 0 } else { env.opened().mended };
             let (kv, mut other) = (records(&env, KV), records(&env, OTHER));
             other.remove(&b"beside"[..]);
-            assert!(kv == all[0] && other == all[1], "{what}: there are other records than were answered");
+            assert!(kv == all[0] && other == all[1], "{what}: the records differ from the committed records");
         }
     }
     assert!(mended.iter().all(|&pages| pages > 0), "{mended:?} pages were torn: the test shows nothing");

@@ -63,7 +63,7 @@ fn say(text: &str) {
     std::io::stdout().lock().write_all(line.as_bytes()).expect("the test listens");
 }
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(count)) = (std::env::var_os(DIRECTORY), std::env::var(COUNT)) else { return };

@@ -57,7 +57,7 @@ impl Role {
     }
 }
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };

@@ -1,4 +1,4 @@
-//! A process dies at a chosen place of the library, beside three that go on.
+//! A process dies at a chosen place of the library, while three other processes work in the same environment.
 //!
 //! A failpoint is a place where the shared memory is between two valid states (`rio/src/failpoint.rs`). For each
 //! failpoint, by name: a victim reaches it and kills itself. The survivors repair its sessions and acknowledge more
@@ -15,7 +15,7 @@
 //! | `scenes` | how each failpoint is reached: at work, during a repair, alone |
 //! | `counts` | a commit counts once, whichever session completes it |
 //! | `rebuild` | deaths of processes that make the shared memory anew |
-//! | `panics` | a thread panics instead: only its session dies |
+//! | `panics` | a thread panics at the failpoint: only its session dies, and the process goes on |
 //! | `slabs` | a death after a slab's header names a new chunk and before it counts the chunk |
 //! | `listed` | the list of failpoints agrees with the sources |
 //! | `yardstick` | planted bugs, each noticed by one of these scenes |

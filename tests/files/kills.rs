@@ -18,7 +18,7 @@ const WORKERS: usize = 3;
 /// Longest time for the living to finish the dead processes' work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A worker. In the run of all tests it does nothing.
+/// A worker. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(place) = std::env::var_os(PLACE) else { return };

@@ -29,7 +29,7 @@ pub fn orders(directory: &std::path::Path, plan: Plan, number: u64, epoch: u32) 
     vec![(ORDERS, format!("{seed} {transactions} {pages} {number} {epoch} {}", directory.display()))]
 }
 
-/// The entry of such a process. In the run of all tests it does nothing.
+/// The entry of such a process. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };

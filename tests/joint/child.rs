@@ -13,7 +13,7 @@ use crate::business::Business;
 const DIRECTORY: &str = "LIBTP_TEST_JOINT_DIRECTORY";
 const SEED: &str = "LIBTP_TEST_JOINT_SEED";
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(seed)) = (std::env::var_os(DIRECTORY), std::env::var(SEED)) else { return };

@@ -15,7 +15,7 @@ use rustix::process::{waitpid, Pid, WaitOptions};
 const DIRECTORY: &str = "LIBTP_TEST_FORKED_DIRECTORY";
 const WAY: &str = "LIBTP_TEST_FORKED_WAY";
 
-/// The entry of the parent. In the run of all tests it does nothing.
+/// The entry of the parent. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(way)) = (std::env::var_os(DIRECTORY), std::env::var(WAY)) else { return };

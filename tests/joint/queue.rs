@@ -18,7 +18,7 @@ use example::Queue;
 const DIRECTORY: &str = "LIBTP_TEST_QUEUE_DIRECTORY";
 const ROLE: &str = "LIBTP_TEST_QUEUE_ROLE";
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(role)) = (std::env::var_os(DIRECTORY), std::env::var(ROLE)) else { return };

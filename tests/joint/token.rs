@@ -17,7 +17,7 @@ const DIRECTORY: &str = "LIBTP_TEST_TOKEN_DIRECTORY";
 const STATION: &str = "LIBTP_TEST_TOKEN_STATION";
 const STATIONS: u64 = 3;
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(station)) = (std::env::var_os(DIRECTORY), std::env::var(STATION)) else { return };

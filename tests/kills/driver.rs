@@ -401,11 +401,11 @@ fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), Strin
             return Err(format!("LOST: worker {worker} was told of {acknowledged} transfers, {found} were found"));
         }
         if found > acknowledged + 1 {
-            return Err(format!("worker {worker} told of {acknowledged} transfers, {found} were found"));
+            return Err(format!("worker {worker} reported {acknowledged} transfers, {found} were found"));
         }
     }
     match found.keys().find(|number| told.iter().all(|(worker, _)| worker != *number)) {
-        Some(stranger) => Err(format!("worker {stranger} never was, but made transfers")),
+        Some(stranger) => Err(format!("there are transfers of worker {stranger}, which was never started")),
         None => Ok(()),
     }
 }
@@ -449,6 +449,6 @@ mod tests {
         assert_eq!(compare(&found, &[told(1, 3), told(2, 4)]), Ok(()));
         assert!(compare(&found, &[told(1, 4), told(2, 5)]).unwrap_err().starts_with("LOST: worker 1"));
         assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two that no worker acknowledged");
-        assert!(compare(&found, &[told(1, 3)]).is_err(), "a worker that never was");
+        assert!(compare(&found, &[told(1, 3)]).is_err(), "a worker that was never started");
     }
 }

@@ -20,7 +20,7 @@ pub const SEED: &str = "LIBTP_TEST_WORKER_SEED";
 /// The variable with the durability, `Sync` or `Relaxed`; random without it.
 pub const DURABILITY: &str = "LIBTP_TEST_WORKER_DURABILITY";
 
-/// The entry of a worker. In the run of all tests it does nothing.
+/// The entry of a worker. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };

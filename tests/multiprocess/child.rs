@@ -29,7 +29,7 @@ pub const ENTRY: &str = "child::entry";
 /// The most processes that wait for each other in a circle in these tests.
 pub const CIRCLE_MAX: usize = 8;
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };

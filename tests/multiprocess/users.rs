@@ -67,7 +67,7 @@ impl Drop for Visitor {
     }
 }
 
-/// The entry of a visitor. In the run of all tests it does nothing.
+/// The entry of a visitor. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };

@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };

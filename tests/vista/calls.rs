@@ -1,6 +1,6 @@
-//! A child that is stopped before each of its system calls, which its parent then sees.
+//! A child that is stopped before each of its system calls, so that its parent sees every call.
 //!
-//! Only the calls between two marks are reported; a mark is a call that nothing else makes.
+//! Only the calls between two marks are reported. A mark is a system call that the library never makes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,8 +32,8 @@ impl Call {
 /// Begins or ends the reported calls. The child calls it after [`be_traced`](crate::trace::be_traced).
 pub use libtp_tests::stepping::mark;
 
-/// Runs the command, which calls [`be_traced`](crate::trace::be_traced) with that path, to its end. Reports each
-/// system call between a first mark and the second after it.
+/// Runs the command to its end; the command calls [`be_traced`](crate::trace::be_traced) with this path. Reports each
+/// system call that the child makes between its first mark and its second.
 ///
 /// # Errors
 /// Fails with any other event of the child.

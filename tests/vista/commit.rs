@@ -87,7 +87,7 @@ fn child(path: &Path, work: &str) -> Command {
     command
 }
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(path) = sizes::chosen::<String>(PATH) else { return };

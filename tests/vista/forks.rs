@@ -20,7 +20,7 @@ fn way() -> Option<(PathBuf, How)> {
     WAYS.iter().find(|(name, _)| *name == way).map(|(_, how)| (path.into(), *how))
 }
 
-/// The entry of the parent. In the run of all tests it does nothing.
+/// The entry of the parent. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some((path, how)) = way() else { return };

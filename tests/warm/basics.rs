@@ -70,7 +70,7 @@ fn rio_commits_are_accepted_without_a_sync_if_the_memory_is_declared_to_survive(
     assert_eq!(second.stats().unwrap().survives, "power");
 }
 
-/// The entry of a child. In the run of all tests it does nothing.
+/// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -95,7 +95,8 @@ fn opens() {
     }
 }
 
-/// The entry of a child that opens the environment from its files alone. In the run of all tests it does nothing.
+/// The entry of a child that opens the environment from its files alone. In an ordinary test run this test does
+/// nothing.
 #[test]
 fn opens_by_the_files() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {

@@ -16,7 +16,7 @@
 #define PAGE_BYTES 4096
 /* Longest key of a search or of an answer. */
 #define KEY_MAX 64
-/* Berkeley DB demands a multiple of four of a buffer with many pairs, and a multiple of 1024 of a buffer that it reads pairs into. */
+/* For a put of many pairs Berkeley DB demands a buffer of a multiple of four bytes, and for a read of many pairs of 1024 bytes. */
 #define BUFFER_BYTES (1u << 20)
 /* Size of the buffer for a few pairs: Berkeley DB copies a whole page into it, with the places of as many pairs as have room. */
 #define FEW_BYTES (PAGE_BYTES + 1024)

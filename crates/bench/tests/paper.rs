@@ -61,7 +61,7 @@ fn every_figure_of_the_paper_of_libtp_is_measured_by_us_alone() {
 fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     if std::env::var_os("LIBTP_TEST_DEEP").is_none() && seed.is_some_and(|seed| seed % 3 != 0) {
-        println!("not today");
+        println!("SKIPPED: this test runs every third day, and with LIBTP_TEST_DEEP");
         return;
     }
     let all = "vista-5a vista-5-swap vista-5b vista-5c vista-5-factors vista-6a-response vista-6a vista-6a-4096-response \

@@ -351,7 +351,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
     let directory = tempfile::tempdir().unwrap();
     let places = if kind == "hash" { places_of_keys(directory.path()) } else { BTreeMap::new() };
     let (mut pairs, mut lines, mut came) = (Pairs::new(), Vec::new(), 0);
-    let (mut message_of, mut failed) = (0, 0);
+    let (mut line_count, mut failed) = (0, 0);
     for run in 0..runs {
         let mode = ["commit", "snapshot", "abort"][usize::try_from(run.min(2)).unwrap()];
         let is_snapshot = mode == "snapshot";
@@ -383,7 +383,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             if let Some(line) = history.last_mut() {
                 line.push_str(&format!(": {answer}"));
             }
-            message_of += 1;
+            line_count += 1;
             left = left.checked_sub(1)?;
             let is_last = left == 0;
             let next = match (is_last && run == 0, is_last && model.saved.is_some()) {
@@ -399,7 +399,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             (pairs, lines, came) = (model.pairs, model.lines, model.came);
         }
     }
-    (message_of, failed)
+    (line_count, failed)
 }
 
 /// Returns the place of each key of a hash file, in the order in which the file's cursors visit the keys.
@@ -686,8 +686,8 @@ fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>
 #[test]
 fn cursors_of_every_kind_agree_with_their_model_in_rust() {
     for kind in KINDS {
-        let (message_of, failed) = play("Rust", kind, &in_rust);
-        println!("figures: {kind}: {message_of} lines in Rust, {failed} of them failed at a lock");
+        let (line_count, failed) = play("Rust", kind, &in_rust);
+        println!("figures: {kind}: {line_count} lines in Rust, {failed} of them failed at a lock");
     }
 }
 
@@ -698,7 +698,7 @@ fn cursors_of_every_kind_agree_with_their_model_in_c() {
     for kind in KINDS {
         let carry_out =
             |directory: &Path, kind: &str, mode: &str, talk: Talk<'_>| in_c(&program, directory, kind, mode, talk);
-        let (message_of, failed) = play("C", kind, &carry_out);
-        println!("figures: {kind}: {message_of} lines in C, {failed} of them failed at a lock");
+        let (line_count, failed) = play("C", kind, &carry_out);
+        println!("figures: {kind}: {line_count} lines in C, {failed} of them failed at a lock");
     }
 }

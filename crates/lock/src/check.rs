@@ -86,9 +86,9 @@ impl LockManager {
             demand!(level != 0 && own_bits, "{} is in bucket {number}, not its own", queue.head.lock_name());
             let is_marked = queue.head.lock_name().is_coarse() || self.table.word(mixed).get().is_fat();
             demand!(is_marked, "{} has a queue, and its word is not FAT", queue.head.lock_name());
-            demand!(queue.head.queue_prev.get() == Place::NONE, "{:?} is a head with a predecessor", queue.place);
+            demand!(queue.head.queue_prev.get() == Place::NONE, "the head {:?} has a predecessor", queue.place);
             let found = self.table.find(bucket, queue.head.lock_name(), mixed);
-            demand!(found.is_ok_and(|found| found.place == queue.place), "{} is there twice", queue.head.lock_name());
+            demand!(found.is_ok_and(|found| found.place == queue.place), "{} has two queues", queue.head.lock_name());
             self.check_queue(queue, queued, census)?;
             census.objects += 1;
         }
@@ -106,11 +106,11 @@ impl LockManager {
         for (place, request) in queue.requests() {
             let state = request.state.get();
             demand!(request.is_for(name), "a request for {} is in the queue of {name}", request.lock_name());
-            demand!(request.queue_prev.get() == before, "the queue of {name} is not the same backwards");
+            demand!(request.queue_prev.get() == before, "the queue of {name} has a wrong backward link");
             demand!(queued.insert(place, request.locker.get()).is_none(), "{place:?} is in two places");
             let some = state.granted().is_some() || state.waits() || state.is_kept();
             demand!(some, "a request for {name} is neither granted nor waits");
-            demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, which is no database");
+            demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, not for a database");
             demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind one that waits");
             granted.extend(state.granted());
             census.granted += u64::from(queue.held_bit(place, request) != 0);
@@ -143,7 +143,7 @@ impl LockManager {
         let mut next = slot.first.get();
         while let Some(place) = next.some() {
             let request: &Request = self.table.request(place);
-            demand!(request.own_prev.get() == below, "the stack of locker {number} is not the same backwards");
+            demand!(request.own_prev.get() == below, "the stack of locker {number} has a wrong backward link");
             if held && request.state.get().is_thin() {
                 demand!(!queued.contains_key(&place), "{place:?} of locker {number} is thin and in a queue");
                 // Not in its word: the locker was about to take the lock, or has given it back.
@@ -164,8 +164,8 @@ impl LockManager {
             below = place;
             next = request.own_next.get();
         }
-        demand!(!held, "the top of locker {number} is not on its stack");
-        demand!(below == slot.last.get(), "the stack of locker {number} ends elsewhere");
+        demand!(!held, "the top request of locker {number} is not on its stack");
+        demand!(below == slot.last.get(), "the stack of locker {number} does not end at its last slot");
         demand!(count == slot.slots.get(), "locker {number} has {count} slots, not {}", slot.slots.get());
         Ok(())
     }
@@ -196,7 +196,7 @@ impl LockManager {
         for kept in slot.all_kept(&self.table) {
             let (name, state) = (kept.request.lock_name(), kept.request.state.get());
             let is_queued = queued.remove(&kept.place) == Some(number);
-            demand!(state.is_kept(), "locker {number} keeps {name}, which says otherwise");
+            demand!(state.is_kept(), "locker {number} keeps {name}, but the request is not kept");
             demand!(is_queued || state.granted().is_none(), "locker {number} keeps {name}, which is in no queue");
             demand!(
                 kept.is_held(slot) || !slot.is_active(kept.index),

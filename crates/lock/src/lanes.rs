@@ -11,10 +11,11 @@
 //! of some thousands of transactions, then hands the lane to the session that has waited longest, and waits itself. A
 //! session that has slept neither for a lock nor for a lane for a while runs without a lane.
 //!
-//! A lane is advice: nothing goes wrong if two sessions are in it, or no session. So a lane is one word, taken by a
-//! swap. A session that looks for a lane hands on each lane whose turn is over or whose holder is away. Such a lane
-//! goes to the session that has waited longest, which may be another. No session waits longer than [`PATIENCE`]. A
-//! session waits while it holds nothing, so no other session waits for it, and no commit is answered late.
+//! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
+//! taken by a swap. A session that looks for a lane hands on each lane whose turn is over or whose holder is away. Such
+//! a lane goes to the session that has waited longest; this need not be the session that looks. No session waits longer
+//! than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits for it, and no commit
+//! is answered late.
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
 

@@ -55,13 +55,15 @@ shared! {
         pub(crate) spared: Word<u32>,
         /// When the wait began, in microseconds since the machine started, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
-        /// Until when the locker stands aside, or last did, in microseconds since the machine started (`backoff.rs`).
+        /// The end of the locker's present or last pause after a deadlock, in microseconds since the machine started
+        /// (`backoff.rs`).
         pub(crate) aside_until: Word<u64>,
-        /// Non-zero if the locker must stand aside before its next transaction.
+        /// Non-zero if the locker must pause before its next transaction.
         pub(crate) aside_due: Word<u32>,
         /// How many times the pause was doubled.
         pub(crate) aside_doublings: Word<u32>,
-        /// Until when its transactions begin in a lane, in microseconds since the machine started, or zero (`lanes.rs`).
+        /// The time until which its transactions begin in a lane, in microseconds since the machine started, or zero
+        /// (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
         /// The locker's last lane, and when it last began a transaction in that lane.
         pub(crate) lane: Word<LaneStart>,

@@ -1,4 +1,4 @@
-//! A process dies over databases that are dropped, renamed or made: all of its transaction is done, or nothing.
+//! A process dies while it drops, renames or makes databases: its transaction is carried out completely or not at all.
 
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ fn dies_of(place: &Path, failpoint: &str, makes: Option<&str>) -> bool {
     dies_at(failpoint, "dropped::deaths::entry", &variables)
 }
 
-/// Checks that the step is there as a whole or not at all, and returns which of the two it is.
+/// Checks that the step was carried out completely or not at all. Returns whether it was carried out.
 fn is_whole(env: &Env) -> bool {
     let found = env.databases().unwrap();
     match get(env, "other").as_str() {

@@ -116,7 +116,7 @@ fn opened(world: &World, scene: &Scene, database: &Database, salt: u8) {
     }
     let after = world.run_in_vain(database, |access| read_all(access, scene, true));
     assert!(after == Some(expected), "the records are not those of the map in memory");
-    let verified = verified(world, database).expect("it could be looked at before");
+    let verified = verified(world, database).expect("the first check was possible, too");
     assert!(verified.findings.is_empty(), "nothing was wrong before the changes: {:?}", verified.findings);
     note_pages(world, scene);
 }
@@ -205,7 +205,7 @@ fn read_tree(access: &Access<'_>, name: &str, is_good: bool) -> Option<Records> 
         let sought = answer(cursor.seek(&key), is_good);
         if is_good {
             let there = forwards.iter().find(|(other, _)| *other == key).map(|(_, value)| value);
-            assert!(found.flatten().as_ref() == there, "a key is found, or not found, unlike in the scan");
+            assert!(found.flatten().as_ref() == there, "a get and the scan differ about a key");
             assert!(sought.flatten().is_some_and(|(at, _)| at == key) == there.is_some());
         }
     }
@@ -225,7 +225,7 @@ fn read_hash(access: &Access<'_>, name: &str, is_good: bool) -> Option<Records> 
     let records: Records = found.into_iter().collect();
     for key in keys(name) {
         let found = answer(access.get(&key, <[u8]>::to_vec), is_good);
-        assert!(!is_good || found.flatten().as_ref() == records.get(&key), "a key is found unlike in the scan");
+        assert!(!is_good || found.flatten().as_ref() == records.get(&key), "a get and the scan differ about a key");
     }
     is_whole.then_some(records)
 }
@@ -242,7 +242,7 @@ fn read_numbers(access: &Access<'_>, is_good: bool) -> Option<Records> {
         if is_good && (1..2_000).contains(&number) {
             assert!(
                 found.flatten().as_ref() == records.get(&number_key(number)),
-                "number {number} is unlike in the scan"
+                "a get and the scan differ about number {number}"
             );
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The longest line of a text.
 const WIDTH: usize = 80;
 
-/// The words that a page shows in another type.
+/// The words that a page shows in bold or italic letters.
 pub struct Words<'w> {
     /// The functions of the page.
     pub here: &'w [String],
@@ -34,7 +34,7 @@ pub fn code(text: &str) -> String {
 }
 
 impl Words<'_> {
-    /// Returns a text with its words in their type. Backquotes enclose code.
+    /// Returns a text in which these words are bold or italic. Backquotes enclose code.
     fn marked(&self, text: &str) -> String {
         let mut marked = String::new();
         for (number, part) in text.split('`').enumerate() {

@@ -1,7 +1,7 @@
 //! A savepoint's marks in joined memory, and going back to them.
 //!
 //! Paper: a departure, as everything that combines records and memory in one transaction. The undo log of each segment
-//! has a mark (`vista::Mark`); memory joined since returns to its state when it was joined.
+//! has a mark (`vista::Mark`). A segment that was joined after the savepoint goes back to its state at the join.
 //!
 //! The undo log misses a store that the program makes after the savepoint through a range declared before it. In C the
 //! program must declare the range again; in Rust such a store could happen while the [`Joined`](crate::Joined) that

@@ -47,7 +47,8 @@ pub(super) fn redo_part<'b>(
     }
 }
 
-/// Redoes one record on every page it names that is older. Returns on how many.
+/// Redoes one record on every page that the record names and that is older than the record. Returns the number of
+/// changed pages.
 pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
@@ -58,8 +59,9 @@ pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &Record
     Ok(redone)
 }
 
-/// Redoes one record on each of its pages that is older and that `dead` has latched, under those latches (PROTOCOLS
-/// D4). The latches stay. The redo uses the undo log of `name`: the dead session's own.
+/// Redoes one record on those of its pages that the session `dead` has latched and that are older than the record
+/// (PROTOCOLS D4). Works under the latches of `dead`, which stay. The redo uses the undo log of `name`: the dead
+/// session's own.
 pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
@@ -76,7 +78,7 @@ pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, rec
     Ok(redone)
 }
 
-/// Redoes changes of one page, in the order of their records, as far as the page is older. Returns how many.
+/// Redoes those changes of one page that are newer than the page, in the order of their records. Returns their number.
 pub(super) fn redo_on_page<'b>(
     managers: &Managers,
     session: &Session,
