@@ -69,7 +69,7 @@ fn page_being_read(env: &Env) -> PageId {
 }
 
 #[test]
-fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
+fn a_frame_in_the_hand_of_a_dead_session_is_not_lost_when_the_repairer_dies_too() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let own = Settings { no_background: true, ..Settings::default() };

@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_live_databases_and_not_that_of_a_dropped_one_with_a_higher_number() {
+    fn a_name_leads_to_the_live_database_even_if_a_dropped_one_has_a_higher_number() {
         let registry = Registry::new(Arc::new(libtp_sim::SimDisk::new(1)), [7; 16]);
         let entry = |id, name: &str, is_dropped| Entry {
             id: FileId::new(id),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_entered_behind_one_with_a_higher_number_is_found() {
+    fn a_database_that_is_entered_after_a_higher_number_is_found() {
         let disk: Arc<dyn Directory> = Arc::new(libtp_sim::SimDisk::new(1));
         let [mine, theirs] = [0, 1].map(|_| Registry::new(Arc::clone(&disk), [7; 16]));
         let entry = |id, name: &str| Entry {

@@ -1,5 +1,5 @@
-//! LIBTP's first two motives: the password file, and source control, as plain files that change together with
-//! records.
+//! The two first examples of the LIBTP paper, the password file and source control: plain files that change together
+//! with records.
 //!
 //! ```text
 //! cargo run -p libtp --example passwd

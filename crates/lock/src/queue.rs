@@ -31,7 +31,7 @@ pub(crate) struct Queue<'t> {
     pub(crate) head: &'t Request,
 }
 
-/// The sessions that a change granted a lock, to be woken after it.
+/// The sessions whose requests a change has granted. They are woken after the change.
 #[derive(Default)]
 pub(crate) struct Granted {
     pub(crate) sessions: Vec<SessionId>,

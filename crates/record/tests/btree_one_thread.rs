@@ -275,7 +275,7 @@ fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
 }
 
 #[test]
-fn a_split_that_finds_no_room_for_its_lock_says_so() {
+fn a_split_without_memory_for_its_lock_returns_an_error() {
     let place = Place::new();
     let world = World::within(&place, 1 << 20, 16 << 20, Default::default());
     let txn = world.join();

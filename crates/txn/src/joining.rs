@@ -36,7 +36,7 @@ impl Managers {
         failpoint("repair: has a session for the dead session's slot");
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
-        // One store (PROTOCOLS D5): if this session dies from here on, the transaction is simply its own.
+        // One store (PROTOCOLS D5): if this session dies from here on, the transaction counts as this session's.
         let is_adopted = !planted("txn: a repairer does not adopt the transaction");
         if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             self.spares.give(session);
@@ -79,7 +79,7 @@ impl Managers {
         failpoint("txn: about to leave");
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
-        // In one section: a slot that has an owner is not in the list, and a slot without an owner is.
+        // In one section, because a slot is in the list exactly if it has no owner.
         let mut section = session.section();
         slot.owner.set(&mut section, SessionId::NONE);
         failpoint("txn: slot without owner, in no list");

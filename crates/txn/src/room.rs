@@ -34,8 +34,9 @@ impl Managers {
         }
     }
 
-    /// Reserves room for a record that ends a transaction or frees space. On a full disk the record takes of the room for
-    /// undo: a transaction that commits needs that no more, and a checkpoint or a drop makes room.
+    /// Reserves room for a record that ends a transaction or frees space. On a full disk the record may use the room
+    /// that is kept for undo: a transaction that commits does not need that room any more, and a checkpoint or a drop
+    /// frees other room.
     ///
     /// # Errors
     /// The log's errors.
@@ -69,8 +70,8 @@ impl Managers {
     }
 
     /// Takes a checkpoint, if it would free enough log to be worth its work, or waits for the end of another session's
-    /// checkpoint. Returns whether there was one. Where no checkpoint is worth its work, the disk gets the blocks that
-    /// the last checkpoint left unneeded: that checkpoint kept them if the log had room enough then.
+    /// checkpoint. Returns whether a checkpoint was taken. If none is worth its work, the disk gets back the blocks of
+    /// unneeded log that the last checkpoint kept because the log had enough room then.
     ///
     /// # Errors
     /// As [`Managers::checkpoint`].

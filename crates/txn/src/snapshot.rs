@@ -297,7 +297,7 @@ impl Managers {
             }
             std::thread::yield_now();
         }
-        let what = "the transactions that ended are not to be told apart from those that run".to_string();
+        let what = "the slots do not show which transactions have ended and which are running".to_string();
         Err(Error::Broken { what })
     }
 
@@ -336,8 +336,8 @@ impl Managers {
         Ok(view)
     }
 
-    /// Returns a horizon that no view of now or later is below: the horizon of the session's last view, while that
-    /// keeps only a little log; else the horizon of a view of now.
+    /// Returns a horizon at or below the horizon of every view that is taken from now on: the horizon of the session's
+    /// last view if that keeps only a little log, and otherwise the horizon of a view taken now.
     fn early_horizon(&self, txn: &TxnSession) -> Result<Lsn> {
         let last = txn.last_horizon.get();
         let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.snapshot_log_bytes() / 4;
@@ -411,9 +411,9 @@ impl Managers {
         kept.map(|held| held.horizon).fold(none, Lsn::min)
     }
 
-    /// Returns an LSN below which every snapshot, of now or later, sees all versions. No snapshot looks for the
-    /// versions that the versions below the LSN replaced, nor for the ghosts among the versions below it. Takes no
-    /// latch and does not wait; `Lsn::NONE` if the LSN cannot be told at this moment.
+    /// Returns an LSN such that every present and later snapshot sees all versions below it. So no snapshot needs an
+    /// older version of a record whose version is below this LSN, and no snapshot needs a ghost below it. Takes no
+    /// latch and does not wait. Returns `Lsn::NONE` if the LSN is not known at this moment.
     pub fn reclaim_horizon(&self) -> Lsn {
         if planted("snapshot: ghosts are removed under a snapshot") {
             return Lsn::new(u64::MAX);

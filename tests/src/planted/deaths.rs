@@ -53,7 +53,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by("process: latches of dead sessions stay held", &[At("change: logged, no page changed")]),
     seldom(by("process: two sessions repair the same dead session", &[At("change: logged, no page changed")])),
     seldom(by("process: the repair claim is released before the slot", &[At("change: logged, no page changed")])),
-    by_case("process: a dead repairer's section is rolled back too late", "readers::a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too"),
+    by_case("process: a dead repairer's section is rolled back too late", "readers::a_frame_in_the_hand_of_a_dead_session_is_not_lost_when_the_repairer_dies_too"),
     by("txn: transactions of dead sessions are not ended", &[At("change: append cleared, pages latched")]),
     by("txn: a repairer does not adopt the transaction", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
     by_case("process: a repair claim outlives the slot's tenant", "halted::a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant"),

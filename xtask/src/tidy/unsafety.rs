@@ -86,7 +86,7 @@ pub fn not_forbidden(files: &[File], packages: &[Package]) -> Vec<String> {
         for target in package.targets.iter().filter(|target| target.kind == "lib" || target.kind == "bin") {
             let root = files.iter().find(|file| file.path == target.source);
             if root.is_some_and(|root| !code(&root.text).contains(FORBID)) {
-                complaints.push(format!("{}: has no unsafe, so say {FORBID}", target.source));
+                complaints.push(format!("{}: has no unsafe code, so add {FORBID}", target.source));
             }
         }
     }

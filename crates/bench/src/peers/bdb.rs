@@ -374,7 +374,7 @@ impl Tables for BdbTables {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is an open environment (invariant), and stays one while the reader borrows it.
         check(unsafe { bdb_reader_begin(self.raw.as_ptr(), &mut raw) }, "reading")?;
-        let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "reading")("it began nothing"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "reading")("it returned no transaction"))?;
         Ok(Reader { raw, tables: self })
     }
 }

@@ -11,8 +11,9 @@ pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(reads)).ok()
 }
 
-/// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
-/// back where cache lines must be, and another build has another layout.
+/// Returns whether not only the log but also the data of the other managers are up to date and readable. In memory for
+/// which cache lines must be written back they are not up to date, because only the log's lines are written back. If
+/// another build has written them, they have another layout and are not readable.
 pub(crate) fn is_current(region: &Region) -> bool {
     let is_this_build = region.header().layout.get() == record_types::layout_hash();
     let is_known = !libtp_log::is_lasting_hit(region);

@@ -77,7 +77,7 @@ fn a_segment_that_is_missing_or_too_short_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn nor_is_it_the_end_where_a_checkpoint_came_before() {
+fn a_missing_segment_is_refused_after_a_checkpoint_too() {
     for (checkpointed, newest) in [(1, 1), (1, 2), (2, 2), (2, 4)] {
         let (rig, _) = Rig::restart_on(image(&Rig::new()), small()).unwrap();
         fill_into(&rig, checkpointed);
@@ -148,7 +148,7 @@ fn a_segment_that_was_only_prepared_may_be_missing() {
 }
 
 #[test]
-fn a_log_that_was_given_up_below_its_oldest_record_is_whole() {
+fn a_log_without_segments_below_its_oldest_record_is_whole() {
     let rig = Rig::new();
     fill_into(&rig, 4);
     let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
