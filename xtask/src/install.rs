@@ -2,6 +2,8 @@
 //! `tp` and `tp-bench`, their manual page, and the completions for shells, at the places where Debian has such files.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
+//! SQLite on libtp has the name of stock SQLite, `libsqlite3.so.0`, in a directory where no linker looks by itself: a program
+//! meets it only if `LD_LIBRARY_PATH` names that directory.
 
 use crate::manual;
 use crate::workspace::{cargo, Workspace};
@@ -14,35 +16,50 @@ use std::process::{Command, ExitCode};
 /// The commands, each with its package.
 const PROGRAMS: [(&str, &str); 2] = [("libtp-cli", "tp"), ("libtp-bench", "tp-bench")];
 
+/// The shared libraries, each with its package. The linker strips them: they keep only the names that programs may call.
+const LIBRARIES: [(&str, &str); 2] = [("libtp-capi", "libtp.so"), ("libtp-sqlite", SQLITE_BUILT)];
+
+/// SQLite on libtp as cargo names it.
+const SQLITE_BUILT: &str = "liblibtp_sqlite.so";
+
+/// SQLite on libtp as programs name it, below the prefix.
+const SQLITE: &str = "lib/libtp-sqlite/libsqlite3.so.0";
+
 /// Builds the library and installs everything under `prefix`.
 ///
 /// # Errors
 /// When the library does not build, or a file cannot be written.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String> {
-    // The linker strips the shared library, which keeps only the names that the headers declare.
-    let built =
-        cargo().args(["rustc", "--release", "--package", "libtp-capi", "--lib", "--", "-C", "strip=symbols"]).status();
-    if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
-        return Err("the library does not build; nothing was installed".into());
+    // The linker strips the shared libraries, which keep only the names that the headers declare.
+    for (package, library) in LIBRARIES {
+        build(library, &["rustc", "--release", "--package", package, "--lib", "--", "-C", "strip=symbols"])?;
     }
     // The programs are built one after the other. In one build, cargo would give `tp` the library's features that only
     // the benchmarks need.
     for (package, program) in PROGRAMS {
-        let built = cargo().args(["build", "--release", "--package", package, "--bin", program]).status();
-        if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
-            return Err(format!("the command {program} does not build; nothing was installed"));
-        }
+        build(program, &["build", "--release", "--package", package, "--bin", program])?;
     }
     let prefix = std::path::absolute(prefix).map_err(|error| error.to_string())?;
     let version = version(&workspace.root)?;
     let release = workspace.target.join("release");
     let texts = texts_of_command(&release.join("tp"), &prefix)?;
     let count = lay_out(&workspace.root.join("crates/capi"), &release, &prefix, &version, &today()?)
-        .and_then(|count| Ok(count + lay_out_command(&release, &prefix, &texts)?))
+        .and_then(|count| Ok(count + lay_out_command(&release, &prefix, &texts)? + lay_out_sqlite(&release, &prefix)?))
         .map_err(|error| format!("the installation under {} is not complete: {error}", prefix.display()))?;
     println!("{count} files and links under {}", prefix.display());
     println!("if the dynamic loader searches this directory, run `ldconfig` now");
+    let sqlite = prefix.join(SQLITE);
+    println!("a program uses SQLite on libtp with LD_LIBRARY_PATH={}", sqlite.parent().unwrap_or(&sqlite).display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets cargo build a file.
+fn build(file: &str, words: &[&str]) -> Result<(), String> {
+    let built = cargo().args(words).status().map_err(|error| format!("cargo cannot be started: {error}"))?;
+    match built.success() {
+        true => Ok(()),
+        false => Err(format!("{file} does not build; nothing was installed")),
+    }
 }
 
 /// Returns the version of the workspace.
@@ -127,6 +144,12 @@ fn lay_out_command(built: &Path, prefix: &Path, texts: &[Text]) -> io::Result<us
     Ok(PROGRAMS.len() + texts.len())
 }
 
+/// Copies SQLite on libtp into its own directory. Returns the number of files.
+fn lay_out_sqlite(built: &Path, prefix: &Path) -> io::Result<usize> {
+    replaced(&prefix.join(SQLITE), |to| fs::copy(built.join(SQLITE_BUILT), to).map(|_| ()))?;
+    Ok(1)
+}
+
 /// Replaces a file by a new one. A running program that has mapped the old file keeps it.
 fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
@@ -194,6 +217,24 @@ mod tests {
         let [_, _, (_, zsh), _] = super::texts(Path::new("/usr"));
         assert_eq!(zsh, Path::new("/usr/share/zsh/vendor-completions/_tp"));
         assert!(texts_of_command(&scratch.join("missing"), &prefix).is_err());
+        fs::remove_dir_all(&scratch).expect("we made it");
+    }
+
+    /// Programs that link stock SQLite are left alone: no linker looks into a directory below `lib`.
+    #[test]
+    fn sqlite_on_libtp_has_a_directory_of_its_own() {
+        let scratch = std::env::temp_dir().join(format!("xtask-install-sqlite-{}", std::process::id()));
+        let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
+        fs::create_dir_all(&built).expect("the temporary directory is writable");
+        assert!(lay_out_sqlite(&built, &prefix).is_err(), "the library was not built");
+        for text in ["older", "newer"] {
+            fs::write(built.join(SQLITE_BUILT), text).expect("it is still writable");
+            assert_eq!(lay_out_sqlite(&built, &prefix).expect("also over another"), 1);
+            let found = fs::read_to_string(prefix.join("lib/libtp-sqlite/libsqlite3.so.0"));
+            assert_eq!(found.ok().as_deref(), Some(text));
+        }
+        let lib = fs::read_dir(prefix.join("lib")).expect("it was made");
+        assert_eq!(lib.count(), 1, "nothing lies beside that directory");
         fs::remove_dir_all(&scratch).expect("we made it");
     }
 }
