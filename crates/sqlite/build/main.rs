@@ -75,6 +75,7 @@ fn compile(varied: &Path, source: &Path, here: &Path) {
     for option in OPTIONS {
         compiler.flag(format!("-D{option}"));
     }
+    compiler.flag(format!("-DTP_VERSION=\"{}\"", env!("CARGO_PKG_VERSION")));
     compiler.compile("tpsqlite3");
 }
 

@@ -93,6 +93,12 @@ pub const PATCHES: &[Patch] = &[
         put: "  rc = sqlite3TpError(p, rc);\n<SAME>",
     },
     Patch {
+        name: "SELECT tp_version() names the library",
+        behind: "\n  static FuncDef aBuiltinFunc[] = {\n",
+        at: "    DFUNCTION(sqlite_version,    0, 0, 0, versionFunc      ),\n",
+        put: "<SAME>    DFUNCTION(tp_version,        0, 0, 0, tpVersionFunc    ),\n",
+    },
+    Patch {
         name: "a statement that a deadlock ended runs again",
         behind: "\nSQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){\n",
         at: "  sqlite3_mutex_enter(db->mutex);

@@ -3,19 +3,6 @@
 
 static int sqlite3TpHandleIsOurs(Btree *p){ return p!=0 && p->pTp!=0; }
 
-/* A directory, a name that ends in .tp, or ?tp=1. Rust refuses a directory that is no environment, and a file. */
-static int tpIsEnvironment(const char *z, int vfsFlags){
-  int n = sqlite3Strlen30(z);
-  struct stat st;
-  if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
-  /* sqlite3_deserialize opens a name of its own, without parameters behind it. */
-  if( (vfsFlags & (SQLITE_OPEN_READONLY|SQLITE_OPEN_READWRITE))==0 ) return 0;
-  if( strcmp(z, ":memory:")==0 ) return 0;
-  if( n>3 && strcmp(&z[n-3], ".tp")==0 ) return 1;
-  if( sqlite3_uri_boolean(z, "tp", 0) ) return 1;
-  return stat(z, &st)==0 && S_ISDIR(st.st_mode);
-}
-
 /* The absolute name with its URI parameters, as sqlite3_db_filename promises it. */
 static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   const char *aParam[2*32];
@@ -33,6 +20,32 @@ static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   zResult = sqlite3_create_filename(zFull, "", "", nParam, aParam);
   sqlite3_free(zFull);
   return zResult;
+}
+
+/* The version of the library: for the program, and for a look into the file of a program that has the library inside. */
+SQLITE_API const char *sqlite3_tp_version(void){ return "libtp-sqlite " TP_VERSION; }
+static void tpVersionFunc(sqlite3_context *p, int n, sqlite3_value **a){
+  UNUSED_PARAMETER2(n, a);
+  sqlite3_result_text(p, sqlite3_tp_version(), -1, SQLITE_STATIC);
+}
+
+/* ?tp=1, a directory, a name that ends in .tp, or a name in LIBTP_SQLITE; with ?tp=0 none of these. Rust refuses a directory that is no
+** environment, and a file. Returns -1 for a list that is refused. */
+static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
+  int n = sqlite3Strlen30(z);
+  struct stat st;
+  const char *zFull;
+  int rc;
+  if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
+  if( strcmp(z, ":memory:")==0 ) return 0;
+  if( sqlite3_uri_parameter(z, "tp") ) return sqlite3_uri_boolean(z, "tp", 0);
+  if( n>3 && strcmp(&z[n-3], ".tp")==0 ) return 1;
+  if( stat(z, &st)==0 && S_ISDIR(st.st_mode) ) return 1;
+  if( getenv("LIBTP_SQLITE")==0 ) return 0;
+  zFull = tpFilename(pVfs, z);
+  rc = zFull ? tpsql_is_chosen(zFull) : 0;
+  sqlite3_free_filename(zFull);
+  return rc;
 }
 
 /* The number of open handles. sqlite3_interrupt may be called from a signal handler, and for a connection without any. */
@@ -62,7 +75,9 @@ static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
 SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *z, sqlite3 *db, Btree **pp, int flags, int vfsFlags) {
   int rc;
   tpsql_forget_refusal();
-  if( z==0 || !tpIsEnvironment(z, vfsFlags) ) return stockBtreeOpen(pVfs, z, db, pp, flags, vfsFlags);
+  rc = z ? tpIsEnvironment(pVfs, z, vfsFlags) : 0;
+  if( rc<0 ) return SQLITE_CANTOPEN_BKPT;
+  if( rc==0 ) return stockBtreeOpen(pVfs, z, db, pp, flags, vfsFlags);
   rc = stockBtreeOpen(pVfs, ":memory:", db, pp, flags, vfsFlags & ~SQLITE_OPEN_SHAREDCACHE);
   if( rc!=SQLITE_OK ) return rc;
   rc = tpOpen(pVfs, z, *pp, vfsFlags);
@@ -181,7 +196,7 @@ static int sqlite3TpControl(Btree *p, int op, void *pArg, int *pRc){
   switch( op ){
     case SQLITE_FCNTL_PRAGMA: return tpPragma(p, (char**)pArg, pRc);
     case SQLITE_FCNTL_DATA_VERSION: *(unsigned*)pArg = tpsql_version(TPH(p)->pConn); return 1;
-    case SQLITE_FCNTL_HAS_MOVED: *(int*)pArg = 0; return 1;
+    case SQLITE_FCNTL_HAS_MOVED: *(int*)pArg = tpsql_is_removed(TPH(p)->pConn); return 1;
     case SQLITE_FCNTL_SIZE_HINT: case SQLITE_FCNTL_CHUNK_SIZE: return 1;
   }
   return 0;

@@ -51,6 +51,7 @@ static int sqlite3TpBeginTrans(struct Vdbe*, Btree*, int, int*);
 static int sqlite3TpError(struct Vdbe*, int);
 static void sqlite3TpOpenError(sqlite3*, int);
 static char *sqlite3TpRefusal(sqlite3*);
+static void tpVersionFunc(sqlite3_context*, int, sqlite3_value**);
 static void sqlite3TpStepBegins(struct Vdbe*, TpStep*);
 static int sqlite3TpStep(struct Vdbe*, TpStep*);
 static void sqlite3TpInterrupt(void);
@@ -71,6 +72,8 @@ static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
 extern int tpsql_refusal(int *pCode, const char **pz);          /* Of the last tpsql_open of this thread */
 extern void tpsql_forget_refusal(void);
+extern int tpsql_is_chosen(const char *zPath);                  /* By LIBTP_SQLITE; -1: the list is refused */
+extern int tpsql_is_removed(TpConn*);
 extern void tpsql_close(TpConn*);
 extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: none for rc */
 extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);

@@ -23,6 +23,7 @@ pub(crate) const MISUSE: c_int = 21;
 pub(crate) const DONE: c_int = 101;
 pub(crate) const ABORT_ROLLBACK: c_int = 4 | 2 << 8;
 pub(crate) const BUSY_SNAPSHOT: c_int = 5 | 2 << 8;
+pub(crate) const READONLY_DBMOVED: c_int = 8 | 4 << 8;
 pub(crate) const IOERR_FSYNC: c_int = 10 | 4 << 8;
 pub(crate) const CONSTRAINT_PINNED: c_int = 19 | 11 << 8;
 

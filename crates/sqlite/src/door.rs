@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use libtp::Durability;
 
-use crate::answer::{Outcome, Refusal, CORRUPT, DONE, FULL, INTERNAL, INTERRUPT, OK};
+use crate::answer::{Outcome, Refusal, CANTOPEN, CORRUPT, DONE, FULL, INTERNAL, INTERRUPT, OK};
 use crate::arguments::{bytes, fields, path, word, Field};
+use crate::chosen::{is_chosen, VARIABLE};
 use crate::connection::Connection;
 use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
 use crate::home::Home;
@@ -83,6 +84,27 @@ extern "C" fn tpsql_open(
             refusal.code
         }
     }
+}
+
+/// Returns whether `LIBTP_SQLITE` names a file, or -1 if the list is refused.
+#[no_mangle]
+extern "C" fn tpsql_is_chosen(name: *const c_char) -> c_int {
+    let answer = caught(|| {
+        let list = std::env::var_os(VARIABLE).unwrap_or_default();
+        is_chosen(&list.to_string_lossy(), path(name)).map_err(|sentence| Refusal::new(CANTOPEN, sentence))
+    });
+    match answer {
+        Ok(is_chosen) => c_int::from(is_chosen),
+        Err(refusal) => {
+            REFUSAL.set((refusal.code, refusal.sentence));
+            -1
+        }
+    }
+}
+
+#[no_mangle]
+extern "C" fn tpsql_is_removed(connection: &Connection) -> c_int {
+    c_int::from(connection.session.home.is_removed())
 }
 
 #[no_mangle]
@@ -171,7 +193,13 @@ extern "C" fn tpsql_state(connection: &Connection) -> c_int {
 #[no_mangle]
 extern "C" fn tpsql_begin(connection: &mut Connection, how: c_int) -> c_int {
     connection.session.refused = None;
-    call(connection, |connection| connection.begin(How::of_code(how)).map(|()| OK))
+    call(connection, |connection| {
+        let how = How::of_code(how);
+        if how != How::Read {
+            connection.session.home.refuse_removed()?;
+        }
+        connection.begin(how).map(|()| OK)
+    })
 }
 
 #[no_mangle]

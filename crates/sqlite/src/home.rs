@@ -1,21 +1,28 @@
 //! An environment, open in this process for all connections to it.
 //!
 //! The connections of a process share one handle. It is found by the identity of the directory and of the control file in it,
-//! not by the path: a directory that was removed and made again is another environment. A child of `fork` opens anew.
+//! not by the path: a directory that was removed and made again is another environment. The control file of an open environment is held, so
+//! no other file has its identity. A connection to an environment that was removed reads on, and writes no more. A child of `fork` opens
+//! anew.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libtp::{Db, Env};
 
-use crate::answer::{Outcome, Refusal, CANTOPEN};
+use crate::answer::{Outcome, Refusal, CANTOPEN, READONLY_DBMOVED};
+
+/// Linux's `O_PATH`: a descriptor that names a file and has no access to it. Closing it gives up no lock.
+const O_PATH: i32 = 0o10_000_000;
 
 /// The environment of a connection.
 pub(crate) struct Home {
     env: Env,
+    /// The control file, for a look at its links.
+    control: File,
     /// The header values, the next root, and the roots that are free.
     meta: Arc<Db>,
     /// The last rowid that was given out, by root. It is apart from `meta`: a transaction beside the main one changes it, and would
@@ -26,6 +33,8 @@ pub(crate) struct Home {
 
 /// The part of a page that VACUUM fills: later inserts find room.
 const FILL_PERCENT: u8 = 90;
+/// The name of the control file (docs/formats/control.md).
+const CONTROL: &str = "control";
 
 #[derive(PartialEq, Eq)]
 struct Identity {
@@ -45,6 +54,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Home {
     /// Opens the environment in a directory; makes one that is missing if `may_create`.
     pub(crate) fn open(directory: &Path, is_read_only: bool, may_create: bool) -> Outcome<Arc<Home>> {
+        let may_create = takes_the_place_of_an_empty_file(directory, is_read_only) || may_create;
         check_place(directory)?;
         let mut homes = locked(&HOMES);
         homes.retain(|(_, home)| home.strong_count() > 0);
@@ -55,8 +65,10 @@ impl Home {
         }
         let builder = Env::builder().create(may_create && !is_read_only).read_only(is_read_only);
         let env = builder.open(directory)?;
+        let control = OpenOptions::new().read(true).custom_flags(O_PATH).open(env.path().join(CONTROL));
+        let control = control.map_err(|error| Refusal::new(CANTOPEN, format!("{}: {error}", directory.display())))?;
         let (meta, numbers) = (Arc::new(env.btree("sql.meta")?), Arc::new(env.btree("sql.rowid")?));
-        let home = Arc::new(Home { env, meta, numbers, trees: Mutex::default() });
+        let home = Arc::new(Home { env, control, meta, numbers, trees: Mutex::default() });
         if let Some(identity) = identity(directory, is_read_only) {
             homes.push((identity, Arc::downgrade(&home)));
         }
@@ -95,6 +107,22 @@ impl Home {
         Ok(())
     }
 
+    /// Returns whether the environment's files were removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.control.metadata().is_ok_and(|control| control.nlink() == 0)
+    }
+
+    /// Refuses to write to an environment that was removed: its place may have another one already.
+    pub(crate) fn refuse_removed(&self) -> Outcome<()> {
+        match self.is_removed() {
+            false => Ok(()),
+            true => Err(Refusal::new(
+                READONLY_DBMOVED,
+                format!("{} was removed while this connection was open; nothing was changed. Close the connection and open the database again", self.env.path().display()),
+            )),
+        }
+    }
+
     /// Returns the bytes of the trees' files.
     pub(crate) fn bytes(&self) -> i64 {
         let files = std::fs::read_dir(self.env.path()).into_iter().flatten().flatten();
@@ -110,7 +138,7 @@ fn check_place(directory: &Path) -> Outcome<()> {
     let refuse = |what: String| Err(Refusal::new(CANTOPEN, what));
     match directory.metadata() {
         Ok(found) if !found.is_dir() => refuse(format!(
-            "{shown} is a file. A name that ends in .tp, or has ?tp=1, is the directory of an environment; nothing was changed. Give the file another name, or remove it"
+            "{shown} is a file, and its name, ?tp=1 or LIBTP_SQLITE asks for an environment; nothing was changed. `tp sql --import` makes an environment of a file of SQLite"
         )),
         Ok(_) if control(directory).is_none() && (!is_named(directory) || has_files(directory)) => {
             refuse(format!("{shown} is a directory and no environment; nothing was changed"))
@@ -125,12 +153,20 @@ fn has_files(directory: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
+/// Removes an empty file, as programs make one to have a name of their own (`mkstemp`). SQLite takes it for a new database, too.
+/// Returns whether there was one.
+fn takes_the_place_of_an_empty_file(place: &Path, is_read_only: bool) -> bool {
+    let is_empty = place.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0);
+    // Another process may be faster: then there is a directory, which this call leaves alone.
+    is_empty && !is_read_only && std::fs::remove_file(place).is_ok()
+}
+
 fn is_named(directory: &Path) -> bool {
     directory.extension().is_some_and(|extension| extension == "tp")
 }
 
 fn control(directory: &Path) -> Option<Metadata> {
-    directory.join("control").metadata().ok()
+    directory.join(CONTROL).metadata().ok()
 }
 
 fn identity(directory: &Path, is_read_only: bool) -> Option<Identity> {

@@ -4,7 +4,7 @@
 //! code. A database that is an environment ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) says
 //! which is one) goes through the shim in `c/` to this crate, which knows `libtp`'s door and nothing below it.
 //!
-//! From below upwards: `owned` holds transactions and cursors without lifetimes; `home` is an environment in this process, with
+//! `chosen` reads the list of files that are environments whatever their names. From below upwards: `owned` holds transactions and cursors without lifetimes; `home` is an environment in this process, with
 //! its trees (`roots`), header values (`meta`), `settings` and numbers of rows (`rowid`); `keys` spells keys of indices in bytes; `session` is
 //! the transaction of a connection, and `spans` its reads; `cursor` is a place in a tree; `connection` has a session and
 //! its cursors; `door` is the part that C calls.
@@ -12,6 +12,7 @@
 
 mod answer;
 mod arguments;
+mod chosen;
 mod connection;
 mod cursor;
 mod door;

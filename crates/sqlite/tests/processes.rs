@@ -169,7 +169,7 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
 #[test]
 fn python_takes_the_library_for_sqlite() {
     let directory = tempfile::tempdir().unwrap();
-    // Cargo builds it beside the test program.
+    // Cargo builds the library beside the test program, and makes a link in the directory above only where the library is asked for.
     let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
     assert!(library.exists(), "cargo builds {}", library.display());
     std::os::unix::fs::symlink(&library, directory.path().join("libsqlite3.so.0")).unwrap();
