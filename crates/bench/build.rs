@@ -1,5 +1,11 @@
-//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature
-//! `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both libraries and libpmemobj.
+//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature `peers` also
+//! compiles stock SQLite. With the feature `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both
+//! libraries and libpmemobj.
+
+/// The source of SQLite is that of `libtp-sqlite`, before its changes.
+#[cfg(feature = "peers")]
+#[path = "../sqlite/build/source.rs"]
+mod source;
 
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +21,8 @@ fn main() {
     let sources = CALLS.iter().flat_map(|(_, sources)| sources);
     sources.chain(&HEADERS).for_each(|file| println!("cargo:rerun-if-changed=src/{file}"));
     note_the_source();
+    #[cfg(feature = "peers")]
+    compile_sqlite();
     #[cfg(feature = "peers-all")]
     compile_the_calls();
 }
@@ -45,6 +53,42 @@ fn output_of(program: &str, words: &[&str]) -> Option<String> {
         command.args(words).env("GIT_OPTIONAL_LOCKS", "0").output().ok().filter(|ended| ended.status.success())?;
     let line = String::from_utf8(ended.stdout).ok()?.trim().to_owned();
     Some(line).filter(|line| !line.is_empty())
+}
+
+/// The options by which the package `libsqlite3-sys` compiles SQLite.
+#[cfg(feature = "peers")]
+const OPTIONS: [&str; 19] = [
+    "SQLITE_CORE",
+    "SQLITE_DEFAULT_FOREIGN_KEYS=1",
+    "SQLITE_ENABLE_API_ARMOR",
+    "SQLITE_ENABLE_COLUMN_METADATA",
+    "SQLITE_ENABLE_DBSTAT_VTAB",
+    "SQLITE_ENABLE_FTS3",
+    "SQLITE_ENABLE_FTS3_PARENTHESIS",
+    "SQLITE_ENABLE_FTS5",
+    "SQLITE_ENABLE_JSON1",
+    "SQLITE_ENABLE_LOAD_EXTENSION=1",
+    "SQLITE_ENABLE_RTREE",
+    "SQLITE_ENABLE_STAT4",
+    "SQLITE_SOUNDEX",
+    "SQLITE_THREADSAFE=1",
+    "SQLITE_USE_URI",
+    "HAVE_USLEEP=1",
+    "HAVE_ISNAN",
+    "_POSIX_THREAD_SAFE_FUNCTIONS",
+    "HAVE_LOCALTIME_R",
+];
+
+/// Compiles SQLite, which `rusqlite` does not bring along (Cargo.toml of the workspace).
+#[cfg(feature = "peers")]
+fn compile_sqlite() {
+    let source = source::find(libsqlite3_sys::SQLITE_VERSION_NUMBER).unwrap_or_else(|sentence| panic!("{sentence}"));
+    let mut compiler = cc::Build::new();
+    compiler.file(source.join("sqlite3.c")).warnings(false);
+    for option in OPTIONS {
+        compiler.flag(format!("-D{option}"));
+    }
+    compiler.compile("sqlite3");
 }
 
 /// Compiles the C files. They need `db.h` and `libdb-5.3` (Debian: `libdb5.3-dev`), `rocksdb/c.h` and `librocksdb`

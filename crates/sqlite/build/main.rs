@@ -46,7 +46,7 @@ fn main() {
 
 fn build() -> Result<(), String> {
     let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|_| "cargo sets OUT_DIR for a build script")?);
-    let source = source::find()?;
+    let source = source::find(libsqlite3_sys::SQLITE_VERSION_NUMBER)?;
     let amalgamation = read(&source.join("sqlite3.c"))?;
     let here = std::env::current_dir().map_err(|error| error.to_string())?.join("c");
     let shim = SHIM.iter().map(|part| read(&here.join(part))).collect::<Result<Vec<String>, String>>()?;

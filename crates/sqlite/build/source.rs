@@ -9,8 +9,8 @@ use std::process::Command;
 const PACKAGE: &str = "libsqlite3-sys";
 const CHOSEN: &str = "LIBTP_SQLITE_SOURCE";
 
-/// Returns the directory of `sqlite3.c`.
-pub fn find() -> Result<PathBuf, String> {
+/// Returns the directory of `sqlite3.c`. `expected` is the version that the linked package was made for.
+pub fn find(expected: i32) -> Result<PathBuf, String> {
     println!("cargo::rerun-if-env-changed={CHOSEN}");
     if let Some(chosen) = std::env::var_os(CHOSEN) {
         let chosen = PathBuf::from(chosen);
@@ -20,7 +20,7 @@ pub fn find() -> Result<PathBuf, String> {
         };
     }
     let found = of_package()?.join("sqlite3");
-    is_version(&found)?;
+    is_version(&found, expected)?;
     Ok(found)
 }
 
@@ -42,13 +42,12 @@ fn of_package() -> Result<PathBuf, String> {
     Ok(folder.to_owned())
 }
 
-/// Checks that the source is of the version that the linked package was made for.
-fn is_version(directory: &Path) -> Result<(), String> {
+/// Checks the version of the source.
+fn is_version(directory: &Path, expected: i32) -> Result<(), String> {
     let header = directory.join("sqlite3.h");
     let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;
     let line = text.lines().find(|line| line.starts_with("#define SQLITE_VERSION_NUMBER"));
     let number = line.and_then(|line| line.split_whitespace().last()).and_then(|number| number.parse::<i32>().ok());
-    let expected = libsqlite3_sys::SQLITE_VERSION_NUMBER;
     match number == Some(expected) {
         true => Ok(()),
         false => Err(format!("{} is of version {number:?}, and {PACKAGE} of {expected}", header.display())),

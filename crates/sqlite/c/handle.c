@@ -37,6 +37,8 @@ static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   const char *zFull;
   int rc;
   if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
+  /* sqlite3_deserialize opens a name of its own, without parameters behind it. */
+  if( (vfsFlags & (SQLITE_OPEN_READONLY|SQLITE_OPEN_READWRITE))==0 ) return 0;
   if( strcmp(z, ":memory:")==0 ) return 0;
   if( sqlite3_uri_parameter(z, "tp") ) return sqlite3_uri_boolean(z, "tp", 0);
   if( n>3 && strcmp(&z[n-3], ".tp")==0 ) return 1;

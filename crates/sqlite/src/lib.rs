@@ -25,3 +25,7 @@ mod rowid;
 mod session;
 mod settings;
 mod spans;
+
+/// SQLite for programs in Rust: `rusqlite`, whose calls are to this crate's SQLite (feature `rusqlite`).
+#[cfg(feature = "rusqlite")]
+pub use rusqlite;

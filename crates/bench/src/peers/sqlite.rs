@@ -1,4 +1,4 @@
-//! SQLite, through `rusqlite`, which includes its source.
+//! SQLite, through `rusqlite`; build.rs compiles it.
 //!
 //! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for writes, a busy timeout
 //! instead of errors, one connection for each client, statements prepared once, the file mapped, a page cache that
