@@ -76,7 +76,9 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     }
     let found = [get(&env, "table").map_err(text)?, get(&env, side).map_err(text)?];
     if found != [Some(version), Some(0)] {
-        return Err(format!("the counter has version {version}, and the table and the renamed database have {found:?}"));
+        return Err(format!(
+            "the counter has version {version}, and the table and the renamed database have {found:?}"
+        ));
     }
     verify_all(&env)?;
     Ok(version)

@@ -34,7 +34,10 @@ pub fn mark() {
 /// If the thread stops for another reason.
 pub fn stopped(thread: Pid) {
     let stopped = waitpid(thread, Some(WaitPidFlag::__WALL)).expect("this thread started the child");
-    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child should have stopped itself: {stopped:?}");
+    assert!(
+        matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)),
+        "the child should have stopped itself: {stopped:?}"
+    );
     // If this process is killed, the kernel kills the child.
     ptrace::setoptions(thread, ptrace::Options::PTRACE_O_EXITKILL).expect("the child is stopped");
 }
