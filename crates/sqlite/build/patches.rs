@@ -87,6 +87,12 @@ pub const PATCHES: &[Patch] = &[
         put: "      rc = p->usesStmtJournal ? sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1) : SQLITE_OK;\n",
     },
     Patch {
+        name: "the end of a statement's savepoint is none of virtual tables",
+        behind: "\nstatic SQLITE_NOINLINE int vdbeCloseStatement(Vdbe *p, int eOp){\n",
+        at: "  if( rc==SQLITE_OK ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",
+        put: "  if( rc==SQLITE_OK && p->usesStmtJournal ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",
+    },
+    Patch {
         name: "an error of an environment has its own sentence",
         behind: "\nabort_due_to_error:\n",
         at: "  if( p->zErrMsg==0 && rc!=SQLITE_IOERR_NOMEM ){\n",

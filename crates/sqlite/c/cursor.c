@@ -270,5 +270,6 @@ static int sqlite3TpIsOurs(BtCursor *p){ return p->pTp!=0; }
 static int sqlite3TpNewRowid(BtCursor *p, i64 *pv){
   int rc;
   TP_CALL(rc, p->pBtree, tpsql_new_rowid(TPP(p)->pConn, TPP(p)->iCursor, pv));
-  return rc;
+  /* No number is above the highest: SQLite takes one at random. */
+  return rc==SQLITE_DONE ? SQLITE_FULL : rc;
 }

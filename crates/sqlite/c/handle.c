@@ -134,14 +134,20 @@ static int tpAgain(Btree *p, int rc){
   }
   tpsql_heeded(c);
   if( rc==SQLITE_BUSY && h->xBusyHandler && h->xBusyHandler!=sqliteDefaultBusyCallback && sqlite3InvokeBusyHandler(h) ) return 1;
-  /* A statement within another one has no savepoint: a half of it would stay. */
-  if( db->nVdbeExec>1 && db->nVdbeWrite>0 && tpsql_state(c)==2 ){
-    tpsql_doom(c, 1, "a lock that was not granted in time to a statement within another statement");
-  }
   return 0;
 }
+/* A statement within another one has no savepoint: after an error a half of it would stay. */
+static int tpFailed(Btree *p, int rc){
+  if( p->db->nVdbeExec>1 && p->db->nVdbeWrite>0 && rc!=SQLITE_DONE && tpsql_state(TPH(p)->pConn)==2 ){
+    tpsql_doom(TPH(p)->pConn, 1, "an error of a statement within another statement");
+  }
+  return rc;
+}
 /* Makes a call that may wait for a lock. A call that got no lock has changed nothing. */
-#define TP_CALL(rc, p, call)  do{ (rc) = (call); }while( (rc)!=SQLITE_OK && tpAgain((p), (rc)) )
+#define TP_CALL(rc, p, call)  do{ \
+    do{ (rc) = (call); }while( (rc)!=SQLITE_OK && tpAgain((p), (rc)) ); \
+    if( (rc)!=SQLITE_OK ) tpFailed((p), (rc)); \
+  }while(0)
 
 /* NORMAL without WAL is durable in SQLite, and so it is here. */
 static void tpSettings(Btree *p){
@@ -178,13 +184,13 @@ static int tpPragma(Btree *p, char **a, int *pRc){
     return 1;
   }
   if( sqlite3StrICmp(a[1], "tp_rowid")==0 || sqlite3StrICmp(a[1], "tp_immediate")==0 ){
-    const char *z;
-    int n;
+    const char *z = "";
+    int n = 0, rc;
     if( a[2] && TPH(p)->isReadOnly ){ *pRc = SQLITE_READONLY; return 1; }
     tpSettings(p);
-    n = tpsql_setting(TPH(p)->pConn, a[1], a[2], &z);
-    if( n<0 ) *pRc = SQLITE_ERROR;
-    a[0] = sqlite3_mprintf("%.*s", n<0 ? -n : n, z);
+    TP_CALL(rc, p, tpsql_setting(TPH(p)->pConn, a[1], a[2], &z, &n));
+    *pRc = rc;
+    a[0] = sqlite3_mprintf("%.*s", n, z);
     return 1;
   }
   if( sqlite3StrICmp(a[1], "page_count")==0 ){

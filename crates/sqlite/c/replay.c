@@ -16,12 +16,14 @@ struct TpDone {
   char *zSql;
   sqlite3_value **apVar;
   int nVar;
-  int rc;                                       /* Of the last step, if isEnded */
+  int rc;                                       /* Of the last step, with its extension, if isEnded */
+  u64 error;                                    /* Hash of its sentence */
+  u64 flags;                                    /* Settings of the connection */
   u8 isEnded;
   Vdbe *pVdbe;                                  /* The statement while it is open: to compare, not to use */
   i64 nRow;                                     /* Rows that the program has got */
   u64 digest;                                   /* Of these rows */
-  i64 nChange, iLastRowid;                      /* After the last step */
+  i64 nChange, nTotalChange, iLastRowid;        /* Before the next statement */
 };
 typedef struct TpLog TpLog;
 struct TpLog {
@@ -105,6 +107,7 @@ static TpDone *tpKeep(TpLog *l, Vdbe *v){
   }
   if( l->nByte>TP_REPLAY_BYTES ) return 0;
   l->nDone++;
+  d->flags = v->db->flags;
   d->zSql = sqlite3_mprintf("%s", v->zSql);
   d->apVar = sqlite3MallocZero(sizeof(sqlite3_value*)*(v->nVar+1));
   if( d->zSql==0 || d->apVar==0 ) return 0;
@@ -114,13 +117,27 @@ static TpDone *tpKeep(TpLog *l, Vdbe *v){
   }
   return d;
 }
+/* The sentence of a statement's error. */
+static u64 tpError(Vdbe *v){
+  const char *z = v->rc==SQLITE_OK || v->rc==SQLITE_DONE ? "" : sqlite3_errmsg(v->db);
+  return tpHash(1, z, sqlite3Strlen30(z));
+}
+/* Notes what the last statement has changed. A statement that was not read to its end has changed all when it was reset. */
+static void tpNoteChanges(TpLog *l, TpStep *t){
+  TpDone *d;
+  if( l->nDone==0 ) return;
+  d = &l->aDone[l->nDone-1];
+  d->nChange = t->nChange;
+  d->nTotalChange = t->nTotalChange;
+  d->iLastRowid = t->iLastRowid;
+}
 /* Notes the result of a step for the program. */
 static void tpNote(Vdbe *v, int rc, TpStep *t){
   sqlite3 *db = v->db;
   TpLog *l = db->pTpLog;
   TpDone *d = 0;
   int i;
-  if( l && l->isReplaying ) return;
+  if( (l && l->isReplaying) || db->init.busy ) return;
   if( db->autoCommit ){
     if( l && (l->nDone || l->cannot) ) tpForget(l);
     return;
@@ -135,6 +152,7 @@ static void tpNote(Vdbe *v, int rc, TpStep *t){
   for(i=0; i<l->nDone; i++) if( l->aDone[i].pVdbe==v ) d = &l->aDone[i];
   if( t->isFresh ){
     if( d ) d->pVdbe = 0;
+    tpNoteChanges(l, t);
     if( l->nDone==0 ){
       l->nChange = t->nChange;
       l->nTotalChange = t->nTotalChange;
@@ -157,9 +175,8 @@ static void tpNote(Vdbe *v, int rc, TpStep *t){
     return;
   }
   d->isEnded = 1;
-  d->rc = rc & 0xff;
-  d->nChange = db->nChange;
-  d->iLastRowid = db->lastRowid;
+  d->rc = v->rc;
+  d->error = tpError(v);
 }
 
 /* Runs a statement again. Returns whether the program would have seen the same. */
@@ -175,37 +192,62 @@ static int tpIsSame(sqlite3 *db, TpDone *d){
   }
   isSame = isSame && digest==d->digest;
   if( isSame && d->isEnded ){
-    isSame = (sqlite3_step(s)&0xff)==d->rc && db->nChange==d->nChange && db->lastRowid==d->iLastRowid;
+    sqlite3_step(s);
+    isSame = ((Vdbe*)s)->rc==d->rc && tpError((Vdbe*)s)==d->error;
   }
   sqlite3_finalize(s);
-  return isSame;
+  return isSame && !db->autoCommit && db->nChange==d->nChange && db->nTotalChange==d->nTotalChange
+      && db->lastRowid==d->iLastRowid;
 }
 static int tpMayReplay(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   TpLog *l = db->pTpLog;
-  if( l==0 || l->cannot || l->isReplaying || l->nDone==0 || db->autoCommit || !t->isFresh || t->nAgain>=10 ) return 0;
+  int i;
+  if( l==0 || l->cannot || l->isReplaying || l->nDone==0 || t->wasAuto || !t->isFresh || t->nAgain>=10 ) return 0;
   if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) || tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
+  /* The statements would run with the settings of today. */
+  for(i=0; i<l->nDone; i++) if( l->aDone[i].flags!=db->flags ) return 0;
   t->nAgain++;
   return 1;
 }
+/* Begins a doomed transaction with the savepoints that the program knows. */
+static void tpDoomReplay(sqlite3 *db, char **azName, int nName, int hasOuter){
+  int i;
+  if( db->autoCommit && !hasOuter ) sqlite3_exec(db, "BEGIN", 0, 0, 0);
+  for(i=db->nSavepoint + db->isTransactionSavepoint; i<nName; i++){
+    char *z = sqlite3_mprintf("SAVEPOINT \"%w\"", azName[i]);
+    if( z ) sqlite3_exec(db, z, 0, 0, 0);
+    sqlite3_free(z);
+  }
+  tpDoomAll(db, 0, "a deadlock, and its statements could not run again with the same results");
+}
 /* Runs the statements of the transaction again. If that fails, the transaction has ended, and each call is refused. */
-static int tpReplay(Vdbe *v){
+static int tpReplay(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   TpLog *l = db->pTpLog;
-  int i, isSame;
+  Savepoint *p;
+  char *azName[TP_REPLAY_STATEMENTS];
+  int i, isSame = 1, nName = 0, hasOuter = db->isTransactionSavepoint;
+  /* The list begins with the newest. */
+  for(p=db->pSavepoint; p && nName<TP_REPLAY_STATEMENTS; p=p->pNext) nName++;
+  for(p=db->pSavepoint, i=nName-1; i>=0; p=p->pNext, i--) azName[i] = sqlite3_mprintf("%s", p->zName);
+  tpNoteChanges(l, t);
   l->isReplaying = 1;
   sqlite3_reset((sqlite3_stmt*)v);
-  for(i=0; i<db->nDb; i++) if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_replays(TPH(db->aDb[i].pBt)->pConn);
-  isSame = sqlite3_exec(db, "ROLLBACK", 0, 0, 0)==SQLITE_OK;
+  /* A COMMIT that fails has rolled back already. */
+  if( !db->autoCommit ){
+    for(i=0; i<db->nDb; i++) if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_replays(TPH(db->aDb[i].pBt)->pConn);
+    isSame = sqlite3_exec(db, "ROLLBACK", 0, 0, 0)==SQLITE_OK;
+  }
   db->nChange = l->nChange;
   db->nTotalChange = l->nTotalChange;
   db->lastRowid = l->iLastRowid;
   for(i=0; isSame && i<l->nDone; i++) isSame = tpIsSame(db, &l->aDone[i]);
   if( !isSame ){
-    if( db->autoCommit ) sqlite3_exec(db, "BEGIN", 0, 0, 0);
-    tpDoomAll(db, 0, "a deadlock, and its statements could not run again with the same results");
+    tpDoomReplay(db, azName, nName, hasOuter);
     l->cannot = 1;
   }
   l->isReplaying = 0;
+  for(i=0; i<nName; i++) sqlite3_free(azName[i]);
   return isSame;
 }

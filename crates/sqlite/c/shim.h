@@ -39,7 +39,7 @@ struct TpField {
 };
 
 /* The numbers that are put back before a statement runs again. */
-struct TpStep { i64 iLastRowid; i64 nTotalChange; i64 nChange; int nAgain; u8 isFresh; };
+struct TpStep { i64 iLastRowid; i64 nTotalChange; i64 nChange; int nAgain; u8 isFresh; u8 wasAuto; };
 
 #define TPH(p) ((TpHandle*)(p)->pTp)
 #define TPP(p) ((TpPlace*)(p)->pTp)
@@ -99,7 +99,7 @@ extern int tpsql_meta_put(TpConn*, int iMeta, u32 v);
 extern u32 tpsql_version(TpConn*);
 extern i64 tpsql_bytes(TpConn*);
 extern int tpsql_compact(TpConn*);
-extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz); /* Returns the length; below 0: of a refusal */
+extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz, int *pn); /* The answer, or the sentence of an error */
 extern int tpsql_create(TpConn*, u32 *piRoot);
 extern int tpsql_clear(TpConn*, u32 iRoot, int isDrop, i64 *pnChange);
 extern int tpsql_count(TpConn*, u32 iRoot, i64 *pn);

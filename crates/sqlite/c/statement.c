@@ -20,6 +20,7 @@ static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
   t->iLastRowid = v->db->lastRowid;
   t->nTotalChange = v->db->nTotalChange;
   t->nChange = v->db->nChange;
+  t->wasAuto = v->db->autoCommit;
   t->nAgain = 0;
   t->isFresh = v->eVdbeState!=VDBE_RUN_STATE;
 }
@@ -58,16 +59,23 @@ static void tpDoomAll(sqlite3 *db, int isTold, const char *zCause){
 /* A statement that a deadlock ended runs again if it is alone and a transaction of its own, and the program has seen nothing of it. */
 static int tpMayRunAgain(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
-  if( !t->isFresh || !db->autoCommit || t->nAgain>=10 ) return 0;
+  if( !t->isFresh || !t->wasAuto || !db->autoCommit || t->nAgain>=10 ) return 0;
   if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) ) return 0;
   if( tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
   t->nAgain++;
   return 1;
 }
 static int sqlite3Step(Vdbe*);
+/* RELEASE of the outermost savepoint rolls a doomed transaction back, and SQLite stays in its transaction: it stays doomed. */
+static int tpStepDoomed(Vdbe *v){
+  sqlite3 *db = v->db;
+  int wasDoomed = v->eVdbeState!=VDBE_RUN_STATE && !db->autoCommit && tpIsDoomed(db);
+  int rc = sqlite3Step(v);
+  if( wasDoomed && !db->autoCommit && !tpIsDoomed(db) ) tpDoomAll(db, 1, "an error before");
+  return rc;
+}
 static int sqlite3TpStep(Vdbe *v, TpStep *t){
-  int wasDoomed = t->isFresh && !v->db->autoCommit && tpIsDoomed(v->db);
-  int rc = sqlite3Step(v), isSame = 1;
+  int rc = tpStepDoomed(v), isSame = 1;
   /* Within another statement nothing runs again: that statement does. */
   while( isSame && (rc&0xff)==SQLITE_BUSY && v->db->nVdbeExec==0 && tpWasVictim(v->db) ){
     if( tpMayRunAgain(v, t) ){
@@ -75,14 +83,12 @@ static int sqlite3TpStep(Vdbe *v, TpStep *t){
       v->db->lastRowid = t->iLastRowid;
       v->db->nTotalChange = t->nTotalChange;
     }else if( tpMayReplay(v, t) ){
-      isSame = tpReplay(v);
+      isSame = tpReplay(v, t);
     }else{
       break;
     }
-    rc = sqlite3Step(v);
+    rc = tpStepDoomed(v);
   }
-  /* RELEASE of the outermost savepoint rolls back, and SQLite stays in its transaction. */
-  if( wasDoomed && !v->db->autoCommit && !tpIsDoomed(v->db) ) tpDoomAll(v->db, 1, "an error before");
   tpNote(v, rc, t);
   return rc;
 }

@@ -13,6 +13,7 @@ use crate::keys::Column;
 use crate::meta::Meta;
 use crate::owned::{with_source, Reader};
 use crate::roots;
+use crate::rowid::Rule;
 use crate::session::{with_txn, How, Session};
 use crate::settings::Setting;
 
@@ -230,19 +231,14 @@ impl Connection {
         let setting = Setting::of_name(name)?;
         if let Some(word) = word {
             let value = setting.value(word)?;
-            let is_within = self.session.has_reader() || self.session.doom.is_some();
-            if is_within && !self.session.is_writing() {
-                let what = format!("{name} cannot change in a transaction that only reads; nothing was changed. End it before, or use BEGIN IMMEDIATE");
+            if self.session.has_reader() || self.session.doom.is_some() {
+                let what = format!("{name} cannot change in a transaction, or while a SELECT is open; nothing was changed. End it before");
                 return Err(Refusal::new(ERROR, what));
             }
-            if is_within {
-                self.put_setting(setting, value)?;
-            } else {
-                let changed = self.begin(How::Write).and_then(|()| self.put_setting(setting, value));
-                let changed = changed.and_then(|()| self.prepare_commit());
-                let ended = if changed.is_ok() { self.commit(false) } else { self.roll_back(false) };
-                changed.and(ended)?;
-            }
+            let changed = self.begin(How::Write).and_then(|()| self.put_setting(setting, value));
+            let changed = changed.and_then(|()| self.prepare_commit());
+            let ended = if changed.is_ok() { self.commit(false) } else { self.roll_back(false) };
+            changed.and(ended)?;
         }
         match self.session.has_reader() {
             true => Ok(setting.word(&self.session.meta)),
@@ -276,7 +272,12 @@ impl Connection {
         self.set_stale(root, None);
         let session = &mut self.session;
         let (reader, tree) = (Rc::clone(session.reader()?), session.home.tree(root)?);
+        let rule = session.meta.rowid_rule();
         let count = with_txn(&reader, |txn| {
+            if rule == Rule::Exact {
+                // In the order of an insert: the count, then the tree.
+                session.home.numbers().get_for_update(txn, &root.to_be_bytes())?;
+            }
             tree.lock_all(txn, PageLock::Write)?;
             let count = tree.delete_range(txn, ..)?;
             if is_drop {

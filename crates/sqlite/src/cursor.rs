@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libtp::{Db, Error, Mode};
 
-use crate::answer::{Outcome, Refusal, CORRUPT, READONLY, TOOBIG};
+use crate::answer::{Outcome, Refusal, CORRUPT, ERROR, READONLY, TOOBIG};
 use crate::arguments::Field;
 use crate::keys::{self, Column};
 use crate::owned::{with_source, Pair, Place, Source};
@@ -560,8 +560,8 @@ impl Cursor {
         put.map_err(|error| match error {
             Error::Exists => {
                 session.numbers.distrust(self.root);
-                let what = format!("the count of {} is wrong: there is a row {rowid} already. The statement is undone, and the next one counts from the highest row", self.tree.name());
-                Refusal::new(CORRUPT, what)
+                let what = format!("the count of rows in {} is wrong: there is a row {rowid} already. The statement is undone. Run it again: this connection counts from the highest row", self.tree.name());
+                Refusal::new(ERROR, what)
             }
             error => error.into(),
         })
@@ -574,7 +574,7 @@ impl Cursor {
         work: impl FnOnce(&mut Numbers, Table<'_>) -> Outcome<T>,
     ) -> Outcome<T> {
         let reader = Rc::clone(session.reader()?);
-        let (rule, wait) = (session.meta.rowid_rule(), session.wait);
+        let (rule, wait) = (session.meta.rowid_rule(), session.wait_left());
         with_txn(&reader, |txn| {
             let table = Table { home: &session.home, rule, txn, tree: &self.tree, root: self.root, wait };
             work(&mut session.numbers, table)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libtp::Durability;
 
-use crate::answer::{Outcome, Refusal, CANTOPEN, CORRUPT, DONE, FULL, INTERNAL, INTERRUPT, OK};
+use crate::answer::{Outcome, Refusal, CANTOPEN, CORRUPT, DONE, INTERNAL, INTERRUPT, OK};
 use crate::arguments::{bytes, fields, path, word, Field};
 use crate::chosen::{is_chosen, VARIABLE};
 use crate::connection::Connection;
@@ -278,30 +278,28 @@ extern "C" fn tpsql_compact(connection: &mut Connection) -> c_int {
     call(connection, |connection| connection.session.home.compact().map(|()| OK))
 }
 
-/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the answer until the connection's next call.
+/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the answer, or the sentence of
+/// an error, until the connection's next call.
 #[no_mangle]
 extern "C" fn tpsql_setting(
     connection: &mut Connection,
     name: *const c_char,
     value: *const c_char,
     text: &mut *const u8,
+    bytes: &mut c_int,
 ) -> c_int {
     let value = (!value.is_null()).then(|| word(value));
-    match caught(|| connection.setting(word(name), value)) {
-        Ok(answer) => {
-            let told = connection.session.told.insert(answer.to_owned());
-            *text = told.as_ptr();
-            c_int::try_from(told.len()).unwrap_or(0)
-        }
+    let (code, told) = match caught(|| connection.setting(word(name), value)) {
+        Ok(answer) => (OK, answer.to_owned()),
         Err(refusal) => {
-            if refusal.ends_transaction {
-                connection.doom(&refusal.sentence);
-            }
-            let told = connection.session.told.insert(refusal.sentence);
-            *text = told.as_ptr();
-            -c_int::try_from(told.len()).unwrap_or(0)
+            let sentence = refusal.sentence.clone();
+            (refused(connection, refusal), sentence)
         }
-    }
+    };
+    let told = connection.session.told.insert(told);
+    *text = told.as_ptr();
+    *bytes = c_int::try_from(told.len()).unwrap_or(0);
+    code
 }
 
 #[no_mangle]
@@ -541,7 +539,6 @@ extern "C" fn tpsql_new_rowid(connection: &mut Connection, cursor: u32, rowid: &
             *rowid = number;
             Ok(OK)
         }
-        // SQLite then takes a number at random.
-        None => Ok(FULL),
+        None => Ok(DONE),
     })
 }

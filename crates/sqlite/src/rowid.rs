@@ -50,6 +50,8 @@ pub(crate) struct Numbers {
     again: Vec<Given>,
     /// Whether the roll back that comes is of a transaction whose statements run again.
     runs_again: bool,
+    /// Tables whose count was wrong, until a commit.
+    wrong: Vec<u32>,
     /// The length of `given` at the last mark.
     marked: usize,
     /// The number that was given last, until its row is put. An ignored row leaves it.
@@ -112,16 +114,18 @@ impl Numbers {
         self.unused == Some((root, rowid)) && self.own.contains_key(&root)
     }
 
-    /// Makes the next number of a table come from its highest row: the count was wrong.
+    /// Makes the next numbers of a table come from its highest row: the count was wrong. The next commit stores a right one.
     pub(crate) fn distrust(&mut self, root: u32) {
         self.own.insert(root, Own { last: None, stored: None });
         self.unused = None;
+        self.wrong.push(root);
     }
 
     /// Locks a table's record until the transaction ends.
     fn hold(&mut self, table: Table<'_>) -> Outcome<()> {
         if let Entry::Vacant(place) = self.own.entry(table.root) {
             let stored = count(table.home.numbers().get_for_update(table.txn, &table.root.to_be_bytes())?);
+            let stored = stored.filter(|_| !self.wrong.contains(&table.root));
             let last = stored.map_or_else(|| table.highest_committed(), Ok)?;
             place.insert(Own { last: Some(last), stored });
         }
@@ -243,14 +247,16 @@ impl Numbers {
             let own = &self.own;
             self.given.retain(|given| !own.contains_key(&given.root));
             if self.runs_again {
-                *self = Numbers { again: std::mem::take(&mut self.given), ..Numbers::default() };
+                let (again, wrong) = (std::mem::take(&mut self.given), std::mem::take(&mut self.wrong));
+                *self = Numbers { again, wrong, ..Numbers::default() };
                 return;
             }
             self.give_back(home, 0, wait);
         } else if let Some((root, number)) = self.unused.filter(|(root, _)| !self.own.contains_key(root)) {
             let _ = lower(home, &Given { root, before: number - 1, number }, wait);
         }
-        *self = Numbers::default();
+        let wrong = if is_committed { Vec::new() } else { std::mem::take(&mut self.wrong) };
+        *self = Numbers { wrong, ..Numbers::default() };
     }
 }
 

@@ -174,6 +174,11 @@ impl Session {
         }
     }
 
+    /// Returns the longest time of a wait that begins now.
+    pub(crate) fn wait_left(&self) -> Duration {
+        self.heeds_until.map_or(self.wait, |end| end.saturating_duration_since(Instant::now()))
+    }
+
     /// Gives the next wait all its time again.
     pub(crate) fn end_heed(&mut self) {
         if self.heeds_until.take().is_some() {
@@ -187,7 +192,7 @@ impl Session {
     pub(crate) fn new_txn(&self, how: How) -> Outcome<Rc<Reader>> {
         let reader = Reader::txn(&self.home, self.durability)?;
         if let Source::Txn(txn) = reader.source() {
-            txn.set_lock_timeout(Some(self.wait));
+            txn.set_lock_timeout(Some(self.wait_left()));
             let is_alone = match how {
                 How::Exclusive => true,
                 // Looked up before the transaction locks: two that go from IX to X would wait for each other.
@@ -204,9 +209,9 @@ impl Session {
 
     /// Tries to be alone. A request in mode X stops all newcomers, so it waits for a short time only.
     fn locks_others_out(&self, txn: &Txn<'static>) -> Outcome<bool> {
-        txn.set_lock_timeout(Some(self.wait.min(ALONE_WAIT)));
+        txn.set_lock_timeout(Some(self.wait_left().min(ALONE_WAIT)));
         let locked = txn.lock(WRITERS, Mode::X);
-        txn.set_lock_timeout(Some(self.wait));
+        txn.set_lock_timeout(Some(self.wait_left()));
         match locked {
             Err(libtp::Error::LockTimeout(_)) => Ok(false),
             locked => Ok(locked.map(|()| true)?),

@@ -6,6 +6,7 @@
 
 mod sql;
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 use sql::{Connection, Failure, Rows, ABORT_ROLLBACK, BUSY, BUSY_SNAPSHOT};
@@ -52,6 +53,9 @@ fn cross<'c>(one: &'c Connection, two: &'c Connection, sql: [&str; 2]) -> (Failu
 
 const ONE: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 1";
 const TWO: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 2";
+
+/// What the function `nested()` runs.
+const RAISE: &CStr = c"UPDATE acc SET cents = cents + 1";
 
 /// Runs transactions with two rows in two orders; returns the number of transactions.
 fn crosswise(bank: &Bank, prepare: fn(&Connection)) -> i64 {
@@ -155,11 +159,10 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     for connection in [&one, &two] {
         connection.busy_timeout(1000);
         // A function of the program that may answer something else forbids that the statements run again.
-        connection.add_nested_update();
+        connection.add_nested(RAISE);
     }
-    let ours =
-        format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND raise_all()");
-    let others = format!("BEGIN IMMEDIATE; {TWO}; SELECT 1 WHERE 0 AND raise_all()");
+    let ours = format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND nested()");
+    let others = format!("BEGIN IMMEDIATE; {TWO}; SELECT 1 WHERE 0 AND nested()");
     let (failure, victim, other) = if waits_first {
         (one.ok(&ours), two.ok(&others));
         cross(&one, &two, [TWO, ONE])
@@ -180,16 +183,106 @@ fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 0 WHERE id = 3");
-    one.add_nested_update();
+    one.add_nested(RAISE);
     one.busy_timeout(20);
     one.ok("BEGIN IMMEDIATE; INSERT INTO log(what) VALUES ('before')");
-    assert_ne!(one.run("SELECT raise_all()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
+    assert_ne!(one.run("SELECT nested()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
     assert_eq!(one.code("INSERT INTO log(what) VALUES ('after')"), ABORT_ROLLBACK);
     assert_eq!(one.code("COMMIT"), ABORT_ROLLBACK);
     // Alone it is undone.
-    assert_ne!(one.run("SELECT raise_all()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
+    assert_ne!(one.run("SELECT nested()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
     holder.ok("ROLLBACK");
     assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["300", "0"]]);
+}
+
+/// The row of the table and its entries in indices are one change, whatever the error.
+#[test]
+fn an_error_of_a_nested_statement_leaves_no_half_of_it() {
+    let bank = Bank::new();
+    let one = bank.connect();
+    one.ok("CREATE TABLE t(a, b); CREATE INDEX tb ON t(b); CREATE INDEX ta ON t(a)");
+    one.add_nested(c"INSERT INTO t(a, b) VALUES (5, hex(zeroblob(3000)))");
+    for begin in ["BEGIN", "BEGIN IMMEDIATE; INSERT INTO log(what) VALUES (1)"] {
+        one.ok(begin);
+        let _ = one.run("SELECT nested()");
+        let _ = one.run("COMMIT");
+        if one.is_in_transaction() {
+            one.ok("ROLLBACK");
+        }
+        assert_eq!(one.one("PRAGMA integrity_check"), "'ok'");
+        assert_eq!(one.one("SELECT count(*) FROM t"), "0");
+    }
+}
+
+#[test]
+fn a_statement_that_fails_leaves_a_full_text_index_as_it_was() {
+    let bank = Bank::new();
+    let one = bank.connect();
+    one.ok("CREATE VIRTUAL TABLE ft USING fts5(t); CREATE TABLE u(a UNIQUE); INSERT INTO u VALUES (1)");
+    one.ok("BEGIN IMMEDIATE; INSERT INTO ft VALUES ('cat')");
+    assert_eq!(one.code("INSERT INTO u VALUES (1)"), 2067);
+    one.ok("COMMIT");
+    assert_eq!(one.one("SELECT count(*) FROM ft WHERE ft MATCH 'cat'"), "1");
+    one.ok("INSERT INTO ft(ft) VALUES ('integrity-check')");
+}
+
+/// Statements that would fail in another way when they run again.
+#[test]
+fn a_victim_whose_statements_fail_in_another_way_has_ended() {
+    let bank = Bank::new();
+    let setup = bank.connect();
+    setup.ok("CREATE TABLE l(id INTEGER PRIMARY KEY, m UNIQUE, n UNIQUE ON CONFLICT ROLLBACK, o UNIQUE)");
+    for changed in ["m = 'other', n = 'y'", "m = 'other', o = 'z'", "m = 'other'"] {
+        setup.ok("DELETE FROM l; INSERT INTO l VALUES (1, 'mail', 'x', 'x'); UPDATE acc SET cents = 100");
+        let (one, two) = (bank.connect(), bank.connect());
+        two.busy_timeout(1000);
+        one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 50 WHERE id = 1");
+        assert_eq!(one.code("INSERT INTO l VALUES (2, 'mail', 'y', 'z')"), 2067);
+        two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 2");
+        let others = format!("UPDATE l SET {changed} WHERE id = 1; COMMIT");
+        let (first, second) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| one.run("UPDATE acc SET cents = cents + 50 WHERE id = 2"));
+            std::thread::sleep(Duration::from_millis(50));
+            let second = two.run(&others);
+            (first.join().unwrap(), second)
+        });
+        let is_second_kept = second.is_ok();
+        if !is_second_kept {
+            two.ok("ROLLBACK");
+        }
+        match first {
+            // It got the row after the other one.
+            Ok(_) => drop(one.ok("COMMIT")),
+            Err(failure) => {
+                assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
+                assert!(one.is_in_transaction());
+                assert_eq!(one.code(ONE), ABORT_ROLLBACK);
+                one.ok("ROLLBACK");
+            }
+        }
+        let sum = if is_second_kept { "301" } else { "300" };
+        assert_eq!(setup.one("SELECT sum(cents) FROM acc"), sum, "{changed}");
+    }
+}
+
+/// An INSERT locks the count of its table, and then the table; so does a DELETE of all.
+#[test]
+fn inserts_beside_a_delete_of_all_end_well() {
+    let bank = Bank::new();
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let connection = bank.connect();
+            scope.spawn(move || {
+                for _ in 0..60 {
+                    match worker {
+                        0 => connection.ok("BEGIN IMMEDIATE; DELETE FROM log; COMMIT"),
+                        _ => connection.ok("BEGIN IMMEDIATE; INSERT INTO log(what) VALUES (1); COMMIT"),
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(bank.connect().one("PRAGMA integrity_check"), "'ok'");
 }
 
 /// A full-text index is written by statements within statements.

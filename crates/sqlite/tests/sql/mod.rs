@@ -54,6 +54,7 @@ extern "C" {
         step: *const c_void,
         last: *const c_void,
     ) -> c_int;
+    fn sqlite3_user_data(context: *mut c_void) -> *mut c_void;
     fn sqlite3_context_db_handle(context: *mut c_void) -> *mut c_void;
     fn sqlite3_result_int(context: *mut c_void, value: c_int);
     fn sqlite3_exec(
@@ -155,10 +156,11 @@ impl Connection {
         unsafe { sqlite3_busy_handler(self.0, again, null_mut()) };
     }
 
-    /// Makes an SQL function `raise_all()` that runs an UPDATE of `acc`, and returns its code.
-    pub fn add_nested_update(&self) {
-        extern "C" fn raise_all(context: *mut c_void, _: c_int, _: *mut *mut c_void) {
-            let sql = c"UPDATE acc SET cents = cents + 1";
+    /// Makes an SQL function `nested()` that runs a statement, and returns its code.
+    pub fn add_nested(&self, sql: &'static CStr) {
+        extern "C" fn nested(context: *mut c_void, _: c_int, _: *mut *mut c_void) {
+            // SAFETY: SQLite passes the context of this call, with the text below.
+            let sql = unsafe { CStr::from_ptr(sqlite3_user_data(context).cast()) };
             // SAFETY: SQLite passes the context of this call.
             let db = unsafe { sqlite3_context_db_handle(context) };
             // SAFETY: the connection is open while its function runs, and the text ends in a zero byte.
@@ -166,9 +168,9 @@ impl Connection {
             // SAFETY: as above.
             unsafe { sqlite3_result_int(context, code) };
         }
-        let name = c"raise_all".as_ptr();
-        // SAFETY: the connection is open, the name ends in a zero byte, and the function is one of the program.
-        unsafe { sqlite3_create_function(self.0, name, 0, 1, null_mut(), raise_all, null(), null()) };
+        let (name, text) = (c"nested".as_ptr(), sql.as_ptr().cast_mut().cast());
+        // SAFETY: the connection is open, both texts end in a zero byte, and the function is one of the program.
+        unsafe { sqlite3_create_function(self.0, name, 0, 1, text, nested, null(), null()) };
     }
 
     pub fn busy_timeout(&self, millis: c_int) {
