@@ -1,5 +1,5 @@
 //! `cargo xtask install`: puts all files that programs in C need into their usual places. Also installs the commands
-//! `tp` and `tp-bench`, their manual page, and the completions for shells, at the places where Debian has such files.
+//! `tp`, `tp-bench` and `tp-sql`, their manual page, and the completions for shells, at the places where Debian has such files.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 //! SQLite on libtp has the name of stock SQLite, `libsqlite3.so.0`, in a directory where no linker looks by itself: a program
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The commands, each with its package.
-const PROGRAMS: [(&str, &str); 2] = [("libtp-cli", "tp"), ("libtp-bench", "tp-bench")];
+const PROGRAMS: [(&str, &str); 3] = [("libtp-cli", "tp"), ("libtp-bench", "tp-bench"), ("libtp-sql", "tp-sql")];
 
 /// The shared libraries, each with its package. The linker strips them: they keep only the names that programs may call.
 const LIBRARIES: [(&str, &str); 2] = [("libtp-capi", "libtp.so"), ("libtp-sqlite", SQLITE_BUILT)];
@@ -197,13 +197,13 @@ mod tests {
         let scratch = std::env::temp_dir().join(format!("xtask-install-command-{}", std::process::id()));
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
-        for program in ["tp", "tp-bench"] {
+        for (_, program) in PROGRAMS {
             fs::write(built.join(program), program).expect("the directory is writable");
         }
         // A program that prints its words, in place of the command.
         let texts = texts_of_command(Path::new("/bin/echo"), &prefix).expect("the program prints");
         for _ in 0..2 {
-            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 6);
+            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 7);
         }
         for (file, text) in [
             ("share/man/man1/tp.1", "man\n"),
@@ -213,7 +213,11 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(prefix.join(file)).ok().as_deref(), Some(text), "{file}");
         }
-        assert!(prefix.join("bin/tp").is_file() && prefix.join("bin/tp-bench").is_file());
+        assert!(
+            prefix.join("bin/tp").is_file()
+                && prefix.join("bin/tp-bench").is_file()
+                && prefix.join("bin/tp-sql").is_file()
+        );
         let [_, _, (_, zsh), _] = super::texts(Path::new("/usr"));
         assert_eq!(zsh, Path::new("/usr/share/zsh/vendor-completions/_tp"));
         assert!(texts_of_command(&scratch.join("missing"), &prefix).is_err());

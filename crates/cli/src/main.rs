@@ -1,7 +1,7 @@
 //! `tp`: works on an environment's records from the command line, and has a demonstration.
 //!
-//! `tp bench` is another program, `tp-bench`, because most installations need neither the other engines nor the charts
-//! of `tp-bench`.
+//! `tp bench` and `tp sql` are other programs, `tp-bench` and `tp-sql`, because most installations need neither the other
+//! engines and the charts of `tp-bench` nor the SQLite of `tp-sql`.
 //!
 //! Each command has one file, `command_VERB.rs`, with its arguments and `run`. `tp-bench` also uses [`output`],
 //! [`progress`] and [`failure`]. [`spelling`] defines how bytes are written on the command line and in JSON.
@@ -41,6 +41,7 @@ mod command_scan;
 mod command_sessions;
 mod command_shell;
 mod command_snapshots;
+mod command_sql;
 mod command_stat;
 mod command_top;
 mod command_txns;
@@ -67,6 +68,7 @@ mod load_arguments;
 mod load_at_once;
 mod load_target;
 mod lock_names;
+mod program_beside;
 mod records;
 mod shell_command;
 mod shell_session;
@@ -107,6 +109,9 @@ enum Verb {
     /// Run a benchmark and audit its result, with the program tp-bench.
     #[command(disable_help_flag = true)]
     Bench(command_bench::Arguments),
+    /// Work with SQL on an environment or on a file of SQLite, with the program tp-sql.
+    #[command(disable_help_flag = true)]
+    Sql(command_sql::Arguments),
     /// Print the value of a key.
     Get(command_get::Arguments),
     /// Store a value under a key.
@@ -240,6 +245,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
     match verb {
         Verb::Demo(arguments) => command_demo::run(&arguments, output),
         Verb::Bench(arguments) => command_bench::run(&arguments, output),
+        Verb::Sql(arguments) => command_sql::run(&arguments, output),
         Verb::Get(arguments) => command_get::run(&arguments, output),
         Verb::Put(arguments) => command_put::run(&arguments, output),
         Verb::Del(arguments) => command_del::run(&arguments, output),

@@ -15,7 +15,7 @@ pub struct VerbGroup {
 
 /// All groups, in the order of the help.
 pub const GROUPS: &[VerbGroup] = &[
-    VerbGroup { heading: "Records", verbs: &["get", "put", "del", "scan", "shell"] },
+    VerbGroup { heading: "Records", verbs: &["get", "put", "del", "scan", "shell", "sql"] },
     VerbGroup { heading: "Databases", verbs: &["list", "load", "dump", "rename", "empty", "drop", "compact"] },
     VerbGroup { heading: "Watch", verbs: &["top", "stat", "sessions", "locks", "txns", "snapshots"] },
     VerbGroup { heading: "Log and backup", verbs: &["printlog", "checkpoint", "archive", "backup", "restore"] },

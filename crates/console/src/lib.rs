@@ -1,4 +1,4 @@
-//! The output of the commands `tp` and `tp-bench`.
+//! The output of the commands `tp`, `tp-bench` and `tp-sql`.
 //!
 //! Only [`output`] writes to standard output, only [`progress`] draws on standard error, [`failure`] has the exit codes,
 //! and [`numbers`] spells numbers and times for people.

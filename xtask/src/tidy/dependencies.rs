@@ -44,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-cli", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "libtp-vista"]),
     ("libtp-capi", &["libtp", "libtp-vista"]),
     ("libtp-sqlite", &["libtp"]),
+    ("libtp-sql", &["libtp-console", "libtp-sqlite"]),
     ("libtp-sim", &["libtp-io"]),
     // These tests use the log and the processes by themselves, because they choose to the byte where a log ends.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "libtp-rio", "libtp-vista"]),

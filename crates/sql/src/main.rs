@@ -1,0 +1,118 @@
+//! `tp-sql`: SQL on environments and on files of SQLite, from the command line; `tp sql ARGUMENTS` starts it.
+//!
+//! The program has SQLite on libtp inside (`libtp-sqlite`).
+//!
+//! Exit code: 0: done; 1: failed; 2: wrong usage; 130: ended by Ctrl-C; 141: the reader closed standard output.
+#![deny(unsafe_code)]
+
+mod complete;
+mod completion;
+mod csv_import;
+mod dot_command;
+mod dump;
+mod editor;
+mod format;
+mod interrupts;
+mod names;
+mod session;
+mod shell;
+mod sink;
+mod statements;
+mod tables;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::output::Output;
+
+use crate::format::Mode;
+use crate::interrupts::Work;
+
+/// Work with SQL on an environment, which many processes may write at once, or on a file of SQLite.
+///
+/// NAME is an environment if it ends in .tp, if it is the directory of an environment, or if it is a URI with ?tp=1. Without NAME the
+/// database is in memory. Without SQL the statements are read from standard input; `.help` lists the commands of the shell.
+#[derive(Parser)]
+#[command(name = "tp-sql", bin_name = "tp sql", version)]
+struct CommandLine {
+    /// Print each row as an object of JSON, one a line.
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// How rows are printed: column, table, csv, json, line or list.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// Print the names of the columns first, in the modes csv and list.
+    #[arg(long)]
+    headers: bool,
+    /// Refuse every change.
+    #[arg(long)]
+    read_only: bool,
+    /// The database.
+    name: Option<PathBuf>,
+    /// Statements and commands of the shell, each an argument.
+    sql: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = CommandLine::parse();
+    let mut output = Output::new(arguments.json);
+    let done = run(&arguments, &mut output).and_then(|ending| output.finish().map(|()| ending));
+    match done {
+        Ok(ending) => ending.exit_code(),
+        Err(failure) => {
+            output.failed(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(arguments: &CommandLine, output: &mut Output) -> Result<Ending> {
+    let mut session = session::Session::open(arguments.name.as_deref(), arguments.read_only, output)?;
+    if arguments.json {
+        session.settings.mode = Mode::Objects;
+    }
+    session.settings.has_headers |= arguments.headers;
+    session.settings.mode = arguments.mode.unwrap_or(session.settings.mode);
+    if arguments.sql.is_empty() && editor::is_wanted() {
+        return editor::run(&mut session);
+    }
+    session.interrupts.listen(Work::Script)?;
+    if arguments.sql.is_empty() {
+        return shell::run_standard_input(&mut session);
+    }
+    for text in &arguments.sql {
+        if !shell::run(&mut session, text)? {
+            break;
+        }
+    }
+    session.finish()
+}
+
+/// Returns a failure of the database as a sentence.
+fn sentence(error: rusqlite::Error) -> Failure {
+    use rusqlite::Error;
+    Failure::Failed(match error {
+        Error::SqlInputError { msg, sql, offset, .. } => {
+            match usize::try_from(offset).ok().and_then(|at| sql.get(at..)) {
+                Some(rest) => format!("{msg}, before {:?}", rest.chars().take(40).collect::<String>()),
+                None => msg,
+            }
+        }
+        Error::SqliteFailure(_, Some(sentence)) => sentence,
+        other => other.to_string(),
+    })
+}
+
+use libtp_sqlite::rusqlite;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        <CommandLine as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,57 @@
+//! The state of the shell between its commands.
+
+use std::path::Path;
+
+use libtp_console::failure::{Ending, Result};
+use libtp_console::output::{note, Output};
+
+use crate::format::Settings;
+use crate::interrupts::Interrupts;
+use crate::names::{self, Access};
+use crate::rusqlite::Connection;
+use crate::sink::Sink;
+
+/// The name of a database that is in memory and ends with its connection.
+const IN_MEMORY: &str = ":memory:";
+
+/// A connection, the settings of the shell, and the place where rows go.
+pub struct Session<'o> {
+    /// The database.
+    pub connection: Connection,
+    /// How rows are printed.
+    pub settings: Settings,
+    /// Where rows go.
+    pub sink: Sink<'o>,
+    /// The statements that Ctrl-C ends.
+    pub interrupts: Interrupts,
+    is_read_only: bool,
+}
+
+impl<'o> Session<'o> {
+    /// Opens a database.
+    pub fn open(name: Option<&Path>, is_read_only: bool, output: &'o mut Output) -> Result<Session<'o>> {
+        let connection = connect(name, is_read_only)?;
+        let settings = Settings::of(output.is_terminal());
+        Ok(Session { connection, settings, sink: Sink::new(output), interrupts: Interrupts::default(), is_read_only })
+    }
+
+    /// Opens another database in the place of this one.
+    pub fn reopen(&mut self, name: Option<&Path>) -> Result<()> {
+        self.connection = connect(name, self.is_read_only)?;
+        Ok(())
+    }
+
+    /// Ends the shell. A transaction that is open is undone.
+    pub fn finish(&mut self) -> Result<Ending> {
+        self.sink.close()?;
+        if !self.connection.is_autocommit() {
+            note("the transaction was not committed, and was undone");
+        }
+        Ok(Ending::Done)
+    }
+}
+
+fn connect(name: Option<&Path>, is_read_only: bool) -> Result<Connection> {
+    let access = if is_read_only { Access::Read } else { Access::Create };
+    names::open(name.unwrap_or(Path::new(IN_MEMORY)), access)
+}
