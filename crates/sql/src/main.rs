@@ -1,17 +1,22 @@
 //! `tp-sql`: SQL on environments and on files of SQLite, from the command line; `tp sql ARGUMENTS` starts it.
 //!
-//! The program has SQLite on libtp inside (`libtp-sqlite`).
+//! The program has SQLite on libtp inside (`libtp-sqlite`). Without an option it is a shell; `--import` and `--export` move a
+//! database between a file and an environment.
 //!
 //! Exit code: 0: done; 1: failed; 2: wrong usage; 130: ended by Ctrl-C; 141: the reader closed standard output.
 #![deny(unsafe_code)]
 
+mod comparison;
 mod complete;
 mod completion;
+mod copy;
 mod csv_import;
 mod dot_command;
 mod dump;
 mod editor;
+mod export;
 mod format;
+mod import;
 mod interrupts;
 mod names;
 mod session;
@@ -49,6 +54,13 @@ struct CommandLine {
     /// Refuse every change.
     #[arg(long)]
     read_only: bool,
+    /// Copy a file of SQLite into a new environment, NAME or the file's name with .tp, check the copy, and rename the file to
+    /// FILE.imported.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "sql", "read_only"])]
+    import: Option<PathBuf>,
+    /// Copy a database into a new file of SQLite, and check the copy.
+    #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], conflicts_with_all = ["name", "sql"])]
+    export: Option<Vec<PathBuf>>,
     /// The database.
     name: Option<PathBuf>,
     /// Statements and commands of the shell, each an argument.
@@ -69,6 +81,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &CommandLine, output: &mut Output) -> Result<Ending> {
+    if let Some(file) = &arguments.import {
+        return import::run(file, arguments.name.as_deref(), output);
+    }
+    if let Some([name, file]) = arguments.export.as_deref() {
+        return export::run(name, file, output);
+    }
     let mut session = session::Session::open(arguments.name.as_deref(), arguments.read_only, output)?;
     if arguments.json {
         session.settings.mode = Mode::Objects;

@@ -1,5 +1,6 @@
 //! Names of databases, and opening them.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libtp_console::failure::Result;
@@ -12,6 +13,8 @@ use crate::sentence;
 pub enum Access {
     /// Read, write, and make a missing database.
     Create,
+    /// Read and write.
+    Write,
     /// Read.
     Read,
 }
@@ -20,6 +23,7 @@ impl Access {
     fn flags(self) -> OpenFlags {
         let access = match self {
             Access::Create => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+            Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
             Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
         };
         access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_EXRESCODE
@@ -32,4 +36,30 @@ pub fn open(name: &Path, access: Access) -> Result<Connection> {
     // A lock of another process is waited for as long as a person waits.
     connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(sentence)?;
     Ok(connection)
+}
+
+/// Returns the URI of a path. `is_environment`: it is an environment, whatever its name.
+pub fn uri(path: &Path, is_environment: bool) -> String {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if is_environment {
+        uri.push_str("?tp=1");
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_has_every_byte_of_the_path() {
+        assert_eq!(uri(Path::new("/a b/c?d#e%.db"), false), "file:/a%20b/c%3Fd%23e%25.db");
+        assert_eq!(uri(Path::new("shop"), true), "file:shop?tp=1");
+    }
 }

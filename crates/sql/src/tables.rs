@@ -51,6 +51,17 @@ fn columns(connection: &Connection, table: &str, is_without_rowid: bool) -> Resu
 }
 
 impl Table {
+    /// Returns the statement that reads all rows.
+    pub fn select(&self) -> String {
+        format!("SELECT {} FROM main.{} NOT INDEXED", self.columns.join(", "), quoted(&self.name))
+    }
+
+    /// Returns the statement that writes a row.
+    pub fn insert(&self) -> String {
+        let values = vec!["?"; self.columns.len()].join(", ");
+        format!("INSERT INTO main.{}({}) VALUES ({values})", quoted(&self.name), self.columns.join(", "))
+    }
+
     /// Returns whether SQLite makes the table by itself beside another one.
     pub fn is_made_by_sqlite(&self) -> bool {
         self.name == "sqlite_sequence"

@@ -1,0 +1,59 @@
+//! `tp sql --export`: a copy of a database as a new file of SQLite, of one moment, while other processes write.
+//!
+//! If we are killed here: `FILE.exporting` is left, which the next export to the file removes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::output::Output;
+
+use crate::import::{beside, sync_directory};
+use crate::interrupts::{Interrupts, Work};
+use crate::names::{self, Access};
+use crate::{comparison, copy, sentence};
+
+/// Exports a database.
+pub fn run(name: &Path, file: &Path, output: &mut Output) -> Result<Ending> {
+    let interrupts = Interrupts::default();
+    interrupts.listen(Work::Copy)?;
+    let shown = file.display();
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(Failure::Failed(format!("{shown} exists; nothing was changed")));
+    }
+    let from = names::open(name, Access::Write)?;
+    // All is read from one snapshot.
+    from.execute_batch("BEGIN").map_err(sentence)?;
+    let room = Room(beside(file, ".exporting"));
+    room.clear();
+    let to = names::open(Path::new(&(names::uri(&room.0, false) + "?tp=0")), Access::Create)?;
+    let (tables, rows) = {
+        let _running = interrupts.while_running(&[&from, &to]);
+        let copied = copy::copy(&from, &to, output.may_draw())?;
+        comparison::check(&from, &to, &copied)?;
+        (copied.len(), copied.iter().map(|(_, sum)| sum.rows).sum::<u64>())
+    };
+    to.close().map_err(|(_, error)| sentence(error))?;
+    let moved = fs::rename(&room.0, file).and_then(|()| sync_directory(file));
+    moved.map_err(Failure::doing(format!("rename {} to {shown}", room.0.display())))?;
+    output.object(&serde_json::json!({ "exported": file, "tables": tables, "rows": rows }))?;
+    output.line(format!("{shown} has the {rows} rows in {tables} tables of {}", name.display()))?;
+    Ok(Ending::Done)
+}
+
+/// The file under its first name. Dropping it removes the file.
+struct Room(PathBuf);
+
+impl Room {
+    fn clear(&self) {
+        for file in ["", "-journal"] {
+            let _ = fs::remove_file(beside(&self.0, file));
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,162 @@
+//! Is an import all or nothing, and is all of it there?
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp_sql;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{kill_process, Pid, Signal};
+use tempfile::tempdir;
+use tp_sql::{command, open, rows, sql, EVERYTHING};
+
+/// Makes a file of SQLite in a journal mode.
+fn file(directory: &Path, mode: &str) {
+    let connection = open(directory, "app.db");
+    connection.execute_batch(&format!("PRAGMA journal_mode = {mode}; {EVERYTHING}")).unwrap();
+}
+
+/// Returns the names in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn all_of_a_file_is_in_the_environment_and_comes_back() {
+    for mode in ["DELETE", "WAL"] {
+        let home = tempdir().unwrap();
+        file(home.path(), mode);
+        let before = sql(home.path(), &["app.db", ".dump"]).text();
+        let said = sql(home.path(), &["--import", "app.db"]).text();
+        assert!(said.contains("app.tp has the ") && said.contains("app.db.imported"), "{said}");
+        assert_eq!(names(home.path()), ["app.db.imported", "app.tp"]);
+        assert_eq!(sql(home.path(), &["app.tp", ".dump"]).text(), before);
+        assert_eq!(sql(home.path(), &["app.db.imported", ".dump"]).text(), before);
+        let imported = open(home.path(), "app.tp");
+        assert_eq!(rows(&imported, "PRAGMA integrity_check"), [["ok".to_owned().into()]]);
+        assert_eq!(rows(&imported, "PRAGMA user_version"), [[7.into()]]);
+        assert_eq!(rows(&imported, "PRAGMA application_id"), [[99.into()]]);
+        assert_eq!(rows(&imported, "SELECT rowid FROM words WHERE words MATCH 'hello'"), [[1.into()]]);
+        let said = sql(home.path(), &["--json", "--export", "app.tp", "back.db"]);
+        assert_eq!(said.result()["exported"], "back.db");
+        assert_eq!(sql(home.path(), &["back.db", ".dump"]).text(), before);
+        assert_eq!(names(home.path()), ["app.db.imported", "app.tp", "back.db"]);
+        // Numbers that were given out are not given again.
+        imported.execute_batch("INSERT INTO auto(name) VALUES ('d'); INSERT INTO plain VALUES (1, 2)").unwrap();
+        assert_eq!(rows(&imported, "SELECT max(id) FROM auto"), [[4.into()]]);
+        assert_eq!(rows(&imported, "SELECT max(rowid) FROM plain"), [[93.into()]]);
+    }
+}
+
+#[test]
+fn a_text_in_two_bytes_a_character_stays_so() {
+    let home = tempdir().unwrap();
+    open(home.path(), "app.db")
+        .execute_batch("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(v); INSERT INTO t VALUES ('é雪')")
+        .unwrap();
+    sql(home.path(), &["--import", "app.db", "shop"]).text();
+    assert_eq!(sql(home.path(), &["shop", "PRAGMA encoding; SELECT v FROM t"]).text(), "UTF-16le\né雪\n");
+}
+
+#[test]
+fn an_environment_may_take_the_name_of_its_file() {
+    let home = tempdir().unwrap();
+    file(home.path(), "DELETE");
+    sql(home.path(), &["--import", "app.db", "app.db"]).text();
+    assert_eq!(names(home.path()), ["app.db", "app.db.imported"]);
+    assert!(home.path().join("app.db").is_dir());
+    assert_eq!(sql(home.path(), &["app.db", "SELECT count(*) FROM strict"]).text(), "1\n");
+}
+
+#[test]
+fn a_file_in_use_is_refused_and_its_users_go_on() {
+    for (mode, use_of_it) in
+        [("DELETE", "BEGIN IMMEDIATE;"), ("WAL", "BEGIN IMMEDIATE;"), ("WAL", "SELECT 1 FROM strict;")]
+    {
+        let home = tempdir().unwrap();
+        file(home.path(), mode);
+        let mut user = command(home.path(), &["app.db"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, mut output) = (user.stdin.take().unwrap(), BufReader::new(user.stdout.take().unwrap()));
+        writeln!(input, "{use_of_it} SELECT 'ready';").unwrap();
+        let mut line = String::new();
+        while line.trim() != "ready" {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0);
+        }
+        let said = sql(home.path(), &["--import", "app.db"]);
+        assert!(said.refused(1).contains("Stop the programs that use the file"), "{mode}, {use_of_it}: {}", said.err);
+        assert!(!names(home.path()).iter().any(|name| name.starts_with("app.tp") || name.ends_with("imported")));
+        writeln!(input, "INSERT INTO strict VALUES (5, 'later'); END;").unwrap_or_default();
+        drop(input);
+        user.wait().unwrap();
+    }
+}
+
+#[test]
+fn an_import_that_fails_leaves_nothing_behind() {
+    let home = tempdir().unwrap();
+    file(home.path(), "DELETE");
+    let refused = |words: &[&str], why: &str| {
+        let before = names(home.path());
+        let bytes = fs::read(home.path().join("app.db")).unwrap();
+        let said = sql(home.path(), words);
+        assert!(said.refused(1).contains(why), "{}", said.err);
+        assert_eq!(names(home.path()), before);
+        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is as it was");
+    };
+    fs::create_dir(home.path().join("taken.tp")).unwrap();
+    refused(&["--import", "app.db", "taken.tp"], "taken.tp exists; nothing was changed");
+    refused(&["--import", "missing.db"], "missing.db");
+    refused(&["--import", "taken.tp"], "no file of SQLite");
+    fs::write(home.path().join("text.db"), "some text, no database").unwrap();
+    refused(&["--import", "text.db"], "not a database");
+    refused(&["--export", "missing.tp", "out.db"], "missing.tp");
+    open(home.path(), "app.db")
+        .execute_batch("CREATE INDEX long ON plain(b); INSERT INTO plain VALUES (1, hex(zeroblob(100000)))")
+        .unwrap();
+    // A key that no index of an environment takes.
+    refused(&["--import", "app.db"], "plain_b: ");
+}
+
+#[test]
+fn an_import_that_is_cut_off_leaves_the_file_as_it_was() {
+    let home = tempdir().unwrap();
+    open(home.path(), "app.db")
+        .execute_batch(
+            "CREATE TABLE t(a, b); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
+            INSERT INTO t SELECT i, hex(zeroblob(20)) FROM n",
+        )
+        .unwrap();
+    let bytes = fs::read(home.path().join("app.db")).unwrap();
+    let has_begun = || names(home.path()).iter().any(|name| name.contains(".importing-"));
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut child = command(home.path(), &["--import", "app.db"]).stderr(Stdio::piped()).spawn().unwrap();
+        while !has_begun() {
+            assert!(child.try_wait().unwrap().is_none(), "the import takes a while");
+        }
+        // A signal that comes before the first statement interrupts none.
+        while child.try_wait().unwrap().is_none() {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended = child.wait_with_output().unwrap();
+        if signal == Signal::KILL {
+            assert!(has_begun(), "a killed process removes nothing");
+        } else {
+            assert_eq!(ended.status.code(), Some(1));
+            assert!(String::from_utf8(ended.stderr).unwrap().contains("interrupted"));
+            assert_eq!(names(home.path()), ["app.db"]);
+        }
+        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is as it was");
+    }
+    // The next import removes the remains.
+    sql(home.path(), &["--import", "app.db"]).text();
+    assert_eq!(names(home.path()), ["app.db.imported", "app.tp"]);
+    assert_eq!(sql(home.path(), &["app.tp", "SELECT count(*), sum(a) FROM t"]).text(), "100000|5000050000\n");
+}
