@@ -1,7 +1,7 @@
 //! `tp-sql`: SQL on environments and on files of SQLite, from the command line; `tp sql ARGUMENTS` starts it.
 //!
 //! The program has SQLite on libtp inside (`libtp-sqlite`). Without an option it is a shell; `--import` and `--export` move a
-//! database between a file and an environment.
+//! database between a file and an environment, and `--check` tells which SQLite another program has.
 //!
 //! Exit code: 0: done; 1: failed; 2: wrong usage; 130: ended by Ctrl-C; 141: the reader closed standard output.
 #![deny(unsafe_code)]
@@ -14,11 +14,14 @@ mod csv_import;
 mod dot_command;
 mod dump;
 mod editor;
+mod elf;
 mod export;
 mod format;
 mod import;
 mod interrupts;
+mod linker;
 mod names;
+mod program_check;
 mod session;
 mod shell;
 mod sink;
@@ -61,6 +64,9 @@ struct CommandLine {
     /// Copy a database into a new file of SQLite, and check the copy.
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], conflicts_with_all = ["name", "sql"])]
     export: Option<Vec<PathBuf>>,
+    /// Tell which SQLite programs have: their paths or names, or directories of libraries.
+    #[arg(long, num_args = 1.., value_name = "PROGRAM", conflicts_with_all = ["name", "sql", "import", "export"])]
+    check: Option<Vec<PathBuf>>,
     /// The database.
     name: Option<PathBuf>,
     /// Statements and commands of the shell, each an argument.
@@ -86,6 +92,9 @@ fn run(arguments: &CommandLine, output: &mut Output) -> Result<Ending> {
     }
     if let Some([name, file]) = arguments.export.as_deref() {
         return export::run(name, file, output);
+    }
+    if let Some(programs) = &arguments.check {
+        return program_check::run(programs, output);
     }
     let mut session = session::Session::open(arguments.name.as_deref(), arguments.read_only, output)?;
     if arguments.json {

@@ -1,0 +1,50 @@
+//! Where the system's linker finds a library, in the order of ld.so(8).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::elf::Elf;
+
+/// Directories in which the linker looks last.
+const DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
+
+/// The linker as this process's environment has it.
+pub struct Linker {
+    /// `LD_LIBRARY_PATH`.
+    chosen: Vec<PathBuf>,
+    /// The list that ldconfig(8) has made.
+    listed: HashMap<String, PathBuf>,
+}
+
+impl Linker {
+    /// Reads the variable, and asks ldconfig for its list.
+    pub fn of_system() -> Linker {
+        let chosen = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let chosen = std::env::split_paths(&chosen).filter(|path| !path.as_os_str().is_empty()).collect();
+        let told =
+            ["/sbin/ldconfig", "ldconfig"].iter().find_map(|program| Command::new(program).arg("-p").output().ok());
+        let told = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default();
+        let mut listed = HashMap::new();
+        for (name, path) in told.lines().filter_map(|line| line.split_once(" => ")) {
+            let name = name.split_whitespace().next().unwrap_or("").to_owned();
+            listed.entry(name).or_insert_with(|| PathBuf::from(path.trim()));
+        }
+        Linker { chosen, listed }
+    }
+
+    /// Returns the file of a library that a file links.
+    pub fn find(&self, library: &str, file: &Path, elf: &Elf<'_>) -> Option<PathBuf> {
+        if library.contains('/') {
+            return Some(PathBuf::from(library)).filter(|path| path.exists());
+        }
+        let origin = file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+        let own = |names: &[String]| -> Vec<PathBuf> {
+            names.iter().map(|name| name.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin).into()).collect()
+        };
+        let directories = [own(&elf.before), self.chosen.clone(), own(&elf.behind)].concat();
+        let found = directories.iter().map(|directory| directory.join(library)).find(|path| path.exists());
+        let last = || DIRECTORIES.iter().map(|directory| Path::new(directory).join(library)).find(|path| path.exists());
+        found.or_else(|| self.listed.get(library).cloned()).or_else(last)
+    }
+}

@@ -1,0 +1,50 @@
+//! Does `--check` tell the SQLite of a program?
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp_sql;
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::tempdir;
+use tp_sql::{command, run, sql};
+
+/// Returns a program that links the system's SQLite: Python's module, or nothing with a word about it.
+fn module_of_python() -> Option<String> {
+    let said = Command::new("/usr/bin/python3").args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output();
+    let file = said.ok().and_then(|said| String::from_utf8(said.stdout).ok()).map(|file| file.trim().to_owned());
+    let found = file.filter(|file| Path::new(file).is_file());
+    if found.is_none() {
+        println!("skipped: there is no /usr/bin/python3 with a module of SQLite");
+    }
+    found
+}
+
+#[test]
+fn a_program_is_told_which_sqlite_it_has() {
+    let home = tempdir().unwrap();
+    let itself = sql(home.path(), &["--check", env!("CARGO_BIN_EXE_tp-sql")]).text();
+    assert!(itself.contains("has SQLite on libtp") && itself.contains("inside"), "{itself}");
+    let nothing = sql(home.path(), &["--check", "/bin/sh"]);
+    assert_eq!(nothing.code, Some(1));
+    assert!(String::from_utf8(nothing.out).unwrap().contains("has no SQLite"));
+    std::fs::write(home.path().join("script"), "#!/usr/bin/env sh\n").unwrap();
+    assert_eq!(sql(home.path(), &["--check", "script"]).code, Some(1));
+    assert!(sql(home.path(), &["--check", "no-such-program"]).refused(1).contains("no-such-program"));
+    let Some(module) = module_of_python() else { return };
+    for program in [module.as_str(), "/usr/bin/python3", Path::new(&module).parent().unwrap().to_str().unwrap()] {
+        let said = sql(home.path(), &["--check", program]);
+        let text = String::from_utf8(said.out).unwrap();
+        assert!(
+            said.code == Some(1) && text.contains("has the SQLite of 20") && text.contains("LD_LIBRARY_PATH="),
+            "{text}"
+        );
+        // The library is built beside this test.
+        let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
+        std::fs::copy(library, home.path().join("libsqlite3.so.0")).unwrap();
+        let mut check = command(home.path(), &["--check", program]);
+        check.env("LD_LIBRARY_PATH", home.path());
+        let text = run(check, b"").text();
+        assert!(text.contains("has SQLite on libtp") && text.contains("by the linker"), "{text}");
+    }
+}
