@@ -169,6 +169,27 @@ pub const PATCHES: &[Patch] = &[
         at: "  saved_openFlags = db->openFlags;\n",
         put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return sqlite3TpVacuum(db->aDb[iDb].pBt);\n<SAME>",
     },
+    // Stock SQLite copies such rows as they are in pages. An INSERT names no generated column.
+    Patch {
+        name: "VACUUM INTO names the columns",
+        behind: "\n  ** an \"INSERT INTO vacuum_db.xxx SELECT * FROM main.xxx;\" to copy\n",
+        at: r#"  rc = execSqlF(db, pzErrMsg,
+      "SELECT'INSERT INTO %s.'||quote(name)"
+      "||' SELECT*FROM\"%w\".'||quote(name)"
+      "FROM %s.sqlite_schema "
+      "WHERE type='table'AND coalesce(rootpage,1)>0",
+      zDbVacuum, zDbMain, zDbVacuum
+  );
+"#,
+        put: r#"  if( sqlite3TpHandleIsOurs(pMain) || sqlite3TpHandleIsOurs(pTemp) ) rc = execSqlF(db, pzErrMsg,
+      "SELECT'INSERT INTO %s.'||quote(name)||'('||c||')SELECT '||c||' FROM\"%w\".'||quote(name)"
+      "FROM(SELECT name,(SELECT group_concat(format('\"%%w\"',x.name))"
+      "FROM pragma_table_xinfo(s.name,'%s')x WHERE hidden=0)c "
+      "FROM %s.sqlite_schema s WHERE type='table'AND coalesce(rootpage,1)>0)",
+      zDbVacuum, zDbMain, zDbVacuum, zDbVacuum
+  ); else
+<SAME>"#,
+    },
     Patch {
         name: "pragmas and file controls ask the environment",
         behind: "\nSQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){\n",

@@ -126,6 +126,27 @@ fn vacuum_compacts() {
 }
 
 #[test]
+fn vacuum_into_copies_an_environment_to_a_file_and_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let made = Connection::open(&at("one.tp"));
+    made.ok("CREATE TABLE t(a INT, b INT AS (a * 2) STORED, c INT AS (a + 1), \"d\"\"e\" DEFAULT 5); INSERT INTO t(a) VALUES (1), (7);
+        CREATE UNIQUE INDEX t_c ON t(c); CREATE TABLE w(k PRIMARY KEY, v) WITHOUT ROWID; INSERT INTO w VALUES ('k', 1);
+        CREATE TABLE n(id INTEGER PRIMARY KEY AUTOINCREMENT); INSERT INTO n VALUES (40); DELETE FROM n;
+        CREATE VIRTUAL TABLE words USING fts5(body); INSERT INTO words VALUES ('hello world')");
+    made.ok(&format!("VACUUM INTO '{}'", at("two.db").display()));
+    Connection::open(&at("two.db")).ok(&format!("VACUUM INTO '{}'", at("three.tp").display()));
+    for name in ["two.db", "three.tp"] {
+        let copy = Connection::open(&at(name));
+        assert_eq!(copy.one("PRAGMA integrity_check"), "'ok'", "{name}");
+        assert_eq!(copy.ok("SELECT * FROM t ORDER BY a"), [["1", "2", "2", "5"], ["7", "14", "8", "5"]], "{name}");
+        assert_eq!(copy.one("SELECT v FROM w WHERE k = 'k'"), "1");
+        assert_eq!(copy.one("SELECT body FROM words WHERE words MATCH 'hello'"), "'hello world'");
+        assert_eq!(copy.one("INSERT INTO n DEFAULT VALUES RETURNING id"), "41");
+    }
+}
+
+#[test]
 fn a_file_and_an_environment_are_attached_to_each_other() {
     let directory = tempfile::tempdir().unwrap();
     let environment = Connection::open(&directory.path().join("one.tp"));
