@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 /// The parts of the shim, in the order in which the varied source includes them.
 const SHIM: [&str; 6] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c", "copy.c"];
 
-/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a file.
-const OPTIONS: [&str; 17] = [
+/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a file, and
+/// LIMIT for UPDATE and DELETE, which the amalgamation's parser does not have.
+const OPTIONS: [&str; 22] = [
     "SQLITE_CORE",
     "SQLITE_THREADSAFE=1",
     "SQLITE_USE_URI",
@@ -24,16 +25,25 @@ const OPTIONS: [&str; 17] = [
     "SQLITE_ENABLE_COLUMN_METADATA",
     "SQLITE_ENABLE_FTS3",
     "SQLITE_ENABLE_FTS3_PARENTHESIS",
+    "SQLITE_ENABLE_FTS3_TOKENIZER",
+    "SQLITE_ENABLE_FTS4",
     "SQLITE_ENABLE_FTS5",
     "SQLITE_ENABLE_LOAD_EXTENSION=1",
     "SQLITE_ENABLE_MATH_FUNCTIONS",
     "SQLITE_ENABLE_PREUPDATE_HOOK",
     "SQLITE_ENABLE_RTREE",
     "SQLITE_ENABLE_SESSION",
+    "SQLITE_ENABLE_STMTVTAB",
     "SQLITE_ENABLE_UNLOCK_NOTIFY",
+    "SQLITE_LIKE_DOESNT_MATCH_BLOBS",
+    "HAVE_ISNAN",
     "HAVE_USLEEP=1",
     "HAVE_LOCALTIME_R",
 ];
+
+/// The names that programs call, as a script of the linker: SQLite's, and those of its extension for sessions.
+const EXPORTS: &str =
+    "{ global: sqlite3_*; sqlite3session_*; sqlite3changeset_*; sqlite3changegroup_*; sqlite3rebaser_*; };\n";
 
 fn main() {
     println!("cargo::rerun-if-changed=build");
@@ -54,7 +64,7 @@ fn build() -> Result<(), String> {
         .map_err(|what| format!("{}: {what}", source.join("sqlite3.c").display()))?;
     let (varied_path, exports) = (out.join("sqlite3.c"), out.join("exports.map"));
     write(&varied_path, &varied)?;
-    write(&exports, "{ global: sqlite3_*; };\n")?;
+    write(&exports, EXPORTS)?;
     compile(&varied_path, &source, &here);
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
     // The calls inside of the library stay inside, whatever other SQLite the program carries.
