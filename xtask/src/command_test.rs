@@ -69,8 +69,8 @@ pub const UNIT_TESTS: &str = "unit tests";
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Packages that are no library for users.
-const UNDOCUMENTED: [&str; 7] =
-    ["libtp-bank", "libtp-bench", "libtp-cli", "libtp-console", "libtp-fuzz", "libtp-tests", "xtask"];
+const UNDOCUMENTED: [&str; 8] =
+    ["libtp-bank", "libtp-bench", "libtp-cli", "libtp-console", "libtp-fuzz", "libtp-sql", "libtp-tests", "xtask"];
 /// Test programs that run beside the steps that compile. One more runs when these steps are done. Most test programs
 /// have threads or processes of their own.
 const LANES: usize = 2;
