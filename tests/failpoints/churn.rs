@@ -124,6 +124,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("snapshot", &[Deed::Snapshot]),
     ("shortcut", &[Deed::Snapshot]),
     ("update", &[Deed::Touch, Deed::Upgrade]),
+    ("part", &[Deed::Touch]),
     ("undo: list", &[Deed::Index]),
     ("index", &[Deed::Index]),
     ("undo", &[Deed::Abort, Deed::Several, Deed::Nested]),

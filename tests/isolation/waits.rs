@@ -37,6 +37,20 @@ fn a_transaction_writes_a_record_that_another_has_read_too() {
 }
 
 #[test]
+fn a_sum_waits_for_the_transaction_that_changed_the_number() {
+    let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
+    for db in [table, env.hash("hash").unwrap()] {
+        env.run(|txn| db.put(txn, b"n", &[0; 8])).unwrap();
+        let (holder, waiter) = (env.begin().unwrap(), env.begin().unwrap());
+        assert_eq!(db.add(&holder, b"n", 0, 5).unwrap(), Some(5));
+        assert!(matches!(db.add(&waiter, b"n", 0, 1), Err(Error::LockTimeout(_))));
+        holder.abort().unwrap();
+        assert_eq!(db.add(&waiter, b"n", 0, 1).unwrap(), Some(1));
+        waiter.commit().unwrap();
+    }
+}
+
+#[test]
 fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
     let holder = env.begin().unwrap();

@@ -37,6 +37,8 @@ enum Step {
         is_downwards: bool,
     },
     Update(u8, u8),
+    UpdatePart(u8, (u16, u8)),
+    Add(u8, (u16, u8)),
     Delete(u8),
     DeleteMany {
         first: u8,
@@ -88,6 +90,11 @@ pub fn filling() -> impl Strategy<Value = Filling> + Clone {
     (length, any::<u8>()).prop_map(|(length, byte)| Filling { length, byte })
 }
 
+/// Returns a place in a value, sometimes far behind the first bytes, and a byte to change there.
+pub fn place() -> impl Strategy<Value = (u16, u8)> + Clone {
+    (prop_oneof![4 => 0u16..20, 2 => 0u16..1500, 1 => 0u16..13000], any::<u8>())
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let filling = filling();
     let key = prop_oneof![3 => 0u8..24, 1 => any::<u8>()];
@@ -98,6 +105,8 @@ fn step() -> impl Strategy<Value = Step> {
             Step::PutMany { first, count: count % 64, filling, is_downwards }
         }),
         2 => (key.clone(), any::<u8>()).prop_map(|(key, byte)| Step::Update(key, byte)),
+        2 => (key.clone(), place()).prop_map(|(key, place)| Step::UpdatePart(key, place)),
+        2 => (key.clone(), place()).prop_map(|(key, place)| Step::Add(key, place)),
         5 => key.clone().prop_map(Step::Delete),
         1 => (any::<u8>(), 0u8..64).prop_map(|(first, count)| Step::DeleteMany { first, count }),
         1 => part().prop_map(Step::DeleteRange),
@@ -249,6 +258,8 @@ impl Tree {
                 self.pairs.put_new(txn, self.key(*number), value(*filling, self.pairs.page_bytes), model)
             }
             Step::Update(number, byte) => self.pairs.update(txn, &self.key(*number), *byte, model),
+            Step::UpdatePart(number, place) => self.pairs.update_part(txn, &self.key(*number), *place, model),
+            Step::Add(number, place) => self.pairs.add(txn, &self.key(*number), *place, model),
             Step::Delete(number) => self.pairs.delete(txn, &self.key(*number), model),
             Step::DeleteMany { first, count } => {
                 (0..*count).try_for_each(|at| self.pairs.delete(txn, &self.key(first.wrapping_add(at)), model))

@@ -6,7 +6,7 @@ use libtp::{Env, Txn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::btree::{filling, key, value, Filling};
+use crate::btree::{filling, key, place, value, Filling};
 use crate::life::{acts, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
 use crate::pairs::{Map, Pairs};
 
@@ -20,6 +20,8 @@ enum Step {
         filling: Filling,
     },
     Update(u16, u8),
+    UpdatePart(u16, (u16, u8)),
+    Add(u16, (u16, u8)),
     Delete(u16),
     DeleteMany {
         first: u16,
@@ -44,6 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
             Step::PutMany { first, count: count % 100, filling }
         }),
         2 => (number.clone(), any::<u8>()).prop_map(|(number, byte)| Step::Update(number, byte)),
+        2 => (number.clone(), place()).prop_map(|(number, place)| Step::UpdatePart(number, place)),
+        2 => (number.clone(), place()).prop_map(|(number, place)| Step::Add(number, place)),
         5 => number.clone().prop_map(Step::Delete),
         1 => (0u16..600, 0u8..100).prop_map(|(first, count)| Step::DeleteMany { first, count }),
         3 => number.clone().prop_map(Step::Get),
@@ -74,6 +78,8 @@ impl File {
                 self.pairs.put_new(txn, self.key(*number), value(*filling, self.pairs.page_bytes), model)
             }
             Step::Update(number, byte) => self.pairs.update(txn, &self.key(*number), *byte, model),
+            Step::UpdatePart(number, place) => self.pairs.update_part(txn, &self.key(*number), *place, model),
+            Step::Add(number, place) => self.pairs.add(txn, &self.key(*number), *place, model),
             Step::Delete(number) => self.pairs.delete(txn, &self.key(*number), model),
             Step::DeleteMany { first, count } => (0..u16::from(*count))
                 .try_for_each(|at| self.pairs.delete(txn, &self.key(first.wrapping_add(at)), model)),

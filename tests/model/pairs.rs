@@ -9,6 +9,14 @@ use crate::life::{agree, failed, Outcome};
 /// The model of a database of pairs.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Returns the answer of a change of a part, or `Some(None)` if the part lies outside of the value.
+pub fn parted<T>(done: libtp::Result<Option<T>>) -> Outcome<Option<Option<T>>> {
+    match done {
+        Err(Error::Length { .. }) => Ok(Some(None)),
+        done => Ok(done.map_err(failed("a change of a part"))?.map(Some)),
+    }
+}
+
 /// A database whose pairs a model has, too.
 pub struct Pairs {
     pub db: Db,
@@ -42,6 +50,29 @@ impl Pairs {
         };
         let found = self.db.update_with(txn, key, change).map_err(failed("update"))?;
         agree("update", found, model.get_mut(key).map(|value| change(value)))
+    }
+
+    /// Stores two bytes into the value from `offset` on.
+    pub fn update_part(&self, txn: &Txn<'_>, key: &[u8], (offset, byte): (u16, u8), model: &mut Map) -> Outcome<()> {
+        let (offset, bytes) = (usize::from(offset), [byte, !byte]);
+        let done = parted(self.db.update_part(txn, key, offset, &bytes).map(|is_there| is_there.then_some(())))?;
+        let wanted = model.get_mut(key).map(|value| {
+            value.get_mut(offset..)?.get_mut(..2)?.copy_from_slice(&bytes);
+            Some(())
+        });
+        agree("update_part", done, wanted)
+    }
+
+    /// Adds to the number in the value from `offset` on.
+    pub fn add(&self, txn: &Txn<'_>, key: &[u8], (offset, byte): (u16, u8), model: &mut Map) -> Outcome<()> {
+        let (offset, amount) = (usize::from(offset), i64::from(byte) - 100);
+        let done = parted(self.db.add(txn, key, offset, amount))?;
+        let wanted = model.get_mut(key).map(|value| {
+            let number = value.get_mut(offset..)?.first_chunk_mut()?;
+            *number = i64::from_le_bytes(*number).wrapping_add(amount).to_le_bytes();
+            Some(i64::from_le_bytes(*number))
+        });
+        agree("add", done, wanted)
     }
 
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8], model: &mut Map) -> Outcome<()> {

@@ -7,7 +7,9 @@ use libtp::{Env, Recno, RecnoCursor, Txn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::life::{acts, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
+use crate::btree::place;
+use crate::life::{acts, agree, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
+use crate::pairs::parted;
 
 type Map = BTreeMap<u64, Vec<u8>>;
 
@@ -16,6 +18,8 @@ enum Step {
     Append(u8),
     AppendMany(u8),
     Put(u64, u8),
+    UpdatePart(u64, (u16, u8)),
+    Add(u64, (u16, u8)),
     Get(u64),
     Delete(u64),
     First,
@@ -31,6 +35,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<u8>().prop_map(Step::Append),
         1 => any::<u8>().prop_map(Step::AppendMany),
         5 => (number.clone(), any::<u8>()).prop_map(|(number, byte)| Step::Put(number, byte)),
+        2 => (number.clone(), place()).prop_map(|(number, place)| Step::UpdatePart(number, place)),
+        2 => (number.clone(), place()).prop_map(|(number, place)| Step::Add(number, place)),
         3 => number.clone().prop_map(Step::Get),
         4 => number.clone().prop_map(Step::Delete),
         1 => Just(Step::First),
@@ -98,6 +104,25 @@ impl Numbers {
                 self.recno.put(txn, number, &record).map_err(failed("put"))?;
                 model.insert(number, record);
                 Ok(())
+            }
+            Step::UpdatePart(number, (offset, byte)) => {
+                let (offset, bytes) = (usize::from(offset), [byte, !byte]);
+                let done = self.recno.update_part(txn, number, offset, &bytes).map(|is_there| is_there.then_some(()));
+                let change = |record: &mut Vec<u8>| {
+                    record.get_mut(offset..)?.get_mut(..2)?.copy_from_slice(&bytes);
+                    Some(())
+                };
+                agree(step, parted(done)?, model.get_mut(&number).map(change))
+            }
+            Step::Add(number, (offset, byte)) => {
+                let (offset, amount) = (usize::from(offset), i64::from(byte) - 100);
+                let done = parted(self.recno.add(txn, number, offset, amount))?;
+                let add = |record: &mut Vec<u8>| {
+                    let number = record.get_mut(offset..)?.first_chunk_mut()?;
+                    *number = i64::from_le_bytes(*number).wrapping_add(amount).to_le_bytes();
+                    Some(i64::from_le_bytes(*number))
+                };
+                agree(step, done, model.get_mut(&number).map(add))
             }
             Step::Get(number) => {
                 let found = self.recno.get(txn, number).map_err(failed("get"))?;

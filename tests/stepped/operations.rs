@@ -12,6 +12,10 @@ use crate::world::{key, value, Edit, Which, World, WARM};
 pub enum Operation {
     /// Changes eight bytes of a tree's record in place.
     Update,
+    /// Changes a part of a tree's record, under one latch.
+    UpdatePart,
+    /// Changes a part of a hash file's record.
+    UpdatePartHash,
     /// Puts a longer value over a tree's record.
     PutLonger,
     /// Inserts a record into a tree.
@@ -54,7 +58,7 @@ pub enum Operation {
 
 use Operation::{
     Abort, Append, CommitBeforeWaiter, CommitRelaxed, CommitSync, Delete, Empty, FirstUse, Get, Insert, Lock,
-    LockRecord, NewChunk, PutHash, PutLonger, RollBack, Split, Update, Wait, Whole,
+    LockRecord, NewChunk, PutHash, PutLonger, RollBack, Split, Update, UpdatePart, UpdatePartHash, Wait, Whole,
 };
 
 /// The object that survivors lock after each death.
@@ -65,9 +69,9 @@ const RECORD: u64 = 7;
 impl Operation {
     /// All operations.
     #[rustfmt::skip]
-    pub const ALL: [Operation; 20] = [
-        Update, PutLonger, Insert, Delete, Append, PutHash, Lock, LockRecord, Get, Empty, CommitRelaxed, CommitSync,
-        CommitBeforeWaiter, Abort, RollBack, FirstUse, NewChunk, Split, Wait, Whole,
+    pub const ALL: [Operation; 22] = [
+        Update, UpdatePart, UpdatePartHash, PutLonger, Insert, Delete, Append, PutHash, Lock, LockRecord, Get, Empty,
+        CommitRelaxed, CommitSync, CommitBeforeWaiter, Abort, RollBack, FirstUse, NewChunk, Split, Wait, Whole,
     ];
 
     /// Returns the operation's name.
@@ -94,14 +98,14 @@ impl Operation {
         let own = if is_warm { b"warmwarm".to_vec() } else { value.clone() };
         let append = Edit { which: Which::Numbers, key: Vec::new(), value: Some(own) };
         match self {
-            Update | FirstUse | NewChunk | Wait | CommitRelaxed | CommitSync | CommitBeforeWaiter => {
+            Update | UpdatePart | FirstUse | NewChunk | Wait | CommitRelaxed | CommitSync | CommitBeforeWaiter => {
                 vec![put(Which::Tree, &record, value)]
             }
             PutLonger => vec![put(Which::Tree, &record, value.repeat(12))],
             Insert => vec![put(Which::Tree, &new, value)],
             Delete => vec![Edit { which: Which::Tree, key: name("d"), value: None }],
             Append => vec![append],
-            PutHash => vec![put(Which::Hash, &record, value)],
+            PutHash | UpdatePartHash => vec![put(Which::Hash, &record, value)],
             Lock | LockRecord | Get | Empty => Vec::new(),
             Abort | RollBack => vec![put(Which::Tree, &record, value.clone()), put(Which::Tree, &new, value)],
             Split => {
@@ -226,6 +230,15 @@ impl Operation {
                 }
                 let change = |bytes: &mut [u8]| bytes.copy_from_slice(&value(nth + u64::from(part.is_warm())));
                 part.step(|| world.tree.update_with(&txn, &edits[0].key, change).map(drop))?;
+            }
+            UpdatePart | UpdatePartHash => {
+                if part.is_warm() {
+                    make()?;
+                }
+                let db = if self == UpdatePart { &world.tree } else { &world.hash };
+                // The first digits stay, so the log has a part of the value.
+                let new = value(nth + u64::from(part.is_warm()));
+                part.step(|| db.update_part(&txn, &edits[0].key, 2, &new[2..]).map(drop))?;
             }
             _ => part.step(make)?,
         }

@@ -1,8 +1,8 @@
 //! libtp itself, through its public interface only: accounts, tellers and branches in B-trees, the history by number.
 //!
-//! Balances change in place under an exclusive lock taken at the read (`update_with`). A transfer reads only balances
-//! that it writes, so it asks for each lock once and upgrades none, unless [`Libtp::reading_first`] asks for that. Keys
-//! are record numbers of four big-endian bytes.
+//! Balances change in place under an exclusive lock, by a call that adds (`add`). A transfer reads only balances that it
+//! writes, so it asks for each lock once and upgrades none, unless [`Libtp::reading_first`] asks for that. Keys are
+//! record numbers of four big-endian bytes.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use libtp::{Db, Env, Reader, Recno, Txn};
 
 use crate::engine::{load_in_batches, Durability, Engine, Granularity, Outcome, Session};
 use crate::error::{Error, Result};
-use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, HISTORY_BYTES};
+use crate::tpcb::{balance_of, new_record, Scale, Table, Transfer, BALANCE_AT, HISTORY_BYTES};
 
 const NAME: &str = "libtp";
 /// Records of one transaction of the load, and of the audit.
@@ -282,8 +282,7 @@ fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Resu
         if bank.reads_first {
             db.get_with(txn, &key_of(id), balance_of)?.ok_or(Trouble::Missing(table))?;
         }
-        db.update_with(txn, &key_of(id), |record| add_to_balance(record, transfer.amount))?
-            .ok_or(Trouble::Missing(table))
+        db.add(txn, &key_of(id), BALANCE_AT, transfer.amount)?.ok_or(Trouble::Missing(table))
     };
     let is_reversed = bank.reversed_one_in != 0 && transfer.account % bank.reversed_one_in == 0;
     if is_reversed {

@@ -48,21 +48,11 @@ static void key_of(uint32_t account, unsigned char key[4])
         key[nth] = (unsigned char)(account >> (24 - 8 * nth));
 }
 
-static void add(void *value, size_t size, void *argument)
-{
-    int64_t balance;
-    if (size != sizeof balance)
-        return;
-    memcpy(&balance, value, sizeof balance);
-    balance += *(int64_t *)argument;
-    memcpy(value, &balance, sizeof balance);
-}
-
 static int change(struct bank *bank, tp_txn *txn, uint32_t account, int64_t amount)
 {
     unsigned char key[4];
     key_of(account, key);
-    return tp_update(bank->accounts, txn, key, sizeof key, add, &amount);
+    return tp_add(bank->accounts, txn, key, sizeof key, 0, amount, NULL);
 }
 
 /* Makes one transfer. tp_run commits it, and runs it again if it is the victim of a deadlock. */

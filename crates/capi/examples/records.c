@@ -36,12 +36,30 @@ static int change(tp_recno *days, tp_txn *txn, tp_buffer *record)
     if (code == TP_OK)
         code = tp_recno_put(days, txn, number - 2, "midweek", SIZE);
     if (code == TP_OK)
+        code = tp_recno_update_part(days, txn, number - 1, 6, "!", 1);
+    if (code == TP_OK)
         code = tp_recno_delete(days, txn, number);
     if (code == TP_OK && tp_recno_get(days, txn, number, record) == TP_NOTFOUND)
         printf("%lu: %s\n", (unsigned long)number, tp_error());
     if (code == TP_OK && tp_recno_append(days, txn, "long", 5, NULL) == TP_LENGTH)
         printf("long: %s\n", tp_error());
     return code;
+}
+
+/* Counts in a file whose records are numbers. */
+static int count_visits(tp_env *env, tp_txn *txn)
+{
+    tp_recno *visits;
+    const int64_t none = 0;
+    int64_t sum = 0;
+    uint64_t number;
+    int code = tp_recno_open(env, "visits", sizeof none, &visits);
+    if (code == TP_OK)
+        code = tp_recno_append(visits, txn, &none, sizeof none, &number);
+    if (code == TP_OK && (code = tp_recno_add(visits, txn, number, 0, 5, &sum)) == TP_OK)
+        printf("visits: %d\n", (int)sum);
+    int closed = tp_recno_close(visits);
+    return code == TP_OK ? closed : code;
 }
 
 static int walk(tp_recno *days, tp_txn *txn, tp_buffer *record)
@@ -84,6 +102,8 @@ int main(int argc, char **argv)
     int code = change(days, txn, &record);
     if (code == TP_OK)
         code = walk(days, txn, &record);
+    if (code == TP_OK)
+        code = count_visits(env, txn);
     if (code != TP_OK) {
         failed("records");
         tp_abort(txn);

@@ -44,6 +44,8 @@ static int change(tp_db *words, tp_txn *txn, tp_buffer *value)
     if (code == TP_OK)
         code = tp_update(words, txn, "apple", 5, loud, NULL);
     if (code == TP_OK)
+        code = tp_update_part(words, txn, "plum", 4, 0, "Z", 1);
+    if (code == TP_OK)
         code = tp_delete(words, txn, "pear", 4);
     if (code == TP_OK && tp_delete(words, txn, "pear", 4) == TP_NOTFOUND)
         printf("pear: %s\n", tp_error());

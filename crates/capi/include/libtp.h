@@ -544,6 +544,20 @@ int tp_put_new(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const v
 /* Calls change to change the value of a key in place; the length stays. Returns TP_NOTFOUND if there is no such key. */
 int tp_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_change *change, void *argument);
 
+/*
+ * Stores size bytes into the value of a key, from the byte offset on (0 is the first); the length of the value stays. The
+ * cheapest change of a value. Returns TP_NOTFOUND if there is no such key, and TP_LENGTH if a byte would lie outside of
+ * the value.
+ */
+int tp_update_part(tp_db *db, tp_txn *txn, const void *key, size_t key_size, size_t offset, const void *bytes, size_t size);
+
+/*
+ * Adds amount to a number in the value of a key, and stores the sum in *sum, unless sum is NULL. The number has eight
+ * bytes from the byte offset on, the lowest first, as an int64_t of x86-64; the sum wraps around. Returns TP_NOTFOUND and
+ * TP_LENGTH as tp_update_part does.
+ */
+int tp_add(tp_db *db, tp_txn *txn, const void *key, size_t key_size, size_t offset, int64_t amount, int64_t *sum);
+
 /* Removes a key and its value. Returns TP_NOTFOUND if there is no such key. */
 int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
 
@@ -787,6 +801,12 @@ int tp_recno_get(tp_recno *recno, tp_txn *txn, uint64_t number, tp_buffer *recor
  * of the database.
  */
 int tp_recno_put(tp_recno *recno, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
+
+/* Stores size bytes into a record, as tp_update_part does into a value. */
+int tp_recno_update_part(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, const void *bytes, size_t size);
+
+/* Adds amount to a number in a record, as tp_add does in a value. */
+int tp_recno_add(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, int64_t amount, int64_t *sum);
 
 /*
  * Stores a record under the next free number, and stores that number in *number, unless number is NULL. Numbers of

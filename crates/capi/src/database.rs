@@ -146,6 +146,43 @@ pub extern "C" fn tp_update(
 
 /// See `libtp.h`.
 #[no_mangle]
+pub extern "C" fn tp_update_part(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    offset: usize,
+    bytes: In,
+    size: usize,
+) -> c_int {
+    c_call("tp_update_part", || {
+        let (db, txn) = both(db, txn)?;
+        let (key, bytes) = (key.bytes("a key", key_size)?, bytes.bytes("a part", size)?);
+        found(db.db.update_part(txn.writer()?, key, offset, bytes)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_add(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    offset: usize,
+    amount: i64,
+    sum: Out<i64>,
+) -> c_int {
+    c_call("tp_add", || {
+        let (db, txn) = both(db, txn)?;
+        let added = db.db.add(txn.writer()?, key.bytes("a key", key_size)?, offset, amount)?;
+        sum.set(added.ok_or_else(Trouble::not_found)?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
 pub extern "C" fn tp_put(
     db: Handle<KeyedDatabase>,
     txn: Handle<Transaction>,
@@ -293,6 +330,40 @@ pub extern "C" fn tp_recno_put(
     c_call("tp_recno_put", || {
         let (recno, txn) = both(recno, txn)?;
         Ok(recno.recno.put(txn.writer()?, number, record.bytes("a record", record_size)?)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_update_part(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    number: u64,
+    offset: usize,
+    bytes: In,
+    size: usize,
+) -> c_int {
+    c_call("tp_recno_update_part", || {
+        let (recno, txn) = both(recno, txn)?;
+        found(recno.recno.update_part(txn.writer()?, number, offset, bytes.bytes("a part", size)?)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_add(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    number: u64,
+    offset: usize,
+    amount: i64,
+    sum: Out<i64>,
+) -> c_int {
+    c_call("tp_recno_add", || {
+        let (recno, txn) = both(recno, txn)?;
+        let added = recno.recno.add(txn.writer()?, number, offset, amount)?;
+        sum.set(added.ok_or_else(Trouble::not_found)?);
+        Ok(())
     })
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod load;
 pub(crate) mod multi;
 pub(crate) mod opening;
 pub(crate) mod page_file;
+mod part;
 pub(crate) mod reader;
 pub(crate) mod sort;
 pub(crate) mod stored;

@@ -12,6 +12,7 @@ use crate::database::{Granularity, Method};
 use crate::hash::put::ChangedBucket;
 use crate::link::Link;
 use crate::locking::{Access, Purpose};
+use crate::part::Part;
 use crate::snapshot::SnapshotAccess;
 use crate::{btree, hash, list, paged, recno, Result};
 
@@ -106,6 +107,21 @@ impl<'a> Access<'a> {
         };
         txn.give_spare(value);
         Ok(result)
+    }
+
+    /// Changes the part of the value of `key` from `offset` on, and returns the answer; `None` if there is no such
+    /// record.
+    ///
+    /// # Errors
+    /// [`Error::PartOutside`](crate::Error::PartOutside); else as [`Access::put`].
+    #[inline]
+    pub fn change_part<P: Part>(&self, key: &[u8], offset: usize, part: P) -> Result<Option<P::Told>> {
+        self.check_keyed()?;
+        self.check_key(key)?;
+        match self.database.method() {
+            Method::Hash => self.change_part_of::<ChangedBucket<'a>, P>(key, offset, part),
+            _ => self.change_part_of::<ExclusivePage<'a>, P>(key, offset, part),
+        }
     }
 
     /// Stores a record, whether or not the key has one. A caller that needs to know which reads the key first.

@@ -5,6 +5,7 @@
 //! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
 //! | `change`, `insert` | puts and deletes records, here and in a hash file; the part of a leaf |
+//! | `update`, `part` | changes a value by a function; changes a part of a value in place, here and in a hash file |
 //! | `ghosts`, `long_value` | makes room on a leaf; values too long for a leaf |
 //! | `range` | counts, deletes and cleans ranges of keys |
 //! | `unlink`, `absorb` | unlinks emptied leaves; absorbs pages above the leaves that have one child |
@@ -30,7 +31,7 @@ pub mod log_records;
 pub(crate) mod long_value;
 pub mod merge;
 pub(crate) mod neighbour;
-
+mod part;
 mod post;
 mod range;
 

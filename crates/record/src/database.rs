@@ -120,6 +120,8 @@ pub struct Database {
     has_indices: Arc<AtomicBool>,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
+    /// Whether the root of a B-tree was its only leaf when this process last looked for a record to change.
+    root_is_leaf: AtomicBool,
     /// Pages this process has seen unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
     /// Empty leaves that stay because they are their parents' first, with their LSNs at that time.
@@ -150,6 +152,7 @@ impl Database {
             key_format: KeyFormat::default(),
             has_indices: Arc::default(),
             tail_hint: AtomicU32::new(0),
+            root_is_leaf: AtomicBool::new(false),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
         }
@@ -290,6 +293,20 @@ impl Database {
     pub(crate) fn set_tail_hint(&self, page: u32) {
         // Relaxed: a hint, see `tail_hint`.
         self.tail_hint.store(page, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn root_is_leaf(&self) -> bool {
+        // Relaxed: a hint. Its user checks the page.
+        self.root_is_leaf.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn note_root_is_leaf(&self, is_leaf: bool) {
+        if self.root_is_leaf() != is_leaf {
+            // Relaxed: a hint, see `root_is_leaf`.
+            self.root_is_leaf.store(is_leaf, Ordering::Relaxed);
+        }
     }
 
     /// Forgets which pages were unlinked and are to be freed: the region that counted the epochs is gone.

@@ -74,6 +74,18 @@ pub enum Error {
         /// Bytes of the file's records.
         expected: usize,
     },
+    /// A part that lies outside of its value.
+    #[error("a part of {bytes} bytes from byte {offset} on lies outside of its value in {database}, which has {value_bytes} bytes; nothing was changed; give a part inside the value")]
+    PartOutside {
+        /// The database.
+        database: String,
+        /// Bytes of the part.
+        bytes: usize,
+        /// Where the part begins.
+        offset: usize,
+        /// Bytes of the value.
+        value_bytes: usize,
+    },
     /// A number that no record can have.
     #[error("no record of {database} can have the number {number}: numbers begin with 1, and the highest is where the file has its largest size; nothing was changed; give another number")]
     RecordNumber {

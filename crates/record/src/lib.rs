@@ -49,6 +49,7 @@ pub mod page;
 mod page_header;
 pub mod paged;
 mod pages;
+pub mod part;
 #[cfg(test)]
 mod prefix_tests;
 pub mod recno;
@@ -78,6 +79,7 @@ pub use open::{after_restart, check_name, open, OpenSettings};
 pub use order::{Order, OrderName};
 pub use page::free_pages;
 pub use paged::{PageCopy, PageLock};
+pub use part::Part;
 pub use recno::NumberCursor;
 pub use salvage::{DamagedFile, SalvagedRecord};
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};

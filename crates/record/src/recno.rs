@@ -2,13 +2,14 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `get`, `put`, `append`, `scan` | reads, changes, appends, goes through records |
+//! | `get`, `put`, `part`, `append`, `scan` | reads, changes, changes in part, appends, goes through records |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
 //! | `verify` | checks the whole file |
 
 mod append;
 mod get;
 pub mod log_records;
+mod part;
 mod put;
 pub mod record_types;
 pub mod redo;

@@ -167,7 +167,7 @@ impl MixedWork<'_> {
             for _ in 0..10 {
                 churn.records.append(txn, &[3; 100])?;
             }
-            Ok(())
+            churn.records.add(txn, number, 40, 1).map(drop)
         })
     }
 
@@ -321,9 +321,16 @@ impl MixedWork<'_> {
     /// Changes a record in place.
     pub(super) fn touch(&mut self) -> Result<()> {
         let key = format!("touched/{}", self.random.below(10)).into_bytes();
-        self.in_txn(true, |churn, txn| match churn.fill.update_with(txn, &key, |value| value[0] ^= 1)? {
-            Some(()) => Ok(()),
-            None => churn.fill.put(txn, &key, b"not yet"),
+        let (is_part, bytes) = (self.random.coin(), self.random.next_u64().to_le_bytes());
+        self.in_txn(true, |churn, txn| {
+            let is_there = match is_part {
+                true => churn.fill.update_part(txn, &key, 4, &bytes[..3])?,
+                false => churn.fill.update_with(txn, &key, |value| value[0] ^= 1)?.is_some(),
+            };
+            match is_there {
+                true => Ok(()),
+                false => churn.fill.put(txn, &key, b"not yet"),
+            }
         })
     }
 

@@ -78,6 +78,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Files, "libtp: survivors do not finish plain files of dead sessions", "deaths::survivors_put_the_files_of_the_dead_in_their_places"),
     // Isolation.
     case(Isolation, "libtp: a lock timeout counts as retryable", "waits::run_does_not_run_again_after_a_timeout_unless_it_is_asked_to"),
+    case(Isolation, "record: a part is changed without a lock", "waits::a_sum_waits_for_the_transaction_that_changed_the_number"),
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_ends_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
@@ -118,6 +119,7 @@ pub(super) const CASES: &[Planted] = &[
     // Models.
     case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
     case(Model, "record: a record is changed in its earlier place on a leaf that has changed", "btree::a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place"),
+    case(Model, "record: a part of a long value is changed on the leaf", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     case(Model, "record: a cursor steps on over a changed page", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).

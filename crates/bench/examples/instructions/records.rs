@@ -93,6 +93,10 @@ fn changes(paths: &Paths, env: &Env, tree: &Db) {
         let fresh = random.draw().to_le_bytes();
         tree.update_with(txn, &key, |value| value[..8].copy_from_slice(&fresh)).unwrap().unwrap();
     });
+    in_txns(paths, "update of a part of 8 bytes", env, |txn| {
+        let key = random.below(RECORDS).to_be_bytes();
+        assert!(tree.update_part(txn, &key, 0, &random.draw().to_le_bytes()).unwrap());
+    });
     let mut value = VALUE;
     in_txns(paths, "put over a record", env, |txn| {
         let key = random.below(RECORDS).to_be_bytes();

@@ -77,6 +77,29 @@ static void pages_not_given_back(tp_env *env)
     fine(buf_close(fid));
 }
 
+static void parts(tp_db *db, tp_recno *recno, tp_txn *txn)
+{
+    int64_t sum = 1;
+    tp_buffer value = TP_BUFFER;
+    fine(tp_put(db, txn, "part", 4, "0123456789", 10));
+    fine(tp_update_part(db, txn, "part", 4, 8, "ab", 2));
+    fine(tp_update_part(db, txn, "part", 4, 10, NULL, 0));
+    expect(tp_update_part(db, txn, "part", 4, 9, "ab", 2), TP_LENGTH, "up to 1 bytes from byte 9");
+    expect(tp_update_part(db, txn, "part", 4, 0, NULL, 2), TP_MISUSE, "NULL was given for a part of 2 bytes");
+    expect(tp_update_part(db, txn, "none", 4, 0, "ab", 2), TP_NOTFOUND, "");
+    fine(tp_update_part(db, txn, "part", 4, 0, "\0\0\0\0\0\0\0\0", 8));
+    fine(tp_add(db, txn, "part", 4, 0, -2, &sum));
+    fine(tp_add(db, txn, "part", 4, 0, 2, NULL));
+    expect(tp_add(db, txn, "part", 4, 3, 1, &sum), TP_LENGTH, "up to 7 bytes from byte 3");
+    expect(tp_add(db, txn, "none", 4, 0, 1, &sum), TP_NOTFOUND, "");
+    fine(tp_get(db, txn, "part", 4, &value));
+    if (sum != -2 || memcmp(value.data, "\0\0\0\0\0\0\0\0ab", 10) != 0)
+        wrong += 1;
+    expect(tp_recno_update_part(recno, txn, 1, 0, "a", 1), TP_NOTFOUND, "");
+    expect(tp_recno_add(recno, txn, 1, 0, 1, &sum), TP_NOTFOUND, "");
+    tp_buffer_free(&value);
+}
+
 static void lengths_and_kinds(tp_env *env, tp_db *db, tp_recno *recno)
 {
     static char much[3000];
@@ -91,6 +114,7 @@ static void lengths_and_kinds(tp_env *env, tp_db *db, tp_recno *recno)
     fine(tp_get(db, txn, "", 0, &value));
     fine(tp_get(db, txn, "", 0, NULL));
     expect(tp_recno_put(recno, txn, 1, "x", 1), TP_LENGTH, "a record of 1 bytes");
+    parts(db, recno, txn);
     expect(tp_recno_get(recno, txn, 0, &value), TP_NOTFOUND, "no such record");
     expect(tp_btree_open(env, "numbers", &other), TP_DATABASE, "numbers");
     expect(tp_btree_open(env, "a/b", &other), TP_DATABASE, "a/b");

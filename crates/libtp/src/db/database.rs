@@ -241,7 +241,7 @@ impl Db {
 
     /// Changes records of a database without indices. Returns `None`, with nothing changed, if it has indices.
     #[inline]
-    fn written<T>(
+    pub(super) fn written<T>(
         &self,
         txn: &Txn<'_>,
         change: impl FnOnce(&Access<'_>) -> libtp_record::Result<T>,

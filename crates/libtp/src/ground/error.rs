@@ -95,7 +95,7 @@ pub enum Error {
     /// The database does not accept a key or value of this length.
     #[error("{what} of {bytes} bytes was given, and this database takes {limit}; nothing was changed")]
     Length {
-        /// "a key" or "a record".
+        /// "a key", "a record" or "a part".
         what: &'static str,
         /// The given length.
         bytes: usize,
@@ -428,6 +428,10 @@ sorted!(libtp_record::Error, error =>
         Error::Length { what: "a value", bytes, limit: format!("up to {limit} bytes") },
     libtp_record::Error::RecordLength { bytes, expected, .. } =>
         Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
+    libtp_record::Error::PartOutside { bytes, offset, value_bytes, .. } => {
+        let room = value_bytes.saturating_sub(offset);
+        Error::Length { what: "a part", bytes, limit: format!("up to {room} bytes from byte {offset} of this value on") }
+    },
     libtp_record::Error::Page { database, page, what } =>
         unsuitable(database, &format!("page {page}: {what}")),
     libtp_record::Error::Unsuitable { name, what } => unsuitable(name, &what),

@@ -6,6 +6,7 @@
 //! written and applied by redo.
 
 use libtp_lock::{LockName, Mode};
+use libtp_log::Lsn;
 use libtp_process::Rank;
 use libtp_txn::Mark;
 use rio::planted;
@@ -81,6 +82,32 @@ pub(crate) enum Sought<At> {
     Gap(usize),
 }
 
+/// A record that was found: where it stands, and what its cell says of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    pub(crate) page: u32,
+    pub(crate) seat: Seat,
+    pub(crate) lsn: Lsn,
+    pub(crate) flags: RecordFlags,
+}
+
+impl Spot {
+    #[inline]
+    pub(crate) fn of(page: u32, slot: usize, record: &Record<'_>) -> Spot {
+        Spot { page, seat: Seat::of(slot, record), lsn: record.lsn, flags: record.flags }
+    }
+}
+
+/// What a search for a record found at its latched place.
+pub(crate) enum Seek<At> {
+    /// The record of the key, or its ghost.
+    Record(At, Spot),
+    /// The key has neither.
+    Nothing,
+    /// A page of the place is not in memory.
+    Barred,
+}
+
 /// The result of a try; `Err` with the missing resource.
 pub(crate) type Tryout<T> = Result<std::result::Result<T, Attempt>>;
 
@@ -110,6 +137,23 @@ pub(crate) trait Leaf<'a>: Sized {
 
     /// Finds the record.
     fn find(&self, access: &Access<'a>, key: &[u8], kept: &Self::Kept) -> Tryout<Sought<Self::At>>;
+
+    /// Latches the place and looks for the record. May wait for the disk.
+    #[inline(always)]
+    fn seek(access: &Access<'a>, key: &[u8], hash: u64) -> Result<(Self, Seek<Self::At>)> {
+        let leaf = Self::latch(access, key, hash)?;
+        let sought = match leaf.find(access, key, &Self::Kept::default())? {
+            Ok(Sought::Record(at, slot)) => {
+                let (number, page) = leaf.page(&at);
+                let record = access.record_at(number, &Self::node(&access.pages, number, page)?, slot)?;
+                let spot = Spot::of(number, slot, &record);
+                Seek::Record(at, spot)
+            }
+            Ok(Sought::Gap(_)) => Seek::Nothing,
+            Err(_) => Seek::Barred,
+        };
+        Ok((leaf, sought))
+    }
 
     /// Returns a page and its number.
     fn page<'p>(&'p self, at: &'p Self::At) -> (u32, &'p ExclusivePage<'a>);
@@ -197,12 +241,7 @@ impl Attempt {
 impl<'a> Access<'a> {
     /// Changes a record. Returns whether there was something to do.
     pub(crate) fn change<L: Leaf<'a>>(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
-        let granularity = self.enter(Purpose::Write)?;
-        let is_hashed = L::IS_FOUND_BY_HASH || granularity == Some(Granularity::Record);
-        let hash = if is_hashed { key_hash(key) } else { 0 };
-        if granularity == Some(Granularity::Record) {
-            self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
-        }
+        let (granularity, hash) = self.lock_to_change::<L>(key)?;
         let mut wanted = RecordChange::<L>::new(self, (key, hash), (outcome, policy), granularity);
         let done = wanted.attempts();
         match wanted.before_chain {
@@ -212,6 +251,19 @@ impl<'a> Access<'a> {
             }
             _ => done,
         }
+    }
+
+    /// Locks a key's record for writing. Returns the granularity of further locks, and the hash of the key, where the
+    /// search or the lock needs the hash.
+    #[inline(always)]
+    pub(crate) fn lock_to_change<L: Leaf<'a>>(&self, key: &[u8]) -> Result<(Option<Granularity>, u64)> {
+        let granularity = self.enter(Purpose::Write)?;
+        let is_hashed = L::IS_FOUND_BY_HASH || granularity == Some(Granularity::Record);
+        let hash = if is_hashed { key_hash(key) } else { 0 };
+        if granularity == Some(Granularity::Record) {
+            self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
+        }
+        Ok((granularity, hash))
     }
 
     /// Frees the pages of a long value whose record was not changed.

@@ -1,5 +1,7 @@
 //! The difference between two values: the bytes in the middle. Only they are logged.
 
+use std::ops::Range;
+
 use crate::page::slotted::common_prefix;
 
 /// A change: `put` bytes of the new value replace `cut` bytes of the old one at `offset`.
@@ -26,6 +28,19 @@ impl Difference {
         let back = equal_back(&old[old.len() - rest..], &new[new.len() - rest..]);
         Difference { offset, cut: old.len() - offset - back, put: new.len() - offset - back }
     }
+}
+
+/// Returns the smallest range outside which two strings of one length are equal.
+#[inline(always)]
+pub(crate) fn unequal_range(old: &[u8], new: &[u8]) -> Range<usize> {
+    if let (Ok(x), Ok(y)) = (<[u8; 8]>::try_from(old), <[u8; 8]>::try_from(new)) {
+        return match u64::from_le_bytes(x) ^ u64::from_le_bytes(y) {
+            0 => 0..0,
+            unequal => (unequal.trailing_zeros() / 8) as usize..8 - (unequal.leading_zeros() / 8) as usize,
+        };
+    }
+    let Difference { offset, put, .. } = Difference::between(old, new);
+    offset..offset + put
 }
 
 /// Returns the difference of values of one length that are equal but for some of the eight bytes from `offset` on, where
@@ -93,6 +108,19 @@ mod tests {
             new[at] = 8;
             new[at + bytes - 1] = 9;
             assert_eq!(Difference::between(&old, &new), Difference { offset: at, cut: bytes, put: bytes });
+        }
+    }
+
+    #[test]
+    fn strings_of_one_length_differ_in_their_smallest_range() {
+        for length in [1, 7, 8, 9, 16, 40] {
+            let old = vec![7; length];
+            assert!(unequal_range(&old, &old).is_empty());
+            for (first, last) in (0..length).flat_map(|first| (first..length).map(move |last| (first, last))) {
+                let mut new = old.clone();
+                (new[first], new[last]) = (8, 9);
+                assert_eq!(unequal_range(&old, &new), first..last + 1);
+            }
         }
     }
 

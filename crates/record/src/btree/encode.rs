@@ -6,7 +6,7 @@
 use rio::planted;
 use zerocopy::IntoBytes;
 
-use crate::btree::difference::Difference;
+use crate::btree::difference::{unequal_range, Difference};
 use crate::btree::log_records::{append_cell, Post, Restore, RootSplit, Split};
 use crate::btree::split_plan::SplitPlan;
 use crate::changed::Changed;
@@ -67,6 +67,31 @@ pub fn update<'c, 'b>(page: u64, slot: usize, before: &Before<'c>, key: &'b [u8]
         put: &after.stored[middle.offset..middle.offset + middle.put],
         flags_before: before.flags,
         flags_after: after.flags,
+        lsn_before: before.lsn,
+    }
+}
+
+/// Returns an update of the part of a record without flags that begins at `offset`; `before` has the old part, and `new`
+/// is as long.
+#[inline(always)]
+pub fn part<'c, 'b>(
+    page: u64,
+    slot: usize,
+    before: &Before<'c>,
+    key: &'b [u8],
+    offset: usize,
+    new: &'b [u8],
+) -> Changed<'c, 'b> {
+    let middle = unequal_range(before.stored, new);
+    Changed {
+        page,
+        slot,
+        key,
+        offset: offset + middle.start,
+        cut: &before.stored[middle.clone()],
+        put: &new[middle],
+        flags_before: before.flags,
+        flags_after: RecordFlags::NONE,
         lsn_before: before.lsn,
     }
 }

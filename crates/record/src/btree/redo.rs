@@ -192,18 +192,12 @@ pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn
     if new_bytes > room {
         return grow(page, slot, edit, lsn_and_flags);
     }
-    let at = stored_at + edit.offset;
-    let word = lsn_and_flags.to_le_bytes();
     if new_bytes == old_bytes {
-        // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a reader that finds it
-        // takes the bytes from the log (PROTOCOLS S2).
-        if planted("txn: repair releases latches before the redo of an update") {
-            page.again([Store::Bytes(at, edit.put), Store::Bytes(cell_at, &word)]);
-            return Ok(());
-        }
-        page.again([Store::Bytes(cell_at, &word), Store::Bytes(at, edit.put)]);
+        edited_in_place(page, seat, edit.offset, edit.put, lsn_and_flags);
         return Ok(());
     }
+    let at = stored_at + edit.offset;
+    let word = lsn_and_flags.to_le_bytes();
     let length = number(new_bytes)?.to_le_bytes();
     page.range(cell_at..cell_at + 8).copy_from_slice(&word);
     if planted("record: a changed length has no before-image") {
@@ -220,6 +214,19 @@ pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn
         page.range(cell_at + 10..cell_at + 12).copy_from_slice(&number(new_bytes)?.to_le_bytes());
     }
     Ok(())
+}
+
+/// Does as [`edited`], where as many bytes are put in as taken out, within the stored value.
+#[inline(always)]
+pub(crate) fn edited_in_place(page: &mut PageMut<'_, '_>, seat: Seat, offset: usize, put: &[u8], lsn_and_flags: u64) {
+    let (at, word) = (seat.stored_at + offset, lsn_and_flags.to_le_bytes());
+    // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a reader
+    // that finds it takes the bytes from the log (PROTOCOLS S2).
+    if planted("txn: repair releases latches before the redo of an update") {
+        page.again([Store::Bytes(at, put), Store::Bytes(seat.cell_at, &word)]);
+        return;
+    }
+    page.again([Store::Bytes(seat.cell_at, &word), Store::Bytes(at, put)]);
 }
 
 /// Moves a record that needs more room than its cell has to another cell.

@@ -11,6 +11,7 @@ use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
 
 use crate::btree::post;
+use crate::database::Database;
 use crate::page::free_pages::FIRST_PAGE;
 use crate::page::node::Node;
 use crate::pages::{Pages, ROUNDS_MAX};
@@ -177,25 +178,78 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
 
 #[inline(always)]
 fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
-    let is_way =
-        |node: &Node<'_>| !node.is_deleted() && (!node.belongs_right(key) || planted("record: high key ignored"));
+    // A root that is a leaf is latched again, exclusively. It may have grown by then.
+    let leaf = pages.exclusive_now(leaf_number_now(pages, key)?, 0)?;
+    Node::over(&leaf).is_some_and(|node| node.is_leaf() && is_on_way(&node, key)).then_some(leaf)
+}
+
+/// Calls `look` with the number and the contents of the leaf whose range holds `key`, and with the place of the key as
+/// [`Node::find`] returns it. Returns the leaf, latched exclusively.
+#[inline(always)]
+pub(crate) fn at_leaf_exclusive<'a, R>(
+    pages: &Pages<'a>,
+    database: &Database,
+    key: &[u8],
+    look: impl FnOnce(u32, &Node<'_>, (usize, bool)) -> Result<R>,
+) -> Result<(ExclusivePage<'a>, R)> {
+    // A tree of one page is latched once.
+    let number = match database.root_is_leaf() {
+        true => Some(ROOT),
+        false => leaf_number_now(pages, key),
+    };
+    if let Some(number) = number {
+        if let Some(leaf) = pages.exclusive_now(number, 0) {
+            match Node::over(&leaf) {
+                Some(node) if node.is_leaf() && is_on_way(&node, key) => {
+                    let looked = look(number, &node, node.find_inlined(key))?;
+                    database.note_root_is_leaf(number == ROOT);
+                    return Ok((leaf, looked));
+                }
+                _ => {}
+            }
+        }
+    }
+    database.note_root_is_leaf(false);
+    at_leaf_exclusive_slowly(pages, key, look)
+}
+
+#[cold]
+#[inline(never)]
+fn at_leaf_exclusive_slowly<'a, R>(
+    pages: &Pages<'a>,
+    key: &[u8],
+    look: impl FnOnce(u32, &Node<'_>, (usize, bool)) -> Result<R>,
+) -> Result<(ExclusivePage<'a>, R)> {
+    let leaf = leaf_exclusive_slowly(pages, key)?;
+    let number = leaf.id().page().raw();
+    let node = node_of(pages, number, &leaf)?;
+    let looked = look(number, &node, node.find(key))?;
+    Ok((leaf, looked))
+}
+
+/// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by
+/// [`at_leaf`]: no page is read, and no latch is waited for.
+#[inline(always)]
+fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
         let page = pages.shared_now(number, level, false)?;
-        let node = Node::over(&page).filter(is_way)?;
-        // A root that is a leaf is latched again, exclusively. It may have grown by then.
-        let (child, is_above_leaf) = match node.level() {
-            0 => (number, true),
-            at => (node.child(Node::child_slot_at(node.find_inlined(key)))?, at == 1),
-        };
-        (number, level) = (child, node.level().saturating_sub(1));
-        drop(page);
-        if is_above_leaf {
-            let leaf = pages.exclusive_now(number, 0)?;
-            return Node::over(&leaf).is_some_and(|node| node.is_leaf() && is_way(&node)).then_some(leaf);
+        let node = Node::over(&page).filter(|node| is_on_way(node, key))?;
+        let at = node.level();
+        if at == 0 {
+            return Some(number);
+        }
+        (number, level) = (node.child(Node::child_slot_at(node.find_inlined(key)))?, at - 1);
+        if level == 0 {
+            return Some(number);
         }
     }
     None
+}
+
+#[inline(always)]
+fn is_on_way(node: &Node<'_>, key: &[u8]) -> bool {
+    !node.is_deleted() && (!node.belongs_right(key) || planted("record: high key ignored"))
 }
 
 #[cold]
