@@ -50,6 +50,24 @@ fn a_sum_waits_for_the_transaction_that_changed_the_number() {
     }
 }
 
+/// A call that waits for its least key holds no greater one, whatever the order of the keys in the call.
+#[test]
+fn several_records_are_locked_in_the_order_of_their_keys() {
+    let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
+    for db in [table, env.hash("hash").unwrap()] {
+        env.run(|txn| [b"a", b"b"].into_iter().try_for_each(|key| db.put(txn, key, b"1"))).unwrap();
+        let (holder, reader) = (env.begin().unwrap(), env.begin().unwrap());
+        db.put(&holder, b"a", b"2").unwrap();
+        let refused = db.get_many(&reader, &[b"b", b"a"]).unwrap_err();
+        assert!(refused.to_string().contains("the record \"a\""), "{refused}");
+        db.put(&holder, b"b", b"2").unwrap();
+        holder.commit().unwrap();
+        let two = Some(b"2".to_vec());
+        assert_eq!(db.get_many(&reader, &[b"b", b"a"]).unwrap(), [two.clone(), two]);
+        reader.commit().unwrap();
+    }
+}
+
 #[test]
 fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));

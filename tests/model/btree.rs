@@ -50,6 +50,7 @@ enum Step {
     /// Walks a cursor over some of the keys, to the end and back.
     WalkRange(Part),
     Get(u8),
+    GetMany(Vec<u8>),
     GetForUpdate(u8),
     First,
     Last,
@@ -113,6 +114,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => part().prop_map(Step::Count),
         1 => part().prop_map(Step::WalkRange),
         3 => key.clone().prop_map(Step::Get),
+        1 => prop::collection::vec(key.clone(), 0..20).prop_map(Step::GetMany),
         1 => key.clone().prop_map(Step::GetForUpdate),
         1 => Just(Step::First),
         1 => Just(Step::Last),
@@ -289,6 +291,10 @@ impl Tree {
                 agree(step, up == wanted, true)
             }
             Step::Get(number) => self.pairs.get(txn, &self.key(*number), false, model),
+            Step::GetMany(numbers) => {
+                let keys: Vec<Vec<u8>> = numbers.iter().map(|number| self.key(*number)).collect();
+                self.pairs.get_many(txn, &keys, model)
+            }
             Step::GetForUpdate(number) => self.pairs.get(txn, &self.key(*number), true, model),
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;

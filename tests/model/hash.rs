@@ -28,6 +28,7 @@ enum Step {
         count: u8,
     },
     Get(u16),
+    GetMany(Vec<u16>),
     GetForUpdate(u16),
     /// Scans everything, and puts `put` records when `met` records have been met.
     Scan {
@@ -51,6 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => number.clone().prop_map(Step::Delete),
         1 => (0u16..600, 0u8..100).prop_map(|(first, count)| Step::DeleteMany { first, count }),
         3 => number.clone().prop_map(Step::Get),
+        1 => prop::collection::vec(number.clone(), 0..20).prop_map(Step::GetMany),
         1 => number.prop_map(Step::GetForUpdate),
         1 => (any::<u8>(), any::<u8>(), filling()).prop_map(|(met, put, filling)| Step::Scan { met, put, filling }),
     ]
@@ -84,6 +86,10 @@ impl File {
             Step::DeleteMany { first, count } => (0..u16::from(*count))
                 .try_for_each(|at| self.pairs.delete(txn, &self.key(first.wrapping_add(at)), model)),
             Step::Get(number) => self.pairs.get(txn, &self.key(*number), false, model),
+            Step::GetMany(numbers) => {
+                let keys: Vec<Vec<u8>> = numbers.iter().map(|number| self.key(*number)).collect();
+                self.pairs.get_many(txn, &keys, model)
+            }
             Step::GetForUpdate(number) => self.pairs.get(txn, &self.key(*number), true, model),
             Step::Scan { met, put, filling } => self.scan(txn, (*met, *put, *filling), model),
         }

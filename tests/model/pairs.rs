@@ -80,6 +80,12 @@ impl Pairs {
         agree("delete", was_there, model.remove(key).is_some())
     }
 
+    pub fn get_many(&self, txn: &Txn<'_>, keys: &[Vec<u8>], model: &Map) -> Outcome<()> {
+        keys.iter().take(1).try_for_each(|key| self.db.prefetch(txn, key)).map_err(failed("prefetch"))?;
+        let found = self.db.get_many(txn, keys).map_err(failed("get_many"))?;
+        agree("get_many: same values", found.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), true)
+    }
+
     pub fn get(&self, txn: &Txn<'_>, key: &[u8], is_for_update: bool, model: &Map) -> Outcome<()> {
         let found = if is_for_update { self.db.get_for_update(txn, key) } else { self.db.get(txn, key) };
         let (found, wanted) = (found.map_err(failed("get"))?, model.get(key));

@@ -128,6 +128,13 @@ impl BufferManager {
         self.pin_from(session, id, Source::Zeros)
     }
 
+    /// Asks the processor for a page that will be looked at soon: its frame, its headers, and the slots behind them.
+    /// Reads nothing, takes no latch and waits for nothing. A page that this process has not found yet is left out.
+    #[inline]
+    pub fn bring_near(&self, id: PageId) {
+        self.table.bring_near(id);
+    }
+
     /// Returns whether the page is in memory now.
     pub fn is_resident(&self, id: PageId) -> bool {
         self.table.find(id, false).is_some()

@@ -54,6 +54,18 @@ static int change(tp_db *words, tp_txn *txn, tp_buffer *value)
     return code;
 }
 
+/* Reads two words at once. */
+static int read_both(tp_db *words, tp_txn *txn)
+{
+    tp_wanted wanted[2] = {{"plum", 4, TP_BUFFER, TP_OK}, {"kiwi", 4, TP_BUFFER, TP_OK}};
+    int code = tp_prefetch(words, txn, "plum", 4);
+    if (code == TP_OK && (code = tp_get_many(words, txn, wanted, 2)) == TP_OK)
+        printf("both: %s, %s\n", (const char *)wanted[0].value.data, wanted[1].code == TP_NOTFOUND ? "no kiwi" : "kiwi");
+    tp_buffer_free(&wanted[0].value);
+    tp_buffer_free(&wanted[1].value);
+    return code;
+}
+
 /* Prints a pair. A zero byte follows the bytes in a buffer. */
 static void show(const char *where, const tp_buffer *key, const tp_buffer *value)
 {
@@ -105,6 +117,8 @@ int main(int argc, char **argv)
         printf("plum: %s, %lu bytes\n", (const char *)value.data, (unsigned long)value.size);
     if (code == TP_OK)
         code = change(words, txn, &value);
+    if (code == TP_OK)
+        code = read_both(words, txn);
     if (code == TP_OK)
         code = walk(words, txn);
     if (code != TP_OK) {

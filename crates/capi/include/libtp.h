@@ -532,6 +532,27 @@ int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *
  */
 int tp_get_for_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
+/* A key for tp_get_many, and its value afterwards: code is TP_OK, or TP_NOTFOUND, and then the value is as it was. */
+typedef struct tp_wanted {
+    const void *key;
+    size_t key_size;
+    tp_buffer value;
+    int code;
+} tp_wanted;
+
+/*
+ * Does tp_get for each of count keys, and stores value and code of each. Faster than single calls where the records are
+ * not in the processor's cache. A transaction locks the keys in their order in the database, so calls that lock nothing
+ * else cannot deadlock with each other. A missing key is no error of the call.
+ */
+int tp_get_many(tp_db *db, tp_txn *txn, tp_wanted *wanted, size_t count);
+
+/*
+ * Asks the processor to bring the place of a key into its cache, before other work after which the program will read or
+ * change the key. A hint, which locks nothing and reads nothing from the disk.
+ */
+int tp_prefetch(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
+
 /*
  * Stores a value under a key, and replaces any earlier value. Returns TP_LENGTH if the key or the value is too long
  * (tp_db_key_max).

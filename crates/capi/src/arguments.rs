@@ -122,11 +122,35 @@ impl<T> Put<T> {
     }
 }
 
+/// Structs that C lends for the length of the call, to be changed.
+#[repr(transparent)]
+pub struct Several<T>(*mut T);
+
+impl<T> Several<T> {
+    /// Returns `count` structs. NULL is allowed if `count` is 0.
+    pub(crate) fn all(&mut self, what: &str, count: usize) -> Outcome<&mut [T]> {
+        match (self.0.is_null(), count.checked_mul(size_of::<T>())) {
+            (_, Some(0)) => Ok(&mut []),
+            (true, _) => Err(Trouble::misuse(format!("NULL was given for {what}"))),
+            (false, Some(bytes)) if isize::try_from(bytes).is_ok() => {
+                // SAFETY: C promises that `count` structs are there, and that no other thread uses them during the call.
+                Ok(unsafe { std::slice::from_raw_parts_mut(self.0, count) })
+            }
+            (false, _) => Err(Trouble::misuse(format!("{count} of {what} were given, more than any memory has"))),
+        }
+    }
+}
+
 /// A buffer for an answer, or NULL if the caller does not want the answer.
 #[repr(transparent)]
 pub struct Fill(*mut Buffer);
 
 impl Fill {
+    /// Returns the buffer as a place for an answer.
+    pub(crate) fn of(buffer: &mut Buffer) -> Fill {
+        Fill(buffer)
+    }
+
     fn buffer(&mut self) -> Option<&mut Buffer> {
         // SAFETY: C promises that the buffer was zeroed first; that since then it was changed only by this library, or
         // by C as `libtp.h` allows; and that no other thread uses it during the call.

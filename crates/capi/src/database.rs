@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 
 use libtp::{Database, Db, Env, Link, Recno, Result};
 
-use crate::answer::{c_call, Outcome, Trouble};
-use crate::arguments::{given, Fill, In, Out, Put, Text};
+use crate::answer::{c_call, Outcome, Trouble, TP_NOTFOUND, TP_OK};
+use crate::arguments::{given, Buffer, Fill, In, Out, Put, Several, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
 use crate::order::order_named;
@@ -117,6 +117,48 @@ pub extern "C" fn tp_get_for_update(
             Some(bytes) => value.with(&bytes),
             None => Err(Trouble::not_found()),
         }
+    })
+}
+
+/// `tp_wanted`.
+#[repr(C)]
+pub struct Wanted {
+    key: In,
+    key_size: usize,
+    value: Buffer,
+    code: c_int,
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_get_many(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    mut wanted: Several<Wanted>,
+    count: usize,
+) -> c_int {
+    c_call("tp_get_many", || {
+        let (db, txn) = both(db, txn)?;
+        let wanted = wanted.all("the wanted keys", count)?;
+        let keys = wanted.iter().map(|one| one.key.bytes("a key", one.key_size)).collect::<Outcome<Vec<_>>>()?;
+        let found = with_reader!(txn.reader(), reader => db.db.get_many(reader, &keys))?;
+        for (one, found) in wanted.iter_mut().zip(found) {
+            one.code = match found {
+                Some(value) => Fill::of(&mut one.value).with(&value).map(|()| TP_OK)?,
+                None => TP_NOTFOUND,
+            };
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_prefetch(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, key: In, key_size: usize) -> c_int {
+    c_call("tp_prefetch", || {
+        let (db, txn) = both(db, txn)?;
+        let key = key.bytes("a key", key_size)?;
+        Ok(with_reader!(txn.reader(), reader => db.db.prefetch(reader, key))?)
     })
 }
 

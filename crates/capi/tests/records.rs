@@ -34,6 +34,7 @@ const PROGRAMS: &[Program] = &[
             "plum: zwetschge, 9 bytes",
             "pear: there is no such record, or no further record",
             "fig: the key is there already; nothing was changed",
+            "both: Zwetschge, no kiwi",
             "first: apple APFEL",
             "next: fig FEIGE",
             "next: plum Zwetschge",

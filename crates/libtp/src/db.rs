@@ -12,6 +12,7 @@ pub(crate) mod iterators;
 pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod load;
+mod many;
 pub(crate) mod multi;
 pub(crate) mod opening;
 pub(crate) mod page_file;

@@ -72,6 +72,16 @@ impl<'a> Access<'a> {
         }
     }
 
+    /// Returns the page where a key is looked for first, if that is known without a wait.
+    #[inline]
+    pub(crate) fn page_of(&self, key: &[u8]) -> Option<u32> {
+        match self.database.method() {
+            Method::Btree => btree::search::leaf_number_now(&self.pages, key),
+            Method::Hash => self.hash_page_now(key),
+            Method::Recno { .. } | Method::Pages => None,
+        }
+    }
+
     /// Checks that the file can have a key, and locks the database. Returns the granularity of further locks.
     #[inline]
     fn enter_for(&self, key: &[u8], purpose: Purpose) -> Result<(Purpose, Option<Granularity>)> {

@@ -43,6 +43,7 @@ pub mod list;
 pub mod lock_names;
 mod locking;
 pub mod log_body;
+mod many;
 pub mod open;
 pub mod order;
 pub mod page;

@@ -72,6 +72,12 @@ impl<'a> Pages<'a> {
         self.change.managers.buffers.exclusive_again(self.session(), self.id(page), rank(level))
     }
 
+    /// Asks the processor for a page that will be looked at soon. A hint.
+    #[inline]
+    pub(crate) fn bring_near(&self, page: u32) {
+        self.change.managers.buffers.bring_near(self.id(page));
+    }
+
     /// Pins a page, so that it stays in memory while other pages are latched.
     pub(crate) fn pin(&self, page: u32) -> Result<Pin<'a>> {
         Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)

@@ -79,6 +79,7 @@ pub(super) const CASES: &[Planted] = &[
     // Isolation.
     case(Isolation, "libtp: a lock timeout counts as retryable", "waits::run_does_not_run_again_after_a_timeout_unless_it_is_asked_to"),
     case(Isolation, "record: a part is changed without a lock", "waits::a_sum_waits_for_the_transaction_that_changed_the_number"),
+    case(Isolation, "record: several records are locked in the order of the call", "waits::several_records_are_locked_in_the_order_of_their_keys"),
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_ends_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),

@@ -68,7 +68,7 @@ fn each_declaration_is_in_its_page_and_described() {
     }
     let get = all().into_iter().find(|page| page.names[0] == "tp_get").unwrap().text;
     for part in [
-        ".TH TP_GET 3 2026-01-01 \"libtp 0.1.0\"\n.SH NAME\ntp_get, tp_get_for_update, tp_put, ",
+        ".TH TP_GET 3 2026-01-01 \"libtp 0.1.0\"\n.SH NAME\ntp_get, tp_get_for_update, tp_get_many, tp_prefetch, tp_put, ",
         "#include <libtp.h>\n.PP\ntypedef void tp_change(void *value, size_t size, void *argument);\nint tp_get(",
         ".TP\n\\fBtp_get_for_update\\fP()\nCopies the value as \\fBtp_get\\fP() does, ",
         "Returns \\fBTP_NOTFOUND\\fP if",

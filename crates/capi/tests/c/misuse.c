@@ -100,6 +100,25 @@ static void parts(tp_db *db, tp_recno *recno, tp_txn *txn)
     tp_buffer_free(&value);
 }
 
+static void many(tp_db *db, tp_txn *txn)
+{
+    tp_wanted wanted[3] = {{"z", 1, TP_BUFFER, 7}, {"part", 4, TP_BUFFER, 7}, {"none", 4, TP_BUFFER, 7}};
+    fine(tp_put(db, txn, "z", 1, "last", 4));
+    fine(tp_prefetch(db, txn, "z", 1));
+    fine(tp_get_many(db, txn, wanted, 3));
+    if (wanted[0].code != TP_OK || strcmp(wanted[0].value.data, "last") != 0 || wanted[1].code != TP_OK ||
+        wanted[1].value.size != 10 || wanted[2].code != TP_NOTFOUND || wanted[2].value.data != NULL)
+        wrong += 1;
+    fine(tp_get_many(db, txn, NULL, 0));
+    expect(tp_get_many(db, txn, NULL, 1), TP_MISUSE, "NULL was given for the wanted keys");
+    expect(tp_get_many(db, txn, wanted, (size_t)-1), TP_MISUSE, "more than any memory has");
+    wanted[2].key = NULL;
+    expect(tp_get_many(db, txn, wanted, 3), TP_MISUSE, "NULL was given for a key of 4 bytes");
+    expect(tp_prefetch(db, txn, NULL, 1), TP_MISUSE, "NULL was given for a key of 1 bytes");
+    for (int nth = 0; nth < 3; nth++)
+        tp_buffer_free(&wanted[nth].value);
+}
+
 static void lengths_and_kinds(tp_env *env, tp_db *db, tp_recno *recno)
 {
     static char much[3000];
@@ -115,6 +134,7 @@ static void lengths_and_kinds(tp_env *env, tp_db *db, tp_recno *recno)
     fine(tp_get(db, txn, "", 0, NULL));
     expect(tp_recno_put(recno, txn, 1, "x", 1), TP_LENGTH, "a record of 1 bytes");
     parts(db, recno, txn);
+    many(db, txn);
     expect(tp_recno_get(recno, txn, 0, &value), TP_NOTFOUND, "no such record");
     expect(tp_btree_open(env, "numbers", &other), TP_DATABASE, "numbers");
     expect(tp_btree_open(env, "a/b", &other), TP_DATABASE, "a/b");

@@ -24,6 +24,11 @@ pub trait Reader: sealed::Sealed {
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
     #[doc(hidden)]
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    /// Reads several records; `read` gets the key's index with the value.
+    #[doc(hidden)]
+    fn read_many(&self, db: &Db, keys: &[&[u8]], read: impl FnMut(usize, &[u8])) -> Result<()>;
+    #[doc(hidden)]
+    fn prefetch(&self, db: &Db, key: &[u8]) -> Result<()>;
     #[doc(hidden)]
     fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
     #[doc(hidden)]
@@ -60,6 +65,18 @@ impl Reader for Txn<'_> {
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let copied = self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?));
         copied.map_err(|error| db.about(error, key))
+    }
+
+    fn read_many(&self, db: &Db, keys: &[&[u8]], read: impl FnMut(usize, &[u8])) -> Result<()> {
+        let done = self.guarded(|| Ok(db.access(self).get_many(keys, read)?));
+        done.map_err(|error| keys.iter().fold(error, |error, key| db.about(error, key)))
+    }
+
+    fn prefetch(&self, db: &Db, key: &[u8]) -> Result<()> {
+        self.guarded(|| {
+            db.access(self).prefetch(key);
+            Ok(())
+        })
     }
 
     #[inline]
@@ -125,6 +142,17 @@ impl Reader for Snapshot<'_> {
         Ok(result)
     }
 
+    fn read_many(&self, db: &Db, keys: &[&[u8]], read: impl FnMut(usize, &[u8])) -> Result<()> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).get_many(keys, read)?))
+    }
+
+    fn prefetch(&self, db: &Db, key: &[u8]) -> Result<()> {
+        self.guarded(|| {
+            self.access(db.environment(), db.opened()).prefetch(key);
+            Ok(())
+        })
+    }
+
     fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         self.guarded(|| Ok(self.access(db.environment(), db.opened()).recno_get(number, read)?))
     }
@@ -179,6 +207,14 @@ impl<R: Reader> Reader for &R {
     #[inline]
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         (**self).read_copied(db, key, read)
+    }
+
+    fn read_many(&self, db: &Db, keys: &[&[u8]], read: impl FnMut(usize, &[u8])) -> Result<()> {
+        (**self).read_many(db, keys, read)
+    }
+
+    fn prefetch(&self, db: &Db, key: &[u8]) -> Result<()> {
+        (**self).prefetch(db, key)
     }
 
     #[inline]

@@ -23,7 +23,7 @@ use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
 
 /// Bytes of a cell that are prefetched. Most records are shorter.
-const CELL_PREFETCH_BYTES: usize = 128;
+pub(crate) const CELL_PREFETCH_BYTES: usize = 128;
 
 /// The place where a record without flags was found. The record is there as it was if the leaf has the same LSN.
 #[derive(Clone, Copy, Debug)]

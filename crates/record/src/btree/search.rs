@@ -230,7 +230,7 @@ fn at_leaf_exclusive_slowly<'a, R>(
 /// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by
 /// [`at_leaf`]: no page is read, and no latch is waited for.
 #[inline(always)]
-fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
+pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
         let page = pages.shared_now(number, level, false)?;

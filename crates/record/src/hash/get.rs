@@ -9,6 +9,7 @@ use libtp_lock::LockName;
 
 use crate::btree::get::Value;
 use crate::btree::long_value;
+use crate::database::geometry::bucket_of;
 use crate::database::Granularity;
 use crate::hash::bucket::{bucket_page, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
@@ -39,6 +40,15 @@ impl Access<'_> {
             kept.keep(&self.pages, read)?;
         }
         Ok(None)
+    }
+
+    /// Returns the first page of a key's bucket, as far as this process knows the file.
+    pub(crate) fn hash_page_now(&self, key: &[u8]) -> Option<u32> {
+        let geometry = self.database.geometry()?;
+        match geometry.buckets() {
+            0 => None,
+            count => geometry.page(bucket_of(key_hash(key), count)),
+        }
     }
 
     /// Reads a record for a caller that has entered the database.

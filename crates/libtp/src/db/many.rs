@@ -1,0 +1,117 @@
+//! Reads of several records at once: `get_many` and `prefetch`.
+
+use crate::db::handle::Db;
+use crate::{Reader, Result};
+
+impl Db {
+    /// Returns the values of several keys, in the order of the keys in the call: the result of [`Db::get`] for each of
+    /// them. Faster than single gets where the records are not in the processor's cache, because the session waits for
+    /// the memory of several records at once.
+    ///
+    /// In a transaction the keys are locked for reading in their order in the database. So calls that lock nothing else
+    /// cannot deadlock with each other.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = libtp::Env::create(dir.path())?;
+    /// let stock = env.btree("stock")?;
+    /// env.run(|txn| stock.put(txn, b"pears", b"7"))?;
+    /// let found = stock.get_many(&env.snapshot()?, &["plums", "pears"])?;
+    /// assert_eq!(found, [None, Some(b"7".to_vec())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_many(&self, reader: &impl Reader, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut found = vec![None; keys.len()];
+        let encoded: Vec<Vec<u8>> = match self.order() {
+            None => Vec::new(),
+            Some(_) => keys.iter().map(|key| self.stored_key(key.as_ref().to_vec())).collect(),
+        };
+        let stored: Vec<&[u8]> = match self.order() {
+            None => keys.iter().map(AsRef::as_ref).collect(),
+            Some(_) => encoded.iter().map(Vec::as_slice).collect(),
+        };
+        reader.read_many(self, &stored, |nth, value| found[nth] = Some(value.to_vec()))?;
+        Ok(found)
+    }
+
+    /// Asks the processor to bring the place of a key into its cache, for a key that the program will read or change
+    /// after some other work. A hint: it locks nothing, reads nothing from the disk, and finds neither a missing key nor
+    /// a deleted one.
+    ///
+    /// # Errors
+    /// Those of any call in a transaction or a snapshot that has ended with its process or its memory.
+    pub fn prefetch(&self, reader: &impl Reader, key: &[u8]) -> Result<()> {
+        let mut room = Vec::new();
+        reader.prefetch(self, self.stored(key, &mut room))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::order::Descending;
+    use crate::{Db, Env, Error};
+
+    fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    /// Fills databases of each kind, deep enough for pages above the leaves, with every third key and long values.
+    fn filled(env: &Env) -> Vec<Db> {
+        let all = vec![
+            env.btree("tree").unwrap(),
+            env.hash("hash").unwrap(),
+            env.btree_ordered("down", Descending).unwrap(),
+            env.btree("empty").unwrap(),
+        ];
+        for db in &all[..3] {
+            env.run(|txn| {
+                for number in (0..6000).step_by(3) {
+                    let length = if number % 501 == 0 { 20_000 } else { 40 };
+                    db.put(txn, &key(number), &vec![number.to_le_bytes()[0]; length])?;
+                }
+                (0..6000).step_by(21).try_for_each(|number| db.delete(txn, &key(number)).map(drop))
+            })
+            .unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn many_are_as_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::create(dir.path()).unwrap();
+        for db in filled(&env) {
+            let keys: Vec<[u8; 4]> = (0..700).map(|nth: u32| key(nth.wrapping_mul(2_654_435_761) % 6100)).collect();
+            let txn = env.begin().unwrap();
+            let snapshot = env.snapshot().unwrap();
+            for keys in [&keys[..], &keys[..1], &keys[..8], &keys[..9], &[]] {
+                keys.iter().for_each(|key| db.prefetch(&txn, key).unwrap());
+                let one_by_one: Vec<_> = keys.iter().map(|key| db.get(&txn, key).unwrap()).collect();
+                assert_eq!(db.get_many(&txn, keys).unwrap(), one_by_one, "{}", db.name());
+                assert_eq!(db.get_many(&snapshot, keys).unwrap(), one_by_one, "{}", db.name());
+            }
+            txn.commit().unwrap();
+            env.run(|txn| db.put(txn, &keys[0], b"newer")).unwrap();
+            assert_ne!(db.get_many(&snapshot, &keys[..2]).unwrap()[0].as_deref(), Some(&b"newer"[..]));
+            db.prefetch(&snapshot, &keys[0]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_key_given_twice_is_found_twice_and_a_long_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::create(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        env.run(|txn| {
+            tree.put(txn, b"k", b"v")?;
+            assert_eq!(tree.get_many(txn, &[b"k", b"k"])?, [Some(b"v".to_vec()), Some(b"v".to_vec())]);
+            let long = vec![0; tree.key_bytes_max() + 1];
+            assert!(matches!(tree.get_many(txn, &[&b"k"[..], &long]), Err(Error::Length { .. })));
+            tree.prefetch(txn, &long)
+        })
+        .unwrap();
+    }
+}
