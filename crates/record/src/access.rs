@@ -30,7 +30,7 @@ impl<'a> Access<'a> {
         let entered = self.enter_for(key, Purpose::Read)?;
         match self.database.method() {
             Method::Hash => self.hash_get(key, entered, read),
-            _ => self.btree_get(key, entered, &mut None, read),
+            _ => self.btree_get(key, entered, read),
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Access<'a> {
         let entered = self.enter_for(key, Purpose::Write)?;
         match self.database.method() {
             Method::Hash => self.hash_get(key, entered, read),
-            _ => self.btree_get(key, entered, place, read),
+            _ => self.btree_get_to_change(key, entered, place, read),
         }
     }
 

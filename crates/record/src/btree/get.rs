@@ -7,6 +7,7 @@
 //! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
+use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
 use libtp_log::Lsn;
 
@@ -106,14 +107,43 @@ impl<'a> Access<'a> {
         record.value().ok_or_else(|| self.no_value(number, slot))
     }
 
-    /// Reads a record for a caller that has entered the database. Without a granularity no further lock is taken. Stores
-    /// the record's place in `place` if the record has no flags: all of it stood on the leaf.
+    /// Reads a record for a caller that has entered the database. Without a granularity no further lock is taken.
     #[inline]
     pub(crate) fn btree_get<R>(
         &self,
         key: &[u8],
-        (purpose, granularity): (Purpose, Option<Granularity>),
+        entered: (Purpose, Option<Granularity>),
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.btree_get_noted(key, entered, |_, _, _| {}, read)
+    }
+
+    /// As [`Access::btree_get`], to change the record. Stores the record's place in `place` if the record has no flags:
+    /// all of it stood on the leaf.
+    #[inline]
+    pub(crate) fn btree_get_to_change<R>(
+        &self,
+        key: &[u8],
+        entered: (Purpose, Option<Granularity>),
         place: &mut Option<LeafPlace>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let note = |leaf: &SharedPage<'_>, slot: usize, record: &Record<'_>| {
+            if record.flags == RecordFlags::NONE {
+                let (page, page_lsn) = (leaf.id().page().raw(), leaf.lsn());
+                *place = Some(LeafPlace { page, page_lsn, seat: Seat::of(slot, record), record_lsn: record.lsn });
+            }
+        };
+        self.btree_get_noted(key, entered, note, read)
+    }
+
+    /// As [`Access::btree_get`]. Calls `note` with the latched leaf, the slot and the record, if its value stands there.
+    #[inline(always)]
+    fn btree_get_noted<R>(
+        &self,
+        key: &[u8],
+        (purpose, granularity): (Purpose, Option<Granularity>),
+        mut note: impl FnMut(&SharedPage<'a>, usize, &Record<'_>),
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         // Outside of the look at the leaf: no large result moves.
@@ -146,10 +176,7 @@ impl<'a> Access<'a> {
                 }
                 match record.value() {
                     Some(Value::Here(found)) => {
-                        if record.flags == RecordFlags::NONE {
-                            let (seat, page_lsn, record_lsn) = (Seat::of(slot, &record), leaf.lsn(), record.lsn);
-                            *place = Some(LeafPlace { page: number, page_lsn, seat, record_lsn });
-                        }
+                        note(leaf, slot, &record);
                         value = read.take().map(|read| read(found));
                         Ok(Looked::Read)
                     }

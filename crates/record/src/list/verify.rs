@@ -44,7 +44,7 @@ struct Counting<'v, 'a> {
 impl Counting<'_, '_> {
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.access.enter(Purpose::Read)?;
-        self.access.btree_get(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
+        self.access.btree_get(key, (Purpose::Read, None), <[u8]>::to_vec)
     }
 
     fn head(&mut self) -> Result<Head> {
