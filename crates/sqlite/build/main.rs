@@ -6,6 +6,7 @@
 
 mod patches;
 mod source;
+mod stock;
 mod text;
 mod vary;
 

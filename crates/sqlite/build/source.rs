@@ -14,6 +14,7 @@ pub fn find(expected: i32) -> Result<PathBuf, String> {
     println!("cargo::rerun-if-env-changed={CHOSEN}");
     if let Some(chosen) = std::env::var_os(CHOSEN) {
         let chosen = PathBuf::from(chosen);
+        println!("cargo::rerun-if-changed={}", chosen.display());
         return match chosen.join("sqlite3.c").exists() {
             true => Ok(chosen),
             false => Err(format!("{CHOSEN} is {}, and there is no sqlite3.c there", chosen.display())),

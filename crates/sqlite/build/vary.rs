@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::patches::PATCHES;
+use crate::stock::STOCK as STOCK_FUNCTIONS;
 use crate::text::Text;
 
 const HEADER: [&str; 2] = ["/************** Begin file btree.h ", "/************** End of btree.h "];
@@ -28,6 +29,7 @@ pub fn vary(amalgamation: String, shim: &[String], paths: &[PathBuf]) -> Result<
         let _ = writeln!(renamed, "#define {name} {stock}\n{prototype}");
         let _ = writeln!(back, "#undef {name}");
     }
+    refuse_unknown(&header, &names)?;
     for path in paths {
         let _ = writeln!(back, "#include \"{}\"", path.display());
     }
@@ -44,6 +46,20 @@ pub fn vary(amalgamation: String, shim: &[String], paths: &[PathBuf]) -> Result<
 fn defined(part: &str) -> impl Iterator<Item = &str> {
     let heads = part.lines().filter(|line| line.starts_with(MARK) && line.contains(") {"));
     heads.filter_map(|head| head.find(PREFIX).and_then(|at| head[at..].split('(').next()))
+}
+
+/// Refuses a header with a function that neither the shim nor the list of stock functions knows.
+fn refuse_unknown(header: &str, shim: &[&str]) -> Result<(), String> {
+    for (at, _) in header.match_indices(PREFIX) {
+        let name = header[at..].split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or("");
+        let is_function = header[at + name.len()..].starts_with('(');
+        if is_function && !shim.contains(&name) && !STOCK_FUNCTIONS.contains(&&name[PREFIX.len()..]) {
+            return Err(format!(
+                "btree.h has {name}, which is new: add it to the shim in c/, or to the list in build/stock.rs"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the declaration of a function in `btree.h`.
