@@ -1,23 +1,22 @@
 //! Reads of several records whose waits for memory overlap.
 //!
-//! Paper: none. On the way to a record lie places that are probably not in the processor's cache: the leaf's frame, its
-//! header and slots, the record's cell. Single gets meet them one after the other. Here the session first asks for each
-//! of these places for several keys, and then reads each record as a single get does.
+//! Paper: none. A record's leaf and its frame are probably not in the processor's cache. Single gets wait for one after
+//! the other. Here the session first finds the leaves of several keys on the pages above, which are few, and asks the
+//! processor for these leaves; then it reads record after record, each on its leaf.
 //!
-//! The rounds before the gets are hints. They take no lock, wait for nothing, and leave out pages that are latched or
-//! not in memory.
+//! Both rounds lie in one visit of the tree (PROTOCOLS T2). The session waits for nothing in it. A key that needs a wait
+//! ends the visit: it is read as by a single get, and the rounds begin again behind it.
 //!
 //! Records are locked in the order of their keys, whatever the order in the call (PROTOCOLS K7).
 
 use rio::planted;
 
-use crate::btree::get::CELL_PREFETCH_BYTES;
-use crate::locking::Access;
-use crate::page::node::Node;
+use crate::database::Method;
+use crate::locking::{Access, Purpose};
 use crate::snapshot::SnapshotAccess;
 use crate::Result;
 
-/// Number of keys whose places are asked for at once: about as many lines as a processor waits for at a time.
+/// Number of keys whose leaves are asked for at once: about as many lines as a processor waits for at a time.
 const AT_ONCE: usize = 8;
 
 impl Access<'_> {
@@ -26,7 +25,13 @@ impl Access<'_> {
     /// # Errors
     /// As [`Access::get`]. Some of the values may have been read.
     pub fn get_many(&self, keys: &[&[u8]], mut read: impl FnMut(usize, &[u8])) -> Result<()> {
-        in_rounds(self, keys, |nth| self.get(keys[nth], |value| read(nth, value)).map(drop))
+        self.check_keyed()?;
+        // Before the first visit, for it may wait.
+        let entered = (Purpose::Read, self.enter(Purpose::Read)?);
+        in_rounds(self, keys, |nth, leaf| match leaf {
+            Some(leaf) => self.btree_get_on(keys[nth], entered, leaf, |value| read(nth, value)),
+            None => self.get(keys[nth], |value| read(nth, value)).map(|_| true),
+        })
     }
 
     /// Asks the processor for the page of a key that will be read or changed soon. A hint: takes no lock.
@@ -37,21 +42,32 @@ impl Access<'_> {
         }
     }
 
-    fn bring_near(&self, keys: &[&[u8]], nths: &[usize]) {
-        // No session waits in the visit.
-        let _visit = self.pages.visit();
-        let mut found = [None; AT_ONCE];
-        for (page, &nth) in found.iter_mut().zip(nths) {
-            *page = self.page_of(keys[nth]);
-            page.inspect(|&page| self.pages.bring_near(page));
+    /// Reads the first of some keys; returns how many. `get` gets the key's index with its leaf, or with `None` where it
+    /// may wait, and returns whether it has read.
+    fn read_first(
+        &self,
+        keys: &[&[u8]],
+        nths: &[usize],
+        get: &mut impl FnMut(usize, Option<u32>) -> Result<bool>,
+    ) -> Result<usize> {
+        let visit = self.pages.visit();
+        let mut leaves = [None; AT_ONCE];
+        for (leaf, &nth) in leaves.iter_mut().zip(nths) {
+            *leaf = self.page_of(keys[nth]);
+            leaf.inspect(|&leaf| self.pages.bring_near(leaf));
         }
-        for (number, &nth) in found.iter().zip(nths) {
-            let Some(page) = number.and_then(|number| self.pages.shared_now(number, 0, false)) else { continue };
-            let Some(node) = Node::over_records(&page) else { continue };
-            if let (slot, true) = node.find(keys[nth]) {
-                page.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
+        if self.database.method() == Method::Hash {
+            // A search for a key of a hash file begins at its page anyway.
+            drop(visit);
+            nths.iter().try_for_each(|&nth| get(nth, None).map(drop))?;
+            return Ok(nths.len());
+        }
+        for (count, (leaf, &nth)) in leaves.into_iter().zip(nths).enumerate() {
+            if leaf.is_none() || !get(nth, leaf)? {
+                return Ok(count);
             }
         }
+        Ok(nths.len())
     }
 }
 
@@ -61,7 +77,10 @@ impl SnapshotAccess<'_> {
     /// # Errors
     /// As [`SnapshotAccess::get`]. Some of the values may have been read.
     pub fn get_many(&self, keys: &[&[u8]], mut read: impl FnMut(usize, &[u8])) -> Result<()> {
-        in_rounds(&self.access, keys, |nth| self.get(keys[nth], |value| read(nth, value)).map(drop))
+        in_rounds(&self.access, keys, |nth, leaf| match leaf {
+            Some(leaf) => self.btree_get_on(keys[nth], leaf, |value| read(nth, value)),
+            None => self.get(keys[nth], |value| read(nth, value)).map(|_| true),
+        })
     }
 
     /// As [`Access::prefetch`].
@@ -70,15 +89,25 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Calls `get` with the index of each key, in the order of the keys.
-fn in_rounds(access: &Access<'_>, keys: &[&[u8]], mut get: impl FnMut(usize) -> Result<()>) -> Result<()> {
+/// Calls `get`, as [`Access::read_first`] does, until each key is read, in the order of the keys.
+fn in_rounds(
+    access: &Access<'_>,
+    keys: &[&[u8]],
+    mut get: impl FnMut(usize, Option<u32>) -> Result<bool>,
+) -> Result<()> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     if !planted("record: several records are locked in the order of the call") {
         order.sort_unstable_by_key(|&nth| keys[nth]);
     }
-    for nths in order.chunks(AT_ONCE) {
-        access.bring_near(keys, nths);
-        nths.iter().try_for_each(|&nth| get(nth))?;
+    let mut rest = &order[..];
+    while !rest.is_empty() {
+        let some = &rest[..rest.len().min(AT_ONCE)];
+        let count = access.read_first(keys, some, &mut get)?;
+        rest = &rest[count..];
+        if count < some.len() {
+            get(rest[0], None)?;
+            rest = &rest[1..];
+        }
     }
     Ok(())
 }

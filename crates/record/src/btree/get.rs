@@ -24,7 +24,7 @@ use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
 
 /// Bytes of a cell that are prefetched. Most records are shorter.
-pub(crate) const CELL_PREFETCH_BYTES: usize = 128;
+const CELL_PREFETCH_BYTES: usize = 128;
 
 /// The place where a record without flags was found. The record is there as it was if the leaf has the same LSN.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +142,7 @@ impl<'a> Access<'a> {
     fn btree_get_noted<R>(
         &self,
         key: &[u8],
-        (purpose, granularity): (Purpose, Option<Granularity>),
+        entered: (Purpose, Option<Granularity>),
         mut note: impl FnMut(&SharedPage<'a>, usize, &Record<'_>),
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
@@ -152,37 +152,10 @@ impl<'a> Access<'a> {
             // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let visit = self.pages.visit();
-            let looked = search::at_leaf(&self.pages, key, |leaf, node, (slot, found)| {
-                let number = leaf.id().page().raw();
-                if found {
-                    // The record comes from memory while the session takes its lock.
-                    leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
-                }
-                let name = granularity.map(|granularity| match granularity {
-                    Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
-                    Granularity::Page => lock_names::page(self.database.id(), number),
-                });
-                if let Some(name) = name {
-                    if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
-                        return Ok(Looked::Busy(name));
-                    }
-                }
-                if !found {
-                    return Ok(Looked::Read);
-                }
-                let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
-                if record.is_ghost() {
-                    return Ok(Looked::Read);
-                }
-                match record.value() {
-                    Some(Value::Here(found)) => {
-                        note(leaf, slot, &record);
-                        value = read.take().map(|read| read(found));
-                        Ok(Looked::Read)
-                    }
-                    Some(Value::Chain(chain)) => Ok(Looked::Chain(chain)),
-                    None => Err(self.no_value(number, slot)),
-                }
+            let looked = search::at_leaf(&self.pages, key, |leaf, node, place| {
+                self.look((leaf, node, place), key, entered, &mut note, |found| {
+                    value = read.take().map(|read| read(found));
+                })
             })?;
             match looked {
                 Looked::Read => return Ok(value),
@@ -192,9 +165,69 @@ impl<'a> Access<'a> {
                 }
                 Looked::Busy(name) => {
                     drop(visit);
-                    self.lock(name, purpose.mode())?;
+                    self.lock(name, entered.0.mode())?;
                 }
             }
+        }
+    }
+
+    /// Reads a record as [`Access::btree_get`] on a leaf that the caller's visit of the tree has found for the key. Waits
+    /// for nothing. Returns false, with nothing read, if that is not enough.
+    #[inline]
+    pub(crate) fn btree_get_on(
+        &self,
+        key: &[u8],
+        entered: (Purpose, Option<Granularity>),
+        leaf: u32,
+        read: impl FnOnce(&[u8]),
+    ) -> Result<bool> {
+        self.check_key(key)?;
+        self.reserve_lock()?;
+        let looked = search::at_known_leaf(&self.pages, leaf, key, |leaf, node, place| {
+            self.look((leaf, node, place), key, entered, &mut |_, _, _| {}, read)
+        })?;
+        Ok(matches!(looked, Some(Looked::Read)))
+    }
+
+    /// Tries the lock on a record whose leaf is latched, and reads the record.
+    #[inline(always)]
+    fn look(
+        &self,
+        (leaf, node, (slot, found)): (&SharedPage<'a>, &Node<'_>, (usize, bool)),
+        key: &[u8],
+        (purpose, granularity): (Purpose, Option<Granularity>),
+        note: &mut impl FnMut(&SharedPage<'a>, usize, &Record<'_>),
+        read: impl FnOnce(&[u8]),
+    ) -> Result<Looked> {
+        let number = leaf.id().page().raw();
+        if found {
+            // The record comes from memory while the session takes its lock.
+            leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
+        }
+        let name = granularity.map(|granularity| match granularity {
+            Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
+            Granularity::Page => lock_names::page(self.database.id(), number),
+        });
+        if let Some(name) = name {
+            if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
+                return Ok(Looked::Busy(name));
+            }
+        }
+        if !found {
+            return Ok(Looked::Read);
+        }
+        let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
+        if record.is_ghost() {
+            return Ok(Looked::Read);
+        }
+        match record.value() {
+            Some(Value::Here(found)) => {
+                note(leaf, slot, &record);
+                read(found);
+                Ok(Looked::Read)
+            }
+            Some(Value::Chain(chain)) => Ok(Looked::Chain(chain)),
+            None => Err(self.no_value(number, slot)),
         }
     }
 

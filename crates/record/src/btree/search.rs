@@ -137,6 +137,22 @@ pub(crate) fn at_leaf<'a, R>(
     at_leaf_slowly(pages, key, look)
 }
 
+/// Does as [`at_leaf`] on a leaf that the pages above named for the key earlier in the same visit of the tree
+/// (PROTOCOLS T2). Returns `None` if the leaf has been split or unlinked since, or is not free.
+#[inline(always)]
+pub(crate) fn at_known_leaf<'a, R>(
+    pages: &Pages<'a>,
+    number: u32,
+    key: &[u8],
+    look: impl FnOnce(&SharedPage<'a>, &Node<'_>, (usize, bool)) -> Result<R>,
+) -> Result<Option<R>> {
+    let Some(page) = pages.shared_now(number, 0, false) else { return Ok(None) };
+    match Node::over(&page) {
+        Some(node) if node.is_leaf() && is_on_way(&node, key) => look(&page, &node, node.find_inlined(key)).map(Some),
+        _ => Ok(None),
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn at_leaf_slowly<'a, R>(

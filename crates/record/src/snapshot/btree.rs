@@ -79,6 +79,30 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
+    /// Reads a record as [`SnapshotAccess::btree_get`] on a leaf that the caller's visit of the tree has found for the
+    /// key. Returns false, with nothing read, if the shown version does not stand there.
+    #[inline]
+    pub(crate) fn btree_get_on(&self, key: &[u8], leaf: u32, read: impl FnOnce(&[u8])) -> Result<bool> {
+        self.access.check_key(key)?;
+        let looked = search::at_known_leaf(&self.access.pages, leaf, key, |leaf, node, (slot, found)| {
+            if !found {
+                return self.check_removed(node.deleter_lsn()).map(|()| true);
+            }
+            let number = leaf.id().page().raw();
+            let record = self.access.record_at(number, node, slot)?;
+            if !self.sees(record.lsn) {
+                return Ok(false);
+            }
+            if record.is_ghost() {
+                return Ok(true);
+            }
+            let Value::Here(value) = self.access.value_of(number, slot, &record)? else { return Ok(false) };
+            read(value);
+            Ok(true)
+        })?;
+        Ok(looked == Some(true))
+    }
+
     pub(super) fn value_of<'v>(&self, key: &[u8], version: &'v Version) -> Result<Value<'v>> {
         let what = || format!("a version of the record of a key of {} bytes leads nowhere", key.len());
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
