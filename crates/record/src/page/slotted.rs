@@ -382,7 +382,8 @@ impl<'p> Slotted<'p> {
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
-    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to eight bytes of a longer key are compared at once.
+    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to eight
+    /// bytes of a longer key, or four of a short one, are compared at once.
     #[inline]
     fn compare_skipped(&self, key: &[u8], (prefix, skip): (usize, usize), slot: &Slot, cell_head: usize) -> Ordering {
         let suffix = key.get(prefix..).unwrap_or_default();
@@ -391,6 +392,13 @@ impl<'p> Slotted<'p> {
         if let (Some(ours), Some(theirs), 1..=8) = (suffix.first_chunk::<8>(), eight, skip) {
             let differ = u64::from_le_bytes(*ours) ^ u64::from_le_bytes(*theirs);
             if differ << (64 - 8 * skip) == 0 {
+                return Ordering::Equal;
+            }
+        }
+        let four = self.page.get(at..).and_then(|bytes| bytes.first_chunk::<4>());
+        if let (Some(ours), Some(theirs), 1..=4) = (suffix.first_chunk::<4>(), four, skip) {
+            let differ = u32::from_le_bytes(*ours) ^ u32::from_le_bytes(*theirs);
+            if differ << (32 - 8 * skip) == 0 {
                 return Ordering::Equal;
             }
         }
