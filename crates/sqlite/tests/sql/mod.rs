@@ -159,8 +159,10 @@ impl Connection {
     /// Makes an SQL function `nested()` that runs a statement, and returns its code.
     pub fn add_nested(&self, sql: &'static CStr) {
         extern "C" fn nested(context: *mut c_void, _: c_int, _: *mut *mut c_void) {
-            // SAFETY: SQLite passes the context of this call, with the text below.
-            let sql = unsafe { CStr::from_ptr(sqlite3_user_data(context).cast()) };
+            // SAFETY: SQLite passes the context of this call.
+            let text = unsafe { sqlite3_user_data(context) };
+            // SAFETY: it is the text below, which lasts as long as the program and ends in a zero byte.
+            let sql = unsafe { CStr::from_ptr(text.cast()) };
             // SAFETY: SQLite passes the context of this call.
             let db = unsafe { sqlite3_context_db_handle(context) };
             // SAFETY: the connection is open while its function runs, and the text ends in a zero byte.
