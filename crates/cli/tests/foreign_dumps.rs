@@ -150,7 +150,7 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
     let caseless = tree.replace("HEADER", "libtp_order=ascii-caseless\nHEADER");
     let before = ["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text());
     for (database, dump, what) in [
-        ("sets", lists.clone(), "in the order of their insertion, and `sets` has them sorted"),
+        ("sets", lists.clone(), "in the order of their insertion, and a key of `sets` has sorted values"),
         ("lists", lists.replace("duplicates=1\n", sets), "sorted, and each value once, and `lists` has them"),
         ("db", caseless, "in the order `ascii-caseless`, and the keys of `db` in another order"),
     ] {
