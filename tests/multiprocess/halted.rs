@@ -139,9 +139,19 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
     until("the repairer is stopped", || stands_still(&env));
     let buried: BTreeSet<u32> = before.difference(&places()).copied().collect();
     assert_eq!(buried.len(), 1, "the repairer stands still after the first repair");
-    let mut next = Member::start(directory.path(), 3);
-    next.ask("begin");
-    next.ask("put key unfinished");
+    let tenant = |number: u64, key: &str| {
+        let mut tenant = Member::start(directory.path(), number);
+        tenant.ask("begin");
+        tenant.ask(&format!("put {key} unfinished"));
+        tenant
+    };
+    let (mut next, mut others) = (tenant(3, "key"), Vec::new());
+    // Another slot may be free, too. Then that one is taken first.
+    for number in 4..10 {
+        if !places().is_superset(&buried) {
+            others.push(std::mem::replace(&mut next, tenant(number, &format!("key{number}"))));
+        }
+    }
     assert!(places().is_superset(&buried), "the slot of the dead session has no new tenant: the test shows nothing");
     next.kill();
     next.wait();
@@ -149,6 +159,7 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
         env.managers().reap().unwrap();
         processes.sessions().iter().all(|one| one.alive)
     });
+    others.into_iter().for_each(Member::leave);
     repairer.resume();
     assert_eq!(repairer.ask("get key"), "old");
     repairer.leave();

@@ -164,10 +164,12 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     let ours = format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND nested()");
     let others = format!("BEGIN IMMEDIATE; {TWO}; SELECT 1 WHERE 0 AND nested()");
     let (failure, victim, other) = if waits_first {
-        (one.ok(&ours), two.ok(&others));
+        one.ok(&ours);
+        two.ok(&others);
         cross(&one, &two, [TWO, ONE])
     } else {
-        (two.ok(&others), one.ok(&ours));
+        two.ok(&others);
+        one.ok(&ours);
         cross(&two, &one, [ONE, TWO])
     };
     assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
