@@ -151,7 +151,11 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
     let before = ["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text());
     for (database, dump, what) in [
         ("sets", lists.clone(), "in the order of their insertion, and a key of `sets` has sorted values"),
-        ("lists", lists.replace("duplicates=1\n", sets), "sorted values without repetition, and a key of `lists` has values in the order"),
+        (
+            "lists",
+            lists.replace("duplicates=1\n", sets),
+            "sorted values without repetition, and a key of `lists` has values in the order",
+        ),
         ("db", caseless, "in the order `ascii-caseless`, and the keys of `db` in another order"),
     ] {
         let message = tp_reading("load", &there, &[database], dump.as_bytes());
