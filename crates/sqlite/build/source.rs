@@ -1,7 +1,9 @@
 //! Finds the directory of SQLite's amalgamation.
 //!
 //! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it, the
-//! source is that of the package `libsqlite3-sys`, which cargo has fetched for this build: `cargo metadata` tells where.
+//! source is that of the package `libsqlite3-sys`, which cargo has fetched for this build. It is in cargo's directory of unpacked
+//! packages; elsewhere (vendored packages) `cargo metadata` tells where. That command needs all packages of the workspace, of which
+//! cargo fetches only some for a build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,9 +22,22 @@ pub fn find(expected: i32) -> Result<PathBuf, String> {
             false => Err(format!("{CHOSEN} is {}, and there is no sqlite3.c there", chosen.display())),
         };
     }
+    if let Some(unpacked) = unpacked(expected) {
+        return Ok(unpacked);
+    }
     let found = of_package()?.join("sqlite3");
     is_version(&found, expected)?;
     Ok(found)
+}
+
+/// Searches the packages that cargo has unpacked for the source of a version.
+fn unpacked(expected: i32) -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")))?;
+    let registries = std::fs::read_dir(home.join("registry/src")).ok()?.flatten();
+    let packages = registries.filter_map(|registry| std::fs::read_dir(registry.path()).ok()).flatten().flatten();
+    let packages = packages.filter(|package| package.file_name().to_string_lossy().starts_with(PACKAGE));
+    packages.map(|package| package.path().join("sqlite3")).find(|source| is_version(source, expected).is_ok())
 }
 
 fn of_package() -> Result<PathBuf, String> {
