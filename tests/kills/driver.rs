@@ -398,7 +398,9 @@ fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), Strin
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);
         if found < acknowledged {
-            return Err(format!("LOST: worker {worker} was told of {acknowledged} transfers, {found} were found"));
+            return Err(format!(
+                "LOST: worker {worker} has {found} transfers in the environment, and {acknowledged} were answered"
+            ));
         }
         if found > acknowledged + 1 {
             return Err(format!("worker {worker} reported {acknowledged} transfers, {found} were found"));

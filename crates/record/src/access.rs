@@ -72,7 +72,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Returns the page where a key is looked for first, if that is known without a wait.
+    /// Returns the first page of a key's search, if the page is known without a wait.
     #[inline]
     pub(crate) fn page_of(&self, key: &[u8]) -> Option<u32> {
         match self.database.method() {

@@ -7,7 +7,7 @@ pub struct Text(String);
 pub struct Patch {
     /// Its purpose, for the message.
     pub name: &'static str,
-    /// A text that occurs once, behind which the place is looked for.
+    /// A text that occurs once. The search for the place begins behind this text.
     pub behind: &'static str,
     /// The text at the place: the first such text, at most [`REACH`] bytes further on.
     pub at: &'static str,

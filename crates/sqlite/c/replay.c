@@ -2,8 +2,8 @@
 **
 ** A connection keeps the statements of its open transaction: their texts, their parameters, and a digest of all that the program has
 ** seen of them (rows, codes, counts of changes, the last rowid). If the transaction becomes the victim of a deadlock, it is
-** rolled back and its statements run again, alone among writers. If the program would have seen the same, the transaction goes on, and the program
-** sees nothing of the deadlock. Else it has ended, and the program gets SQLITE_BUSY_SNAPSHOT.
+** rolled back, and its statements run again. If the program would have seen the same, the transaction goes on, and the program
+** sees nothing of the deadlock. Else the transaction has ended, and the program gets SQLITE_BUSY_SNAPSHOT.
 **
 ** A transaction is not replayed if it has many statements or long parameters, or an effect outside of the database (tpHasEffects,
 ** hooks, writes by blob handles), or while another statement is open. */

@@ -226,7 +226,7 @@ impl Connection {
         with_txn(&reader, |txn| session.meta.put(&session.home, txn, place, value))
     }
 
-    /// Returns the word of a setting of the environment; changes it before, if there is a `word`. Outside of a transaction the change is one.
+    /// Returns the word of a setting of the environment. With a `word`, changes the setting before, in a transaction of its own.
     pub(crate) fn setting(&mut self, name: &str, word: Option<&str>) -> Outcome<&'static str> {
         let setting = Setting::of_name(name)?;
         if let Some(word) = word {

@@ -42,7 +42,7 @@ enum At {
     Stale,
     /// Between entries, at `key`.
     Gap,
-    /// As `Gap`. SQLite was told that it stands on the entry before.
+    /// As `Gap`, but SQLite believes that the cursor stands on the entry before the gap.
     Lazy,
     Fault(c_int),
 }
@@ -332,7 +332,7 @@ impl Cursor {
 
     /// Moves to the entry before. Returns whether there is one.
     pub(crate) fn previous(&mut self, session: &mut Session) -> Outcome<bool> {
-        // SQLite was told that the cursor stands on the entry before the gap.
+        // SQLite believes that the cursor stands on the entry before the gap.
         self.settle(session)?;
         self.back(session)
     }

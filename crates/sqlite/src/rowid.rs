@@ -7,10 +7,10 @@
 //! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where transactions were
 //!   undone, except where no other transaction took a number since: then the number is given back.
 //!
-//! A wrong count overwrites no row: a free number is looked up before its use, and an exact one is put as a new row.
+//! A wrong count overwrites no row. A transaction looks a free number up before its use, and stores an exact number as a new key.
 //!
-//! A transaction counts by itself in a table whose record it holds, and in a table that it made or emptied, of which it holds the whole. It
-//! stores such a count at its commit.
+//! A transaction counts by itself in a table whose record it has locked, and in a table that it made or emptied. It stores such a count at
+//! its commit.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;

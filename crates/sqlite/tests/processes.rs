@@ -1,7 +1,7 @@
 //! Is SQL by many processes right, when some of them are killed?
 //!
 //! Children of this test move money between accounts and tell of each commit through a pipe. Some children are killed with
-//! SIGKILL at any moment, and others begin. At the end every commit that was told of is there, the sums are right, and each index
+//! SIGKILL at any moment, and other children begin. At the end each reported commit is there, the sums are right, and each index
 //! fits its table. `LIBTP_TEST_KILLS` is the number of kills.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
@@ -85,7 +85,7 @@ fn child() {
     }
 }
 
-/// Checks the sums, the indices, and that each commit that was told of is there. Returns the numbers of both.
+/// Checks the sums and the indices, and that each reported commit is there. Returns the numbers of reported commits and of commits.
 fn audit(directory: &Path, told: &Receiver<String>) -> (usize, usize) {
     let connection = Connection::open(&directory.join("bank.tp"));
     let told: Vec<String> = told.try_iter().map(|line| line["done ".len()..].to_owned()).collect();

@@ -1,5 +1,5 @@
-//! A limit for a process's memory, including the pages of files that the process maps and reads. The limit is that of a
-//! control group, which is made for the process and removed afterwards.
+//! A limit for a process's memory, including the pages of files that the process maps and reads. A control group has the
+//! limit. The group is made for the process and removed afterwards.
 //!
 //! `RLIMIT_AS` does not work here: it limits addresses, and a mapped file needs its addresses whether its pages are in
 //! memory or not.

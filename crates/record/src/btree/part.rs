@@ -2,8 +2,8 @@
 //!
 //! Paper: none (see ../part.rs). The record's lock is taken before the search, without a latch; all room is reserved
 //! then, too (PROTOCOLS D11). The change is data, so the session makes it under the latch of the search (D12). Where the
-//! usual way is barred (a long value, a page that is not in memory, another transaction's lock on the page), the change
-//! is an update of a copy. The log record is that of an update.
+//! usual way is barred (a long value, a page that is not in memory, another transaction's lock on the page), the session
+//! updates a copy of the value. Both ways write the log record of an update.
 
 use rio::{failpoint, planted};
 
