@@ -130,6 +130,35 @@ fn a_user_of_a_database_waits_for_the_end_of_its_drop() {
 }
 
 #[test]
+fn a_database_that_is_dropped_while_it_is_opened_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    for is_replaced in [false, true] {
+        put(&env, "kv", "old");
+        let theirs = open(dir.path());
+        let awake = dir.path().join("awake");
+        let place = format!("create: registered, not formatted!sleep={}", awake.display());
+        std::thread::scope(|scope| {
+            let opened =
+                scope.spawn(|| rio::failpoint::armed_here(&place, || theirs.btree("kv").map(|_| get(&theirs, "kv"))));
+            let asleep = dir.path().join("awake.asleep");
+            while !asleep.exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            env.run(|txn| txn.drop_database("kv")).unwrap();
+            if is_replaced {
+                put(&env, "kv", "new");
+            }
+            fs::write(&awake, "").unwrap();
+            assert_eq!(opened.join().unwrap().unwrap(), if is_replaced { "new" } else { "" });
+            fs::remove_file(&awake).unwrap();
+            fs::remove_file(&asleep).unwrap();
+        });
+        env.run(|txn| txn.drop_database("kv")).unwrap();
+    }
+}
+
+#[test]
 fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());

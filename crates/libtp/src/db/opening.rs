@@ -25,6 +25,8 @@ pub(crate) const PLAIN_FILES: &str = "plain-files";
 
 /// The shortest limit on waiting for other sessions that open or make the same database.
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
+/// The most looks for a database that other sessions drop and make meanwhile.
+const LOOKS_MAX: u32 = 1_000;
 
 #[inline]
 pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> Access<'a> {
@@ -54,7 +56,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
         wait: Some(wait_for_name(env.wait)),
     };
+    let mut looks = 0;
     loop {
+        looks += 1;
         if let Some(open) = known(env, name) {
             return Ok(open);
         }
@@ -78,7 +82,11 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             let open = open.with_granularity(granularity).with_dense_leaves(is_dense).with_index_note(note);
             Ok((managers.log.incarnation(), open))
         });
-        let (incarnation, open) = opened.map_err(|error| error.of_name(name))?;
+        let (incarnation, open) = match opened {
+            // Another session dropped the database after this call found it. The name is free, or has another database.
+            Err(Error::Dropped { .. }) if looks < LOOKS_MAX => continue,
+            opened => opened.map_err(|error| error.of_name(name))?,
+        };
         let mut databases = env.databases();
         // A new life takes along the databases in the list. So no new life may have begun since, nor may another
         // process have begun one that knows only the files it found then.

@@ -194,7 +194,7 @@ pub enum Error {
     /// The database was dropped after this handle was opened.
     #[error("{what}")]
     Dropped {
-        /// Its name before the drop.
+        /// Its name before the drop; the number of its file if the name is not known any more.
         name: String,
         /// The remedy.
         what: String,
@@ -385,6 +385,7 @@ sorted!(libtp_buffer::Error, error =>
     libtp_buffer::Error::Unsuitable { name, what } => unsuitable(name, &what),
     libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Dropped { ref name } => Error::Dropped { name: name.clone(), what: error.to_string() },
+    libtp_buffer::Error::UnknownFile { file } => Error::Dropped { name: file.to_string(), what: error.to_string() },
     libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string().into()),
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),
