@@ -29,9 +29,9 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
     reach_to(durable, header, ring, files, control)
 }
 
-/// Checks that the files hold all the log in a region that was made for another life of this environment, or for files
-/// that were at this path before. A region whose log is not in order has no log to compare; but a region that outlives
-/// the system may have log even then, if words of its header are of an earlier time.
+/// Checks that the files hold all log of a region that was made for another life of this environment, or for other
+/// files at this path. A region whose log header is damaged has no log to compare. But a region that outlives the
+/// system may have log even then, because some words of its header may be older than others.
 ///
 /// # Errors
 /// [`Error::Disagree`] if the region has, or may have, log that the files lack; [`Error::Io`].
@@ -46,7 +46,7 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
     let beyond = good_records(&ring, durable, header.tail.load(), header.incarnation.get()).len();
     let end = durable.plus(beyond as u64);
     if end <= control.oldest {
-        // The files have gone on since, and no longer keep that part of the log.
+        // The environment has logged more since then, and its files no longer keep that part of the log.
         return Ok(());
     }
     reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)

@@ -61,7 +61,7 @@ struct Front {
 #[repr(C)]
 struct Slot {
     crc: U32,                 // 00-03  CRC-32C of bytes 4..4096
-    flags: U32, // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost, bit 3: begun, bit 4: relaxed commits answered
+    flags: U32, // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: those are lost, bit 3: begun, bit 4: relaxed commits answered
     sequence: U64, // 08-15
     environment: [u8; 16], // 16-31
     redo_point: U64, // 32-39
@@ -107,7 +107,7 @@ pub struct Control {
     pub oldest: Lsn,
     /// Whether the last close was orderly: then `durable_end` is the log's very end.
     pub clean: bool,
-    /// Whether, since restart or the last orderly close, commits may have been answered from memory alone, a memory
+    /// Whether commits may have been answered, since restart or the last orderly close, while they were only in memory
     /// that outlives the system (L9).
     pub rio: bool,
     /// Whether relaxed commits may have been answered, since restart or the last orderly close (L5).
@@ -328,7 +328,7 @@ impl ControlFile {
             self.write_further(slot, &older)?;
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
-        // The first block vouches for the slots, so it must not reach the disk before them.
+        // A good first block states that the slots are good, so it must not reach the disk before them.
         self.file.sync().map_err(full)?;
         let mut front = Front {
             magic: MAGIC,

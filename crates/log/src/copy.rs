@@ -2,7 +2,7 @@
 //!
 //! A copy's segments have the names, sizes and headers of the log's segments, so [`LogFiles`] reads them. But the last
 //! segment ends where the copy ends, and a copy need not begin with segment 1. A copy is not a log: only further
-//! copying appends to it. [`LogFiles::make_segments`] makes a log of a copy, for an environment of its own.
+//! copying appends to it. [`LogFiles::make_segments`] makes a log from a copy, for another environment.
 //!
 //! If we die here: the copy goes on from the last place before which everything is known to be synced.
 
@@ -35,7 +35,8 @@ impl<'c> LogCopy<'c> {
     /// `watch`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `read` delivers too few bytes.
+    /// [`Error::Full`], [`Error::Io`]: a part may have been copied. [`Error::PastEnd`] if `read` delivers too few
+    /// bytes.
     pub fn append(
         &self,
         from: Lsn,
@@ -148,7 +149,7 @@ impl LogFiles {
     /// done to `watch`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `source` has too few bytes.
+    /// [`Error::Full`], [`Error::Io`]: a part may have been made. [`Error::PastEnd`] if `source` has too few bytes.
     pub fn make_segments(&self, source: &LogFiles, from: Lsn, to: Lsn, watch: &mut dyn FnMut(u64)) -> Result<()> {
         let geometry = *self.geometry();
         for number in geometry.locate(from).segment..=geometry.locate(to).segment {

@@ -11,7 +11,7 @@ pub enum Error {
     Full {
         /// The data for which there was no room.
         what: &'static str,
-        /// Why, from the disk or the region that refused.
+        /// The reason that the disk or the region gave.
         source_text: String,
     },
     /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
@@ -20,8 +20,8 @@ pub enum Error {
         /// The failure, and its time.
         cause: String,
     },
-    /// This process could not write the log, for a limit of its own or a full disk, and no other process has written it meanwhile. Nothing
-    /// is lost: the records are in shared memory.
+    /// This process could not write the log, because of a limit of the process or a full disk, and no other process has
+    /// written the log meanwhile. Nothing is lost: the records are in shared memory.
     #[error("this process could not write the log: {cause}; its changes are in shared memory, and reach the disk as soon as any process writes the log. Raise the limit of this process, free space if the disk is full, or let another process open the environment")]
     SteppedBack {
         /// The failure.
@@ -47,7 +47,7 @@ pub enum Error {
         /// The damage.
         what: String,
     },
-    /// The record was given up when its segment was recycled.
+    /// The record was discarded when its segment was recycled.
     #[error("the log record at LSN {lsn} is not kept any more; nothing was changed; begin at LSN {oldest} or later (a larger `keep_log` in libtp.toml keeps more)")]
     TooOld {
         /// The record asked for.
@@ -71,7 +71,7 @@ pub enum Error {
         /// The place asked for.
         lsn: Lsn,
     },
-    /// A control file, or a segment, is not this environment's, or not of a version this build knows.
+    /// A control file or a segment belongs to another environment, or has a version that this build does not know.
     #[error("{file} cannot be used: {what}; nothing was changed")]
     Unusable {
         /// The file.
@@ -93,7 +93,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Converts an error of the disk: no room is [`Error::Full`], all else [`Error::Io`].
+    /// Converts an error of the disk: a full disk is [`Error::Full`], every other error [`Error::Io`].
     pub(crate) fn from_disk(what: &'static str, error: libtp_io::Error) -> Error {
         match error {
             libtp_io::Error::Full { .. } => Error::Full { what, source_text: error.to_string() },

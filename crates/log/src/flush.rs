@@ -85,7 +85,8 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to lead");
         let leader = word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me });
-        // Checked in the role: a process that builds the region anew waits until no session has it.
+        // Checked after this session has become the leader: a process that builds the region anew waits until no
+        // session leads.
         leave_given_up(session);
         leader
     }
@@ -100,7 +101,7 @@ impl LogManager {
                 drop(leader);
                 match self.no_other_writer.load(Ordering::Relaxed) {
                     false => tracing::warn!(%error, %from, %to, "this process could not write the log; another may"),
-                    // The same again: each commit would log a line.
+                    // The same error again: a warning for each commit would flood the program's log.
                     true => tracing::debug!(%error, %from, %to, "the log still cannot be written"),
                 }
                 self.wake_waiters(Lsn::new(u64::MAX));
@@ -128,9 +129,10 @@ impl LogManager {
                     self.wake_waiters(Lsn::new(u64::MAX));
                     return self.check_poison().map(|()| self.flushed());
                 }
-                // Durable bytes are kept first: after a crash of the system, restart compares the ring with the files.
+                // The ring's lines are written back first: after a crash of the system, restart compares the ring with the
+                // files.
                 self.keep(to.minus(8));
-                // Release, within the maximum: the syncs come before this store for a thread that acquires it.
+                // Release, within `raise`: the syncs come before this store for a thread that acquires it.
                 failpoint("log: synced, durable end not published");
                 header.durable.raise(to);
                 failpoint("log: durable, flush not counted");
@@ -214,8 +216,8 @@ fn leave_given_up(session: &Session) {
     }
 }
 
-/// Returns how many bytes need not be written: none. With a planted bug, the bytes that another leader has written,
-/// even if that leader died of a failed sync (PROTOCOLS L3).
+/// Returns the number of bytes that need not be written: zero. With a planted bug, returns the bytes that another
+/// leader has written, even if that leader died of a failed sync (PROTOCOLS L3).
 fn already_written(file: &dyn File, offset: u64, first: &[u8], second: &[u8]) -> usize {
     if !planted("log: bytes that another leader wrote are not written again") {
         return 0;

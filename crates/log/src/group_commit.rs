@@ -82,7 +82,7 @@ impl LogManager {
 
     /// Waits until another process has written the log beyond `lsn`: this process could not.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
-        // After a wait in vain there is probably no other process: then the error comes at once.
+        // After one wait without success there is probably no other process: then the error comes at once.
         let patience = match self.no_other_writer.load(Ordering::Relaxed) {
             true => SLICE,
             false => (2 * self.relaxed_bound()).min(PATIENCE_MAX),
@@ -100,9 +100,9 @@ impl LogManager {
         Ok(())
     }
 
-    /// As [`LogManager::force`], but waits for company by the paper's thresholds. With at least the group threshold of
-    /// active transactions, the call sleeps until the wait threshold's share of them waits, the logdelay threshold is
-    /// reached, or the longest wait is over. With the default settings it never waits on purpose.
+    /// As [`LogManager::force`], but waits for other commits by the paper's thresholds. With at least the group
+    /// threshold of active transactions, the call sleeps until the wait threshold's share of them waits, the logdelay
+    /// threshold is reached, or the longest wait is over. With the default settings it never waits on purpose.
     ///
     /// # Errors
     /// As [`LogManager::force`].
@@ -132,7 +132,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::force`].
     pub fn force_all(&self, session: &Session) -> Result<FlushedTo> {
-        // The last eight bytes are the last record's: no record is shorter.
+        // The last eight bytes belong to the last record: no record is shorter.
         self.force(session, self.tail().minus(8))
     }
 

@@ -1,8 +1,8 @@
 //! Whether the log's words in a region are in order, and which records of its ring are good.
 //!
 //! The sessions that wrote the region may be dead, and a wild store may have damaged the region. All words are checked
-//! before the log uses any of them. A region whose words are not in order has no log, except for records that are found by their checksums
-//! (`salvage`).
+//! before the log uses any of them. A region whose words are not in order has no log, except for records that are found
+//! by their checksums (`salvage`).
 
 use rio::{Checked, Held, Region, RootSlot};
 
@@ -93,8 +93,8 @@ pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(He
     is_in_order.then_some((header, ring))
 }
 
-/// Returns up to where the log is on the disk, by a region that no process is attached to; `None` if the region has no
-/// log in order.
+/// Returns the durable end that a region states; no process is attached to the region. `None` if the region has no log
+/// in order.
 pub fn durable_in(region: &Region) -> Option<Lsn> {
     let header = region.try_at(region.root::<LogHeader>(RootSlot::Log)?)?;
     check_header(header, false).is_ok().then(|| header.durable.load())

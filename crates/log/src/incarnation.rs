@@ -16,8 +16,8 @@ pub const INCARNATIONS_MAX: usize = 1 << 20;
 /// the log is kept far back: a database's file is missing, or `keep_log` keeps the log.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
-/// The number of lives that are remembered after their records have left the log: a follower of one of them finds where
-/// it ended.
+/// The number of lives that stay in the list after their records have left the log: a follower that has copied such a
+/// life finds where that life ended.
 const REMEMBERED: usize = 64;
 
 /// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
@@ -29,7 +29,7 @@ pub struct Incarnation {
     pub start: Lsn,
 }
 
-/// Where an incarnation ended: records that it published from there on are in no log.
+/// Where an incarnation ended: records that it published from that place on are in no log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
     /// At this LSN.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_without_records_gives_way() {
+    fn a_life_without_records_is_replaced() {
         let mut lives = Incarnations::first();
         for _ in 0..1000 {
             lives.begin(Lsn::new(800)).unwrap();

@@ -6,7 +6,7 @@
 //! nothing else from such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, where lines are written back
-//! 1. Every byte of the ring below `written_back` is in memory, and so is a tail at or beyond it.
+//! 1. Every byte of the ring below `written_back` is in memory, and the tail in memory is at or beyond `written_back`.
 //! 2. `durable` is at or below `written_back`; it is in memory before a chunk below it is used again.
 //! 3. The directory's entry of a chunk is in memory before `ring_end` covers the chunk, and so before any session logs
 //!    in it.
@@ -15,10 +15,10 @@
 //! memory. In a region of an earlier start the directory states the end instead
 //! ([`Ring::end`](crate::ring::Ring::end)).
 //!
-//! The word `written_back` itself reaches memory when the next commit writes its line back. So after a crash it may be too
-//! small, never too large. Damaged records that were answered last then count as never answered. Records that the
-//! processor wrote back are not damaged, so nothing is lost that could be saved. A second fence in each commit would
-//! make `written_back` exact.
+//! The word `written_back` itself reaches memory when the next commit writes back its cache line. So after a crash the
+//! word may be too small, never too large. If the records that were answered last are damaged, they then count as never
+//! answered. Records that the processor wrote back are not damaged, so nothing is lost that could be saved. A second
+//! fence in each commit would make `written_back` exact.
 //!
 //! If we die here: `written_back` is too small, and the next commit writes the same lines back again.
 
@@ -44,8 +44,8 @@ pub fn lasting_of(region: &Region) -> Lasting {
     header.map_or_else(Lasting::default, |header| Lasting::from_word(header.lasting.load()))
 }
 
-/// Returns whether the note of what the region's memory survives is damaged. Good records may still be in the region,
-/// but the note does not state where to look for them.
+/// Returns whether the region's note of the failures that its memory survives is damaged. Good records may still be in
+/// the region, but the note does not state where to look for them.
 pub fn is_lasting_hit(region: &Region) -> bool {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.is_some_and(|header| Lasting::try_from_word(header.lasting.load()).is_none())
@@ -74,7 +74,7 @@ impl LogManager {
         if kept > lsn || planted("log: answered commits are not written back") {
             return;
         }
-        // Acquire: the bytes of all records below are there, of every session.
+        // Acquire: the bytes of every session's records below the tail are visible here.
         let tail = header.tail.load();
         self.ring.write_back(kept.max(header.ring_start.load()), tail);
         self.ring.region().write_back_thing(how, &header.tail);

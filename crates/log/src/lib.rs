@@ -204,7 +204,8 @@ impl LogManager {
     /// Opens the log manager of a region.
     ///
     /// # Errors
-    /// [`Error::Unusable`] when the region has no log, or one of other sizes or another incarnation than `control`.
+    /// [`Error::Unusable`] when the region has no log, or a log whose sizes or incarnation differ from those of
+    /// `control`.
     pub fn attach(
         region: &Region,
         settings: &Settings,

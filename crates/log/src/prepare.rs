@@ -26,7 +26,7 @@ use crate::{Error, LogManager, Lsn, Place, Result, SEGMENT_HEADER_BYTES};
 
 /// How long a session sleeps while another session prepares the segment that it needs.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// The number of sleeps after which recycling gives way to the session that makes segments.
+/// The number of sleeps after which recycling stops waiting for the session that makes segments.
 const RECYCLE_TRIES: u32 = 200;
 /// After every this number of sleeps a waiter checks whether the preparer is alive.
 const SUSPECT: u32 = 5;
@@ -37,7 +37,7 @@ const PART_BYTES: u64 = 256 << 10;
 /// Which part of a segment to make when the disk has no room for the whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnFullDisk {
-    /// No part.
+    /// No part: without room for the whole segment the call fails.
     Whole,
     /// The needed part: the file has its whole length, and blocks for its first bytes only.
     Small,
@@ -69,7 +69,7 @@ fn leave_given_up(session: &Session) {
 impl LogManager {
     /// Returns the session that writes to the log's files now, and the session that makes new ones.
     pub fn writers(&self) -> [SessionId; 2] {
-        // A damaged word counts as no session; the other writers are waited for all the same.
+        // A damaged word counts as no session: the caller still waits for the other writers.
         [&self.header.leader, &self.header.preparer].map(|role| role.try_load().unwrap_or(SessionId::NONE))
     }
 
@@ -83,7 +83,8 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to become the preparer");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
-        // Checked in the role: a process that builds the region anew waits until no session has it.
+        // Checked after this session has become the preparer: a process that builds the region anew waits until there
+        // is no preparer.
         leave_given_up(session);
         preparer
     }
@@ -272,7 +273,8 @@ impl LogManager {
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));
         leave_given_up(session);
         self.files.free_blocks(unneeded.segment, unneeded.offset)?;
-        // At once, before data pages take those blocks: the log needs as many in order to free more.
+        // Allocated at once, before data pages take the freed blocks: the log needs that many blocks in order to free
+        // more.
         match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), OnFullDisk::Small) {
             Ok(()) | Err(Error::Full { .. }) => Ok(()),
             Err(other) => Err(other),
@@ -285,8 +287,8 @@ impl LogManager {
         Ok(is_there && self.files.blocks_end(number, 0, 0)? >= self.files.geometry().file_bytes(number))
     }
 
-    /// Returns how many bytes of recycled segments may lie ahead of the tail: as many as were needed at once of late,
-    /// within the settings.
+    /// Returns the number of bytes of recycled segments that may lie ahead of the tail: the most that were needed at
+    /// once recently, within the settings.
     ///
     /// A session that held a snapshot for a while soon holds another, and a new segment costs its bytes twice. A
     /// recycled file whose pages are in memory is written at once. A new file is first filled with zeros, or its pages
@@ -298,7 +300,7 @@ impl LogManager {
         let needed = header.tail.load().since(header.oldest.load());
         let lately = header.needed_lately.load();
         let lately = needed.max(lately - lately / 64).min(self.settings.recycled_bytes_max);
-        // Only the preparer stores it; if the preparer dies before, the older estimate stands.
+        // Only the preparer stores the estimate. If the preparer dies before this store, the older estimate remains.
         header.needed_lately.publish(lately);
         lately.max(self.settings.recycled_bytes)
     }

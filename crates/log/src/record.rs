@@ -97,7 +97,7 @@ impl RecordHeader {
     /// Makes a header for a body of `body_bytes`, without its checksum.
     ///
     /// # Panics
-    /// If the body is longer than [`BODY_BYTES_MAX`], `kind` is zero, or a flag has no bit.
+    /// If the body is longer than [`BODY_BYTES_MAX`], `kind` is zero, or `flags` has more than three bits.
     #[inline]
     pub(crate) fn new(kind: u16, flags: u16, txn: TxnId, prev: Lsn, body_bytes: usize) -> RecordHeader {
         assert!(body_bytes <= BODY_BYTES_MAX, "a record's body is at most 1 MiB less its header");

@@ -14,14 +14,13 @@
 //!
 //! Why the credit is covered:
 //! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
-//!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger of
-//!    both, which is at most the largest reservation. A request for undo stands for
-//!    the least reservation at least.
+//!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger
+//!    of both, which is at most the largest reservation. A request for undo counts as the least reservation at least.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
 //! 3. A larger reservation leaves no credit: with one, small records could use it up, and their marks would take
 //!    more room than there is. The next reservation counts anew.
-//! 4. The bytes that all credits may take come on top of the bytes kept back of a full disk. So appends on credits after
+//! 4. The bytes that all credits may take are added to the bytes kept back on a full disk. So appends on credits after
 //!    the last count that found room leave the bytes kept back for deletes as they are.
 //! 5. A refused reservation leaves no credit, and neither does one that used bytes kept back or bytes for undo.
 //!
@@ -64,9 +63,9 @@ pub const WORTH_BYTES: u64 = 8 << 10;
 /// The purpose of a reservation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Anything.
+    /// Any work.
     Any,
-    /// Work that frees space, or is needed for that.
+    /// Work that frees space, or that freeing space needs.
     Freeing,
 }
 
@@ -122,7 +121,7 @@ impl LogManager {
         !(is_counted && has_ring && has_files && header.poison.get() == 0)
     }
 
-    /// Makes room; returns whether it is of the bytes kept back of a full disk.
+    /// Makes room. Returns whether that room is part of the bytes kept back on a full disk.
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<bool> {
         self.raise_reservation(session, bytes)?;
@@ -246,7 +245,7 @@ impl LogManager {
         match self.header.poison.load() {
             0 => false,
             POISONED => true,
-            other => panic!("the log says of itself {other:#x} where it says whether a write failed"),
+            other => panic!("the log's word for a failed write is {other:#x}, a value that the library does not store"),
         }
     }
 

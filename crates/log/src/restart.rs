@@ -5,7 +5,7 @@
 //!
 //! The first place without a good record is the end, *if* no witness states that the log was durable beyond it. The
 //! witnesses are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the
-//! end of its flush, and so at most two ring lengths beyond any byte that it vouches for.
+//! end of its flush, and so at most two ring lengths beyond any byte whose durability it states.
 //!
 //! A segment notes that the next segment was begun, and how far the log was durable then. This note is a witness even
 //! if the next segment is missing with all its marks. A segment that is missing or too short is refused wherever it

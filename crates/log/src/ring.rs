@@ -314,7 +314,7 @@ impl Ring {
         let ends = start.and_then(|start| Some((start, self.end(start)?)));
         let Some((start, end)) = ends else { return Err("the log's ring has no beginning or no end".into()) };
         if start.raw() % self.chunk_bytes() != 0 || end.raw() % self.chunk_bytes() != 0 || end <= start {
-            return Err(format!("the log's ring goes from {start} to {end}, which are no chunks' ends"));
+            return Err(format!("the log's ring goes from {start} to {end}, which are not the ends of chunks"));
         }
         if end.since(start) > self.directory_bytes() + self.chunk_bytes() {
             return Err(format!("the log's ring from {start} to {end} is longer than its directory"));
@@ -324,7 +324,8 @@ impl Ring {
         while at < end {
             let chunk = self.entry(at).try_load().and_then(Chunk::place);
             let chunk = chunk.ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
-            // Not by the region's header: that may be damaged, and then recovery depends on the log alone.
+            // The check does not use the region's header: that header may be damaged, and then recovery depends on the
+            // log alone.
             if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
             }

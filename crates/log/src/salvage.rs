@@ -6,8 +6,8 @@
 //! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so all searches
 //! together cost about one pass.
 //!
-//! The log's end is not known: nothing is found behind a damaged record. Nor is a chunk found that the directory does
-//! not name if one record fills it and reaches over both its ends.
+//! The log's end is not known: nothing is found behind a damaged record. A chunk that the directory does not name is
+//! not found if one record fills it and reaches over both its ends.
 //!
 //! A record that was copied into the ring and never published may be found, too. No caller got an answer for it, and a
 //! session that would still publish it first checks where the next life begins.
@@ -30,9 +30,9 @@ const ALIGNED: u64 = 64;
 /// ring's log begins.
 const WITNESS_BYTES: usize = 64;
 
-/// Writes the rest of such a log to the log files and syncs them. Just below the files' end, but at most below `sure`,
-/// memory and files must have the same bytes: otherwise they are of two histories (PROTOCOLS F1), as far as few bytes
-/// can show, and nothing is saved.
+/// Writes the rest of a log with damaged words to the log files and syncs them. Just below the files' end, but at most
+/// below `sure`, memory and files must have the same bytes. Otherwise they are of two histories (PROTOCOLS F1), as far
+/// as few bytes can show, and nothing is saved.
 pub(crate) fn salvage(
     region: &Region,
     header: &LogHeader,

@@ -6,8 +6,8 @@
 //! its place, so no roll-back changes the place of a seen chunk. The words belong to one region and die with its handle
 //! (PROTOCOLS D13).
 //!
-//! Only the holder of the append latch, or a caller that is alone, reads and writes these words: all three are of one
-//! call.
+//! Only the holder of the append latch, or a caller that is alone, reads and writes these words. So all three values
+//! come from one call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

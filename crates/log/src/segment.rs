@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_segments_or_it_is_not() {
+    fn only_the_name_of_a_segment_has_a_segment_number() {
         assert_eq!(segment_number(&segment_name(1)), Some(1));
         assert_eq!(segment_number(&segment_name(12_345_678)), Some(12_345_678));
         for name in ["log.00000000", "log.1", "log.preparing", "log.000000001", "bank.tp", "log.+0000001"] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_changes_no_header_and_is_believed_of_its_own_segment_only() {
+    fn a_note_leaves_the_header_valid_and_counts_for_its_own_segment_only() {
         let geometry = small();
         let mut block = header_block(&geometry, 3, 7, [9; 16]);
         assert_eq!(noted(&block, 3, [9; 16]), None);

@@ -50,7 +50,7 @@ pub struct LogFiles {
     incarnations: Incarnations,
     /// Lately used files, the last used file last.
     open: Mutex<Vec<OpenSegment>>,
-    /// Closed to free a descriptor when no other is left for a segment.
+    /// A descriptor that is closed when a segment needs a descriptor and the process can open no more.
     spare: Mutex<Option<OwnedFd>>,
     /// The segment of this process's last flush, or 0.
     written: AtomicU32,

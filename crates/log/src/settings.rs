@@ -16,14 +16,14 @@ pub struct Settings {
     pub ring_bytes_max: u64,
     /// Bytes of durable log that stay in the ring for readers.
     pub ring_bytes_kept: u64,
-    /// The paper's group threshold: with at least this many active transactions a commit waits for company. Zero, the
-    /// default: never wait on purpose.
+    /// The paper's group threshold: with at least this many active transactions a commit waits for other commits. Zero,
+    /// the default: never wait on purpose.
     pub group_threshold: u32,
     /// The paper's wait threshold: flush once this share of the active transactions waits for it.
     pub wait_threshold_percent: u32,
     /// The paper's logdelay threshold: flush once this number of bytes is unflushed.
     pub log_delay_bytes: u64,
-    /// The longest time that a commit waits for company, despite the thresholds.
+    /// The longest time that a commit waits for other commits, despite the thresholds.
     pub group_wait_micros_max: u64,
     /// How old a relaxed commit may become before it is on the disk (PROTOCOLS L5).
     pub relaxed_micros_max: u64,
@@ -31,8 +31,8 @@ pub struct Settings {
     pub relaxed_bytes_max: u64,
     /// Bytes of recycled segments that may always lie ready ahead of the tail.
     pub recycled_bytes: u64,
-    /// The limit, beside one segment, of recycled bytes that lie ready if that much log was needed at once of late;
-    /// more is deleted. Written log uses them up, and not time.
+    /// The limit, beside one segment, of recycled bytes that lie ready if that much log was needed at once recently;
+    /// more is deleted. New log uses up the ready bytes; the passing of time does not.
     pub recycled_bytes_max: u64,
 }
 

@@ -107,7 +107,7 @@ rio::shared! {
         pub bytes_written: Word<u64>,
         /// One more than the highest place of a waiter ever used.
         pub waiter_high: Word<u64>,
-        /// The most bytes of log that were needed at once of late; a little less at each checkpoint.
+        /// The most bytes of log that were needed at once recently; a little less at each checkpoint.
         pub needed_lately: Word<u64>,
         /// The time of the last flush mark, in microseconds since 1970; zero if there is no mark (`clock.rs`).
         pub mark_time: Word<u64>,

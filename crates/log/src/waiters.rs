@@ -36,9 +36,9 @@ pub(crate) trait WaiterTable {
     fn is_poisoned(&self) -> bool;
     /// Returns the session that has a place.
     fn waiter_at(&self, place: usize) -> SessionId;
-    /// Swaps the tenant; acquire and release.
-    fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool;
-    /// Returns the LSN that the tenant waits for.
+    /// Replaces the session that has a place; acquire and release.
+    fn swap_waiter(&self, place: usize, old: SessionId, new: SessionId) -> bool;
+    /// Returns the LSN that the waiter in a place waits for.
     fn wanted(&self, place: usize) -> Lsn;
     fn set_wanted(&self, place: usize, lsn: Lsn);
     /// Returns one more than the highest place ever used.
@@ -66,7 +66,7 @@ pub(crate) fn wait(
     failpoint("log: woken, still has its place");
     if let Some(place) = place {
         // The swap fails if a leader has given the place back already.
-        let _ = table.swap_tenant(place, me, SessionId::NONE);
+        let _ = table.swap_waiter(place, me, SessionId::NONE);
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn wait(
 fn enter<B: WaiterTable>(table: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
-    let place = places.find(|&place| table.swap_tenant(place, SessionId::NONE, me))?;
+    let place = places.find(|&place| table.swap_waiter(place, SessionId::NONE, me))?;
     failpoint("log: place taken, LSN not set");
     table.set_wanted(place, lsn);
     failpoint("log: place not counted");
@@ -94,7 +94,7 @@ pub(crate) fn wake(table: &impl WaiterTable, durable: Lsn) {
         // A newcomer that has not yet stored its LSN may be taken for an older waiter: it is woken for nothing, and
         // enters again.
         if table.wanted(place) < durable {
-            if table.swap_tenant(place, session, SessionId::NONE) {
+            if table.swap_waiter(place, session, SessionId::NONE) {
                 failpoint("log: place given back, waiter not woken");
                 table.wake(session);
             }
@@ -124,7 +124,7 @@ impl WaiterTable for LogManager {
     fn waiter_at(&self, place: usize) -> SessionId {
         self.header.waiters[place].session.load()
     }
-    fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool {
+    fn swap_waiter(&self, place: usize, old: SessionId, new: SessionId) -> bool {
         self.header.waiters[place].session.compare_exchange(old, new).is_ok()
     }
     fn wanted(&self, place: usize) -> Lsn {

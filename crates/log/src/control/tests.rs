@@ -92,7 +92,7 @@ fn two_damaged_slots_are_an_error_that_names_the_file() {
 }
 
 #[test]
-fn a_foreign_file_an_empty_one_and_another_version_are_refused() {
+fn foreign_files_empty_files_and_other_versions_are_refused() {
     let room = Room::new("foreign");
     let file = room.file();
     assert!(file.read().unwrap_err().to_string().contains("too short"));
@@ -195,7 +195,7 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
 }
 
 #[test]
-fn a_death_or_a_power_cut_at_a_write_of_many_incarnations_leaves_one_slot_or_the_other() {
+fn a_death_or_power_cut_during_a_write_of_many_incarnations_leaves_one_good_slot() {
     let disk = SimDisk::new(4);
     let view = disk.process_view();
     let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");

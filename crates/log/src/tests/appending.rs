@@ -53,7 +53,7 @@ fn parts_of_a_body_are_joined() {
 }
 
 #[test]
-fn a_chain_is_unrolled_backwards_past_others_records() {
+fn a_chain_is_unrolled_backwards_past_records_of_other_transactions() {
     let rig = Rig::new();
     let (mut mine, mut last) = (Vec::new(), Lsn::NONE);
     for number in 0..300_u64 {
@@ -75,7 +75,7 @@ fn a_chain_is_unrolled_backwards_past_others_records() {
 }
 
 #[test]
-fn a_note_of_the_append_stands_until_it_is_cleared() {
+fn the_note_of_an_append_remains_until_it_is_cleared() {
     let rig = Rig::new();
     rig.one.log.reserve(&rig.one.session, record_bytes(1)).unwrap();
     let lsn = rig.one.log.log(&rig.one.session, 1024, TxnId::new(77), Lsn::NONE, &[b"x"]);
@@ -109,7 +109,7 @@ fn an_append_beyond_its_reservation_panics() {
 }
 
 #[test]
-fn the_ring_stays_within_its_bound_without_flushes_and_small_with_flushes() {
+fn the_ring_stays_within_its_bound_without_flushes_and_stays_small_with_flushes() {
     let rig = Rig::new();
     let ring = |rig: &Rig| rig.one.log.header.ring_end.load().since(rig.one.log.header.ring_start.load());
     for number in 0..6000 {

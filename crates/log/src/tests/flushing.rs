@@ -56,7 +56,7 @@ fn a_commit_is_on_the_disk_when_it_returns_and_a_record_is_not() {
 }
 
 #[test]
-fn nothing_new_is_not_written_again() {
+fn a_flush_without_new_records_writes_nothing() {
     let rig = Rig::new();
     let lsn = rig.one.commit(b"once").unwrap();
     let (io, syncs) = (rig.disk.io_index(), rig.one.log.fsyncs());
@@ -97,7 +97,7 @@ fn commits_share_syncs_and_are_acknowledged_only_when_durable() {
 }
 
 #[test]
-fn a_failed_sync_poisons_for_good() {
+fn a_failed_sync_poisons_the_log_permanently() {
     let rig = Rig::new();
     let safe = rig.one.commit(b"safe").unwrap();
     rig.disk.fail_call(Calls::On(Operation::Sync, "log.0".into()), 0, Fault::Eio, Repeat::Once);
@@ -140,7 +140,7 @@ fn a_limit_of_one_process_does_not_stop_the_others() {
         (Operation::Write, Fault::Limit(EFBIG)),
         (Operation::Write, Fault::Limit(ENOMEM)),
         (Operation::Write, Fault::Limit(EBADF)),
-        // Filesystems that copy on write need blocks for bytes that have some.
+        // Copy-on-write filesystems need new blocks even for bytes that have blocks.
         (Operation::Write, Fault::Enospc),
         (Operation::Sync, Fault::Limit(EBADF)),
         (Operation::Sync, Fault::Limit(EINTR)),
@@ -184,7 +184,7 @@ fn flushes_that_step_back_add_one_mark() {
 fn a_leader_without_descriptors_steps_back_and_the_flush_of_another_answers_its_commit() {
     let rig = Rig::on(SimDisk::new(1), Settings { relaxed_micros_max: 1_000_000, ..small() });
     reach_a_new_segment(&rig.two);
-    // Side one has never opened this segment, and closes all others for want of a descriptor.
+    // Side one has never opened this segment, and closes all other segments because no descriptor is free.
     let opens = Calls::On(Operation::Open, "log.0".into());
     rig.disk.fail_call(opens, 0, Fault::Limit(EMFILE), Repeat::Forever);
     let Rig { one, two, .. } = rig;
@@ -196,7 +196,7 @@ fn a_leader_without_descriptors_steps_back_and_the_flush_of_another_answers_its_
 }
 
 #[test]
-fn a_segment_is_opened_in_place_of_another_where_no_descriptor_is_left() {
+fn without_a_free_descriptor_a_segment_is_opened_in_place_of_another() {
     let rig = Rig::new();
     rig.one.commit(b"in the first segment").unwrap();
     reach_a_new_segment(&rig.two);
@@ -234,7 +234,7 @@ fn a_dead_leader_is_replaced() {
 }
 
 #[test]
-fn a_leader_that_panics_lets_the_next_one_lead() {
+fn another_session_leads_after_a_leader_panics() {
     let rig = Rig::new();
     let lsn = rig.one.put(b"x");
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -266,7 +266,7 @@ fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
 }
 
 #[test]
-fn the_papers_thresholds_make_commits_wait_for_company() {
+fn the_papers_thresholds_make_commits_wait_for_other_commits() {
     let thresholds = Settings {
         group_threshold: 4,
         wait_threshold_percent: 100,
@@ -286,7 +286,7 @@ fn the_papers_thresholds_make_commits_wait_for_company() {
     let begun = Instant::now();
     commit(&rig.one, 3);
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // All four wait until the last arrives, and one flush serves all.
+    // All four wait until the last arrives, and one flush makes all four durable.
     let before = rig.one.log.flushes();
     let sides: Vec<Side> = (0..4).map(|_| rig.another()).collect();
     on_threads(sides, |number, side| {
@@ -308,7 +308,7 @@ fn the_papers_thresholds_make_commits_wait_for_company() {
 }
 
 #[test]
-fn two_processes_append_and_flush_at_once_and_every_record_is_there_once() {
+fn each_record_of_two_processes_that_append_and_flush_at_once_is_in_the_log_once() {
     let (rig, _) = slow(small());
     let sides: Vec<Side> = (0..4).map(|_| rig.another()).collect();
     on_threads(sides, |number, side| {

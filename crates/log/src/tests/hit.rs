@@ -1,5 +1,5 @@
-//! Wild stores into the log's words: log that is in memory alone is still found, in this start of the machine and after
-//! a new one.
+//! Wild stores into the log's words: log that is only in memory is still found, before and after a restart of the
+//! machine.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn all_there(disk: &SimDisk, tail: Lsn, records: &[Lsn]) {
 }
 
 #[test]
-fn a_log_that_says_it_is_of_another_life_is_saved_by_its_records() {
+fn a_log_whose_word_for_its_life_is_damaged_is_saved_by_its_records() {
     let (rig, relaxed) = partly_durable(90);
     let tail = rig.two.log.tail();
     hit(&rig, offset_of!(LogHeader, incarnation));
@@ -54,7 +54,7 @@ fn a_log_that_says_it_is_of_another_life_is_saved_by_its_records() {
 }
 
 #[test]
-fn after_a_new_start_of_the_machine_no_word_is_needed() {
+fn after_a_restart_of_the_machine_a_rescue_needs_no_single_word_of_the_header() {
     let kept = [
         offset_of!(LogHeader, append),
         offset_of!(LogHeader, written_back),
@@ -83,15 +83,15 @@ fn after_a_new_start_of_the_machine_no_word_is_needed() {
         for _ in 0..2 {
             let saved = rescue_survivor(&rig.region, &directory, &rig.control).unwrap();
             let saved = saved.unwrap_or_else(|| panic!("the word at {word} was hit: there is no log"));
-            let told = (!is_end).then_some(tail);
-            assert_eq!((saved.to, saved.tail), (tail, told), "the word at {word} was hit");
+            let stated_tail = (!is_end).then_some(tail);
+            assert_eq!((saved.to, saved.tail), (tail, stated_tail), "the word at {word} was hit");
         }
         all_there(&disk, tail, &relaxed);
     }
 }
 
 #[test]
-fn up_to_where_lines_are_written_back_checks_itself() {
+fn the_word_for_the_written_back_end_checks_itself() {
     let (rig, _) = partly_durable(3);
     rig.one.log.check().unwrap();
     rig.one.log.header.written_back.init(rig.one.log.tail().plus(8));
@@ -103,7 +103,7 @@ fn up_to_where_lines_are_written_back_checks_itself() {
 }
 
 #[test]
-fn as_many_chunks_as_the_ring_has_are_found_in_about_one_pass() {
+fn all_chunks_of_the_ring_are_found_in_about_one_pass() {
     let (rig, mut relaxed) = partly_durable(0);
     // More than half of the ring's greatest length.
     while rig.two.log.tail().since(rig.two.log.durable()) < 320 << 10 {
@@ -146,7 +146,7 @@ fn a_record_across_two_lost_chunks_is_found_and_the_search_ends_after_the_last_r
 }
 
 #[test]
-fn a_record_that_is_alone_does_not_stand_for_its_chunk() {
+fn a_single_copied_record_is_not_taken_for_its_chunk() {
     let rig = Rig::new();
     // Memory before the ring's second chunk.
     let decoy = rig.region.allocate_bytes(4096, 64).unwrap();
@@ -177,8 +177,8 @@ fn words_that_are_valid_but_contradict_each_other_are_reported() {
         (|header| header.poison.publish(7), "a failed write"),
         (|header| header.chunk_bytes.init(4097), "chunks of 4097 bytes"),
         (|header| header.chunk_bytes.init(1024), "chunks of 1024 bytes"),
-        (|header| header.ring_start.publish(header.ring_start.load().plus(8)), "no chunks' ends"),
-        (|header| header.ring_end.publish(header.ring_end.load().plus(8)), "no chunks' ends"),
+        (|header| header.ring_start.publish(header.ring_start.load().plus(8)), "not the ends of chunks"),
+        (|header| header.ring_end.publish(header.ring_end.load().plus(8)), "not the ends of chunks"),
         (
             |header| header.ring_end.publish(header.ring_end.load().plus((DIRECTORY_CHUNKS as u64 + 2) << 12)),
             "longer than its directory",

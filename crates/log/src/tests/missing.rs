@@ -45,7 +45,7 @@ fn checkpoint(rig: &Rig) {
     file.write(&control).unwrap();
 }
 
-/// Removes every segment in turn, then cuts it to each of some lengths; with the file back, nothing is lost.
+/// Removes every segment in turn, then cuts it to each of some lengths. After the file is put back, nothing is lost.
 fn every_segment_counts(rig: &Rig, newest: u32) {
     let end = rig.one.log.durable();
     for number in 1..=newest {
@@ -88,7 +88,7 @@ fn a_missing_segment_is_refused_after_a_checkpoint_too() {
 }
 
 #[test]
-fn all_newer_segments_may_be_missing_at_once() {
+fn a_log_without_all_its_newer_segments_is_refused() {
     let rig = Rig::new();
     fill_into(&rig, 4);
     for first in 2..=4 {

@@ -43,7 +43,7 @@ fn a_full_disk_is_an_error_of_reserve_and_changes_nothing() {
 }
 
 #[test]
-fn every_call_of_preparing_a_segment_may_fail_once() {
+fn each_disk_call_of_preparing_a_segment_may_fail_once() {
     for calls in 0..12 {
         for fault in [Fault::Eio, Fault::Enospc] {
             let rig = Rig::new();
@@ -84,7 +84,7 @@ fn promised_bytes_are_kept_free_for_undo() {
     assert!(matches!(rig.one.log.promise(&rig.one.session, 500_000), Err(Error::Full { .. })));
     rig.one.log.release_promise(500_000);
     while rig.two.try_put(&[0; 1000]).is_ok() {}
-    assert!(ready(&rig) < 400_000 + 2 * CREDIT_BYTES, "what was given back is for everyone");
+    assert!(ready(&rig) < 400_000 + 2 * CREDIT_BYTES, "every session may use released bytes");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn the_log_does_not_grow_when_it_is_recycled() {
 }
 
 #[test]
-fn as_many_segments_as_were_needed_recently_are_kept_ready_for_a_while() {
+fn the_number_of_segments_needed_recently_is_kept_ready_for_a_while() {
     let rig = Rig::on(SimDisk::new(1), Settings { recycled_bytes: 128 << 10, recycled_bytes_max: 1 << 20, ..small() });
     let log = &rig.one.log;
     let round = |bytes: usize| {
@@ -196,7 +196,7 @@ fn as_many_segments_as_were_needed_recently_are_kept_ready_for_a_while() {
     let ready = round(800 << 10);
     assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
-    // A larger need, or any other value of the word, is forgotten as soon as this need.
+    // A larger need, or any other value of the word, is forgotten as fast as this need.
     round(6 << 20);
     log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
@@ -233,7 +233,7 @@ fn the_file_of_a_dead_preparer_does_not_prevent_the_next_segment() {
 }
 
 #[test]
-fn a_reservation_that_the_ring_cannot_hold_for_every_session_is_refused_alone() {
+fn only_the_reservation_that_the_ring_cannot_hold_for_every_session_is_refused() {
     let rig = Rig::new();
     // Both are counted. The directory of the small ring names 4 MiB.
     rig.one.commit(b"x").unwrap();

@@ -73,7 +73,7 @@ fn a_wrong_segment_header_is_damage_and_not_a_torn_tail() {
 }
 
 #[test]
-fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
+fn a_tail_torn_at_any_byte_of_the_last_flush_ends_the_log() {
     let rig = Rig::new();
     fill(&rig, 20, 300);
     let durable = rig.one.log.durable();
@@ -163,7 +163,7 @@ fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
     assert!(must_fail(&disk, "its header damaged").contains("header"));
     let disk = image(&rig);
     disk.rename(&segment_name(3), &name).unwrap();
-    must_fail(&disk, "another's file in its place");
+    must_fail(&disk, "the file of another segment in its place");
     let disk = image(&rig);
     disk.damage(&name, 0, &vec![0; 32 << 10]);
     must_fail(&disk, "zeroed");

@@ -75,7 +75,7 @@ fn a_region_and_files_that_disagree_are_never_mixed() {
     let rig = Rig::new();
     fill(&rig, 40, 300);
     rig.one.log.check_against_files(&rig.control).unwrap();
-    // A restored directory: the log in it is another.
+    // A restored directory has another log.
     let other = Rig::new();
     (0..40).for_each(|number| assert!(other.one.commit(&[number ^ 0xFF; 300]).is_ok()));
     let directory: Arc<dyn Directory> = Arc::new(other.disk.clone());
@@ -92,7 +92,7 @@ fn a_region_and_files_that_disagree_are_never_mixed() {
 }
 
 #[test]
-fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
+fn the_log_of_a_region_that_disagrees_with_the_files_is_written_to_them_on_demand() {
     let rig = Rig::new();
     let lsn = fill(&rig, 20, 300)[18];
     rig.two.put(&[5; 400]);
@@ -163,7 +163,7 @@ fn a_region_whose_log_begins_beyond_the_files_cannot_be_written_to_them() {
 }
 
 #[test]
-fn a_file_in_the_middle_that_was_set_back_is_noticed_though_the_last_one_is_right() {
+fn a_file_in_the_middle_that_was_set_back_is_noticed_though_the_last_file_is_right() {
     let rig = Rig::new();
     fill(&rig, 5, 300);
     let old = image(&rig);
@@ -209,7 +209,7 @@ fn a_repair_after_all_sessions_died_puts_the_log_in_order() {
 }
 
 #[test]
-fn a_full_disk_does_not_keep_anyone_from_opening_and_reading() {
+fn an_environment_on_a_full_disk_can_be_opened_and_read() {
     let rig = Rig::new();
     let lsns = fill(&rig, 30, 1000);
     let disk = image(&rig);

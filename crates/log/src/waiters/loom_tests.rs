@@ -47,7 +47,7 @@ impl WaiterTable for Model {
     fn waiter_at(&self, place: usize) -> SessionId {
         SessionId::from_raw(self.tenants[place].load(Ordering::Acquire))
     }
-    fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool {
+    fn swap_waiter(&self, place: usize, old: SessionId, new: SessionId) -> bool {
         let word = &self.tenants[place];
         word.compare_exchange(old.raw(), new.raw(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -178,6 +178,6 @@ fn loom_three_committers_are_all_durable_and_no_wake_is_lost() {
 }
 
 #[test]
-fn loom_a_failed_flush_is_told_to_everyone_who_waits() {
+fn loom_every_waiter_gets_the_error_of_a_failed_flush() {
     check(2, 3, true);
 }
