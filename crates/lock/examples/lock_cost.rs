@@ -1,6 +1,6 @@
 //! Measures the cost of locks in the pattern of a TPC-B transaction: four databases in `IX` and four records in `X`,
-//! then all released. Beside it, in the same run, is a sharded hash map behind mutexes, which has no queues and no
-//! deadlock search, and survives no death.
+//! then all released. The same run also measures a sharded hash map behind mutexes, which has no queues and no deadlock
+//! search, and survives no death.
 //!
 //! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with an argument only the one-thread loop
 //! runs, for that many seconds, for a profiler.
@@ -123,7 +123,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             black_box(names(&mut random, 0));
         })
     });
-    println!("{:8.1} ns of these is drawing the names", nanos / 8.0);
+    println!("{:8.1} ns of this time is for drawing the names", nanos / 8.0);
 
     let session = processes.join()?;
     let locker = locks.new_locker(&session)?;
@@ -149,7 +149,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (threads, apart) in [(1, 0), (2, 100), (2, 0), (4, 0), (16, 0)] {
         let nanos = (0..RUNS / 4).map(|_| together(threads, apart, &locks, &processes)).fold(f64::INFINITY, f64::min);
         let records = if apart == 0 { "the same records" } else { "records of their own" };
-        report(nanos, &format!("{threads} threads, for each; {records}"));
+        report(nanos, &format!("{threads} threads, time of each thread; {records}"));
     }
     a_million(&locks, &session, locker)?;
     Ok(())

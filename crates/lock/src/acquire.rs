@@ -1,13 +1,13 @@
 //! Taking a lock.
 //!
 //! Paper: LIBTP 3.2.3, *lock*: "if an incoming lock request cannot be granted, the requesting process is queued for the
-//! lock and descheduled". A lock that no other locker wants is one swap of a word (`alone.rs`); all else is under the
-//! latch of a bucket.
+//! lock and descheduled". A lock that no other locker wants is one swap of a word (`alone.rs`); every other change
+//! happens under the latch of a bucket.
 //!
 //! Latches: one bucket (rank 60), and before it, when the locker's own slots are used up, the slab (62) alone.
 //!
-//! If we die here: with the section open, no lock was asked for; after it, the locker has the request, granted or
-//! waiting, and the repairer finds it on the locker's stack.
+//! If we die here: before the section is closed, the lock counts as not requested. After it, the locker has the
+//! request, granted or waiting, and the repairer finds the request on the locker's stack.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -46,7 +46,7 @@ impl LockManager {
     /// Every `wait` but [`Wait::No`] may sleep, so the caller holds no latch.
     ///
     /// # Errors
-    /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock` if the locker was chosen to give way; `Full` and
+    /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock` if the locker was chosen as the victim; `Full` and
     /// `OutOfReach` when the table cannot grow. In each case the locker keeps the locks that it held before.
     ///
     /// # Panics
@@ -60,7 +60,7 @@ impl LockManager {
         self.lock_slowly(ask, wait)
     }
 
-    // Takes the call by value: the fast way above then keeps its parts in registers.
+    // Takes the call by value: the fast path above then keeps the fields of the call in registers.
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, ask: Ask<'_>, wait: Wait) -> Result<()> {
@@ -147,7 +147,7 @@ impl LockManager {
         ask.slot.note_thin(ask, self.table.request(place), place);
         before_store();
         failpoint("lock: thin again, noted");
-        // A store: with FAT the word stands still.
+        // A plain store: no session changes a word with FAT without the latch.
         self.table.word(ask.mixed).publish(Thin::owned(place, ask.mixed, ask.mode));
         failpoint("lock: thin again, latch held");
     }

@@ -151,7 +151,8 @@ impl LockManager {
     /// Returns whether no other locker has the object or waits for it. False is not certain.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
-        // Acquire, and one load: a scanner that has swapped the word before has released the latch of its leaf since.
+        // One acquire load is enough: a scanner that swapped the word earlier has released the latch of its leaf since
+        // then.
         let seen = self.table.word(ask.mixed).load();
         !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
     }

@@ -1,9 +1,9 @@
-//! Pauses before a transaction begins: a victim of a deadlock stands aside, and under contention a locker takes a lane.
+//! Pauses before a transaction begins: a victim of a deadlock pauses, and under contention a locker takes a lane.
 //!
-//! Without a pause, a victim would come back for the same locks at once, read beside the locker that it gave way to,
-//! and meet that locker in the next deadlock. So the victim's next transaction begins later, after twice the last pause
-//! if that was not long ago. The other locker does not pause: one of the two must go on. The victim pauses while it
-//! holds nothing, so no other session waits for it, and no commit is answered late. For lanes see `lanes.rs`.
+//! Without a pause, a victim would ask for the same locks at once, read beside the other locker of the deadlock, and
+//! meet that locker in the next deadlock. So the victim's next transaction begins later, after twice the last pause if
+//! that was not long ago. The other locker does not pause: one of the two must go on. The victim pauses while it holds
+//! nothing, so no other session waits for it, and no commit is answered late. For lanes see `lanes.rs`.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::{LockManager, LockerId};
 const PAUSE: u64 = 500;
 /// The pause is doubled at most this number of times: to 32 ms.
 const DOUBLINGS: u32 = 6;
-/// A locker that did not give way for this long after a pause, in microseconds, begins with the shortest pause again.
+/// A locker that was no victim for this long after a pause, in microseconds, begins with the shortest pause again.
 const FORGOTTEN_AFTER: u64 = 250_000;
 
 impl LockerSlot {
-    /// Notes, at `now`, that the locker gave way in a deadlock.
-    pub(crate) fn note_gave_way(&self, now: u64) {
+    /// Notes, at `now`, that the locker was the victim of a deadlock.
+    pub(crate) fn note_was_victim(&self, now: u64) {
         if self.aside_due.get() == 0 {
             let is_recent = now < self.aside_until.get() + FORGOTTEN_AFTER;
             let doublings = if is_recent { (self.aside_doublings.get() + 1).min(DOUBLINGS) } else { 0 };
@@ -31,7 +31,7 @@ impl LockerSlot {
         self.aside_until.init(now + (PAUSE << self.aside_doublings.get().min(DOUBLINGS)));
     }
 
-    /// Returns how long the locker stands aside before a transaction that begins now.
+    /// Returns how long the locker pauses before a transaction that begins now.
     fn pause(&self, now: u64) -> Duration {
         self.aside_due.init(0);
         // Even after a change of the clock, a pause is not longer than the longest pause.
@@ -102,20 +102,20 @@ mod tests {
         let (locks, session, locker) = (&scene.locks, &scene.session, scene.lockers[0]);
         let slot = locks.table.locker(locker.0);
         locks.pause_before_begin(session, locker);
-        slot.note_gave_way(boot_micros());
+        slot.note_was_victim(boot_micros());
         assert_eq!(slot.aside_due.get(), 1);
         locks.pause_before_begin(session, locker);
         assert_eq!(slot.aside_due.get(), 0, "the locker pauses once");
 
         let mut now = 1 << 52;
         for round in 0..2 * DOUBLINGS {
-            slot.note_gave_way(now);
-            slot.note_gave_way(now);
+            slot.note_was_victim(now);
+            slot.note_was_victim(now);
             let pause = PAUSE << round.min(DOUBLINGS);
             assert_eq!(slot.pause(now), Duration::from_micros(pause));
             now += pause + FORGOTTEN_AFTER - 1;
         }
-        slot.note_gave_way(now + 1);
+        slot.note_was_victim(now + 1);
         assert_eq!(slot.pause(now + 1), Duration::from_micros(PAUSE));
         assert_eq!(slot.pause(0), Duration::from_micros(PAUSE << DOUBLINGS), "the clock was set");
         assert_eq!(slot.pause(1 << 53), Duration::ZERO, "the pause is over");

@@ -15,7 +15,7 @@ pub struct Census {
     pub objects: u64,
     /// Requests that hold a mode.
     pub granted: u64,
-    /// Those of them that are in no queue.
+    /// Granted requests that are in no queue.
     pub thin: u64,
     /// Intent locks that lockers keep, in force or not.
     pub kept: u64,
@@ -111,7 +111,7 @@ impl LockManager {
             let some = state.granted().is_some() || state.waits() || state.is_kept();
             demand!(some, "a request for {name} is neither granted nor waits");
             demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, not for a database");
-            demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind one that waits");
+            demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind a waiting request");
             granted.extend(state.granted());
             census.granted += u64::from(queue.held_bit(place, request) != 0);
             census.waiting += u64::from(state.waits());

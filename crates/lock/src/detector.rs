@@ -16,8 +16,8 @@
 //!
 //! If we are stopped here: the role is taken over too, so two sessions may search at once when this one goes on. The
 //! role only saves work. Each search has its own view, and both store only numbers of waits, in words of their own,
-//! which have no effect on a wait with another number. At worst two members of one circle give way, or a victim is
-//! chosen once more.
+//! which have no effect on a wait with another number. At worst two members of one circle become victims, or a victim
+//! is chosen once more.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -36,9 +36,9 @@ use crate::{Detect, Edge, LockManager, LockerId, Result, Victim};
 pub struct Deadlock {
     /// Each member waits for the next member's lock, and the last member for the first member's lock.
     pub members: Vec<Edge>,
-    /// The locker that gives way.
+    /// The victim: the locker that must end its wait.
     pub victim: LockerId,
-    /// Whether an earlier search had chosen the victim, and it has not given way yet.
+    /// Whether an earlier search had chosen the victim, and the victim has not ended its wait yet.
     pub was_known: bool,
 }
 
@@ -60,8 +60,8 @@ impl Search {
 }
 
 impl LockManager {
-    /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns how many
-    /// lockers were chosen to give way; zero while another session is searching.
+    /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns the number of
+    /// lockers that were chosen as victims; zero while another session is searching.
     ///
     /// # Errors
     /// No error yet; a search that lacks resources may return one later.
@@ -157,9 +157,9 @@ impl LockManager {
         }
     }
 
-    /// Looks at a circle again. Returns the members that an earlier search has chosen to give way; `None` for a circle
-    /// that no longer exists. The chosen members are read before the second look: a victim that gives way resets its
-    /// word, and a search that read the word only afterwards would choose once more.
+    /// Looks at a circle again. Returns the members that an earlier search has chosen as victims; `None` for a circle
+    /// that no longer exists. The chosen members are read before the second look: a victim that ends its wait resets
+    /// its word, and a search that read the word only afterwards would choose once more.
     fn look_again(&self, session: &Session, search: &mut Search, circle: &[u32]) -> Option<Vec<u32>> {
         let was_chosen = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == search.number(locker);
         let chosen = circle.iter().copied().filter(was_chosen).collect();
@@ -173,11 +173,11 @@ impl LockManager {
         Some(chosen)
     }
 
-    /// Chooses a victim, unless a member that was chosen before will give way.
+    /// Chooses a victim, unless a member that was chosen before will end its wait.
     fn nominate(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
         let mut candidates = circle.to_vec();
         if let Some(&locker) = chosen.first() {
-            // A stopped victim cannot give way (PROTOCOLS D9): then another member must, if one can.
+            // A stopped victim cannot end its wait (PROTOCOLS D9): then another member becomes the victim, if one runs.
             candidates.retain(|&other| !self.is_stopped(other));
             let is_any_chosen = candidates.iter().any(|other| chosen.contains(other));
             if !self.is_stopped(locker) || candidates.is_empty() || is_any_chosen {
@@ -239,7 +239,7 @@ mod tests {
     use crate::{LockName, Mode::X};
 
     #[test]
-    fn a_victim_that_has_given_way_since_the_circle_was_seen_again_is_not_counted_twice() {
+    fn a_victim_that_ended_its_wait_after_the_second_look_is_not_counted_twice() {
         let scene = Scene::default();
         let (locks, session) = (&scene.locks, &scene.session);
         let other = LockName { hash: 8, ..NAME };
@@ -251,9 +251,9 @@ mod tests {
         let [one, victim] = [scene.lockers[0].0, scene.lockers[1].0];
         assert_eq!(locks.detect(session).unwrap(), 1);
         let mut search = Search::default();
-        let circle = locks.find_circle(session, &mut search, one).expect("no locker has given way yet");
-        let chosen = locks.look_again(session, &mut search, &circle).expect("still no locker has given way");
-        assert!(locks.table.locker(victim).has_given_way(), "the word is taken back");
+        let circle = locks.find_circle(session, &mut search, one).expect("both lockers still wait");
+        let chosen = locks.look_again(session, &mut search, &circle).expect("both lockers still wait");
+        assert!(locks.table.locker(victim).was_victim(), "the locker was chosen as the victim");
         locks.nominate(session, &mut search, &circle, &chosen);
         assert_eq!(locks.stats().deadlocks, 1);
     }

@@ -54,7 +54,8 @@ pub enum Error {
         /// The other transaction's locker.
         holder: LockerId,
     },
-    /// The holder has died, or could not be undone, and never will be, because the log has failed.
+    /// The holder's transaction cannot be undone any more: its session has died or its undo failed, and the log has
+    /// failed.
     #[error("the lock on {name} in mode {mode} cannot be granted: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; committed changes are safe in the log. Close the environment in every process, check the disk, and open it again")]
     HeldForGood {
         /// The object.

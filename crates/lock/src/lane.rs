@@ -1,5 +1,5 @@
-//! A lane, and the words of lanes and of their waiters (`lanes.rs`). The times in them wrap around: each is compared with a time that is not far
-//! away.
+//! A lane, and the words of lanes and of their waiters (`lanes.rs`). The times in these words wrap around: each is
+//! compared only with times that are near.
 
 use rio::{shared, Word};
 

@@ -51,7 +51,7 @@ shared! {
         pub(crate) waiting: Word<Waiting>,
         /// The number of the wait that the locker must give up, as a victim.
         pub(crate) victim: Word<u32>,
-        /// The number of the locker's last wait in a circle in which another locker gave way.
+        /// The number of the locker's last wait in a circle in which another locker was the victim.
         pub(crate) spared: Word<u32>,
         /// When the wait began, in microseconds since the machine started, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
@@ -100,14 +100,14 @@ pub(crate) fn filter_bit(mixed: u64) -> u64 {
 }
 
 impl LockerSlot {
-    /// Notes one request more. Not undone if we die: the count is then too large.
+    /// Counts one more request. Not undone if we die: the count is then too large.
     #[inline]
     pub(crate) fn note_one_more(&self, mixed: u64) {
         self.count.init(self.count.get() + 1);
         self.filter.init(self.filter.get() | filter_bit(mixed));
     }
 
-    /// Notes one request less.
+    /// Counts one request less.
     #[inline]
     pub(crate) fn note_one_less(&self) {
         let count = self.count.get();
@@ -118,15 +118,15 @@ impl LockerSlot {
     }
 
     /// Returns whether the locker was the victim of its last wait and has not given its locks back since. Such a locker
-    /// comes back for them at once; if it overtook the locker that it gave way to, the two would deadlock again.
+    /// asks for them again at once. If it then overtook the other locker of the deadlock, the two would deadlock again.
     #[inline]
-    pub(crate) fn has_given_way(&self) -> bool {
+    pub(crate) fn was_victim(&self) -> bool {
         let victim = self.victim.load();
-        let has_given_way = victim != 0 && victim == self.waits.get();
-        if has_given_way {
+        let was_victim = victim != 0 && victim == self.waits.get();
+        if was_victim {
             self.victim.publish(0);
         }
-        has_given_way
+        was_victim
     }
 
     /// Returns whether the locker may hold the name. False is certain.

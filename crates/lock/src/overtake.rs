@@ -37,7 +37,7 @@ impl Queue<'_> {
 }
 
 impl LockManager {
-    /// Adds a granted request as the new head of the queue; the old head waits on.
+    /// Adds a granted request as the new head of the queue; the old head waits again.
     pub(crate) fn overtake(&self, ask: &Ask<'_>, latched: &Latched<'_>, queue: Queue<'_>, place: Place) {
         let (request, head) = (self.table.request(place), queue.head);
         let wanted = head.state.get().granted().expect("the head of a queue is granted");
@@ -68,7 +68,7 @@ impl Request {
 
     /// Makes the request firm: its locker was woken, and the request is not granted. Under the latch.
     #[inline]
-    pub(crate) fn stand_firm(&self) {
+    pub(crate) fn make_firm(&self) {
         self.state.init(self.state.get().firm());
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_waiter_is_overtaken_until_a_wake_was_in_vain() {
+    fn a_sleeping_waiter_is_overtaken_until_it_was_woken_without_a_grant() {
         let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let place = scene.wait(1, X);
@@ -177,7 +177,7 @@ mod tests {
         scene.lock(0, S).unwrap();
         scene.unlock(0);
         scene.unlock(1);
-        // Now the other request is alone. Those behind an overtaken waiter wait on.
+        // Now the other request is alone. The requests behind an overtaken waiter go on waiting.
         let third = scene.wait(1, X);
         scene.lock(0, X).unwrap();
         assert!(scene.state(places[1]).waits() && scene.state(third).waits());

@@ -28,7 +28,7 @@ impl LockManager {
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        let mut granted = Granted { not_overtakable: slot.has_given_way(), ..Granted::new() };
+        let mut granted = Granted { not_overtakable: slot.was_victim(), ..Granted::new() };
         while let Some(top) = slot.top.get().some() {
             if !self.release_newest_thin(slot, top) {
                 self.release_latched(session, slot, top, &mut granted);

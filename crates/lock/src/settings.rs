@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Settings {
     /// When deadlocks are searched for.
     pub detect: Detect,
-    /// Which transaction gives way.
+    /// The choice of a deadlock's victim.
     pub victim: Victim,
     /// The number of transactions that run at a time under contention; the number of processors if unset, 64 at most.
     pub lanes: Option<u32>,
@@ -30,7 +30,7 @@ impl Default for Detect {
     }
 }
 
-/// Which transaction of a circle gives way.
+/// Which transaction of a circle is the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Victim {
     /// The transaction that began last, so that early transactions end at some time.

@@ -229,8 +229,8 @@ impl Table {
     pub(crate) fn split_one(&self, session: &Session) -> bool {
         let Some(role) = Role::take(&self.header.splitter, session) else { return false };
         let count = self.header.bucket_count.load();
-        // More chains than twice the slots would only cost memory.
-        // More buckets than words would part the names of a word.
+        // More chains than twice the slots would only cost memory. With more buckets than words, the names of one word
+        // would be in several buckets.
         let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity()) || count >= WORDS;
         // Without room for more buckets the chains grow longer; nothing fails.
         let is_split =

@@ -11,7 +11,7 @@
 //! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
 //! 4. `waiting` in the locker's slot is set while the locker waits and only then: a search for deadlocks begins there.
 //!
-//! If we die here: the request waits on; repair removes it like a granted one.
+//! If we die here: the request stays in its queue and waits; repair removes it like a granted request.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ impl LockManager {
         }
         let outcome = self.sleep_until_granted(ask, place, number, wait);
         match outcome {
-            Err(Error::Deadlock { .. }) => ask.slot.note_gave_way(boot_micros()),
+            Err(Error::Deadlock { .. }) => ask.slot.note_was_victim(boot_micros()),
             _ if ask.slot.spared.load() == number => {}
             _ => ask.slot.note_crowded(boot_micros()),
         }
@@ -195,7 +195,7 @@ impl LockManager {
         if is_granted {
             request.notice();
         } else if reason == Look::AfterWake {
-            request.stand_firm();
+            request.make_firm();
         }
         drop(latched);
         failpoint("lock: checked, no waiter woken");

@@ -109,7 +109,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
         if one_section {
             assert!(
                 scene.rows(&survivor) == message,
-                "stopped before store {stores}, and the table says another thing"
+                "stopped before store {stores}, and the table has other contents than before the section"
             );
         }
         for locker in scene.lockers {
@@ -139,7 +139,7 @@ fn stopped_while_taking_a_new_lock() {
 }
 
 #[test]
-fn stopped_while_taking_slots_that_others_gave_back() {
+fn stopped_while_taking_slots_that_other_lockers_gave_back() {
     let before = |scene: &Scene, survivor: &Session| {
         (0..250).for_each(|hash| scene.lock(survivor, 1, hash, X));
         scene.locks.unlock_all(survivor, scene.lockers[1]);
@@ -149,7 +149,7 @@ fn stopped_while_taking_slots_that_others_gave_back() {
 }
 
 #[test]
-fn stopped_while_overtaking_one_that_sleeps() {
+fn stopped_while_overtaking_a_sleeping_waiter() {
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 3, 1, X);
         scene.wait_for(survivor, 1, 1, X);
@@ -160,7 +160,7 @@ fn stopped_while_overtaking_one_that_sleeps() {
 }
 
 #[test]
-fn stopped_while_joining_others() {
+fn stopped_while_joining_other_holders() {
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 0, 9, X);
         (1..4).for_each(|locker| scene.lock(survivor, locker, 1, Mode::IS));
@@ -182,7 +182,7 @@ fn stopped_while_waiting_and_giving_up() {
 }
 
 #[test]
-fn stopped_while_giving_up_a_wait_that_held_others_back() {
+fn stopped_while_giving_up_a_wait_that_blocked_other_waiters() {
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 1, 1, S);
         scene.wait_for(survivor, 0, 1, X);
@@ -280,7 +280,7 @@ fn stopped_while_splitting_a_bucket() {
 }
 
 #[test]
-fn a_split_that_was_not_announced_is_found_and_announced_by_the_next() {
+fn the_next_split_announces_a_bucket_that_was_not_announced() {
     let scene = Scene::new();
     let session = scene.processes.join().unwrap();
     (0..500).for_each(|hash| scene.queue(&session, hash));
@@ -354,7 +354,7 @@ fn stopped_while_keeping_an_intent_lock() {
 }
 
 #[test]
-fn stopped_while_using_a_kept_intent_lock_that_others_want() {
+fn stopped_while_using_a_kept_intent_lock_that_other_lockers_want() {
     let before = |scene: &Scene, survivor: &Session| {
         assert!(scene.lock_whole(survivor, 0, IX));
         scene.locks.unlock_all(survivor, scene.lockers[0]);
@@ -368,7 +368,7 @@ fn stopped_while_using_a_kept_intent_lock_that_others_want() {
 }
 
 #[test]
-fn stopped_while_revoking_the_intent_locks_of_others() {
+fn stopped_while_revoking_the_intent_locks_of_other_lockers() {
     let before = |scene: &Scene, survivor: &Session| {
         for locker in 1..4 {
             assert!(scene.lock_whole(survivor, locker, if locker == 2 { Mode::IS } else { IX }));
@@ -381,7 +381,7 @@ fn stopped_while_revoking_the_intent_locks_of_others() {
 }
 
 #[test]
-fn stopped_while_coming_across_an_intent_lock_that_was_revoked() {
+fn stopped_while_finding_a_revoked_intent_lock() {
     let before = |scene: &Scene, survivor: &Session| {
         assert!(scene.lock_whole(survivor, 0, IX));
         scene.locks.unlock_all(survivor, scene.lockers[0]);
@@ -403,7 +403,7 @@ fn stopped_while_trading_a_kept_intent_lock() {
 }
 
 #[test]
-fn stopped_while_a_kept_intent_lock_that_others_wait_for_is_given_back() {
+fn stopped_while_giving_back_a_kept_intent_lock_that_other_lockers_wait_for() {
     let before = |scene: &Scene, survivor: &Session| {
         assert!(scene.lock_whole(survivor, 0, IX));
         scene.wait_for_name(survivor, 1, DATABASE, S);

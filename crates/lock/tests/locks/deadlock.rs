@@ -1,4 +1,4 @@
-//! Circles of waiting lockers: each circle is found, and one member gives way, no other.
+//! Circles of waiting lockers: each circle is found, and exactly one of its members is the victim.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -38,7 +38,7 @@ fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) 
 }
 
 #[test]
-fn in_a_circle_of_any_size_the_youngest_locker_gives_way() {
+fn in_a_circle_of_any_size_the_youngest_locker_is_the_victim() {
     for count in [2, 3, 4, 9, 16] {
         let scene = Scene::new(Settings::default());
         let start = Instant::now();
@@ -52,7 +52,7 @@ fn in_a_circle_of_any_size_the_youngest_locker_gives_way() {
 }
 
 #[test]
-fn the_setting_for_victims_chooses_the_locker_that_gives_way() {
+fn the_setting_determines_which_locker_is_the_victim() {
     for victim in [Victim::FewestLocks, Victim::FewestLogBytes] {
         let mut settings = Settings::default();
         settings.victim = victim;
@@ -166,7 +166,7 @@ fn with_the_papers_detector_the_whole_table_is_searched_now_and_then() {
 }
 
 #[test]
-fn a_search_asked_for_finds_every_circle() {
+fn an_explicit_search_finds_every_circle() {
     let mut settings = Settings::default();
     settings.detect = Detect::Every(Duration::from_secs(3600));
     let scene = Scene::new(settings);

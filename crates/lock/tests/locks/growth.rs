@@ -58,7 +58,7 @@ fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
 }
 
 #[test]
-fn buckets_are_split_while_others_use_them() {
+fn buckets_are_split_while_other_sessions_use_them() {
     let (scene, all_hold) = (Scene::new(Settings::default()), Barrier::new(4));
     scope(|scope| {
         for place in 0..4 {

@@ -110,7 +110,7 @@ fn a_lock_on_a_whole_database_waits_for_the_lockers_in_the_database() {
 }
 
 #[test]
-fn more_databases_than_are_kept_are_locked_all_the_same() {
+fn a_locker_can_lock_more_databases_than_it_can_keep() {
     let scene = Scene::new(Settings::default());
     let (worker, whole) = (scene.actor(0), scene.actor(1));
     for _ in 0..3 {
@@ -130,7 +130,7 @@ fn more_databases_than_are_kept_are_locked_all_the_same() {
 fn a_deadlock_through_a_kept_lock_is_found() {
     let scene = Scene::new(Settings::default());
     let whole = scene.actor(0);
-    // Idle, then in force: the test meets both kinds.
+    // The first rounds meet an idle kept lock, the last rounds one in force.
     for round in 0..5 {
         whole.locks.set_birth(whole.locker, 1000);
         whole.lock(record(1), X);
@@ -209,7 +209,7 @@ fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_d
     }
     assert!(again(learnt));
     assert!(!whole.try_lock(database(1), X), "the worker has it");
-    assert_eq!(kept(IX).unwrap().epoch, None, "in doubt: it is not to be taken by the bit alone");
+    assert_eq!(kept(IX).unwrap().epoch, None, "contended: the lock must not be taken by the bit alone");
     worker.unlock_all();
     assert!(!again(learnt), "the epoch is over");
     assert_eq!(worker.holds(database(1)), None);
@@ -217,13 +217,13 @@ fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_d
     worker.unlock_all();
     let learnt = kept(IX).unwrap();
     worker.unlock_all();
-    assert!(whole.try_lock(database(1), X), "the lock that is kept is idle");
+    assert!(whole.try_lock(database(1), X), "the kept lock is idle");
     assert!(!again(learnt) && kept(IX).is_none() && !worker.try_lock(database(1), IX));
     whole.unlock_all();
     worker.lock(database(1), IX);
     worker.unlock_all();
     let learnt = kept(IX).unwrap();
-    // The locker itself gives the lock up: what it knew of the kept one is over.
+    // The locker itself makes the lock weaker: the epoch that it has learnt is over.
     worker.locks.downgrade(&worker.session, worker.locker, database(1), IS).unwrap();
     worker.unlock_all();
     assert!(!again(learnt));

@@ -97,7 +97,7 @@ fn a_reader_does_not_overtake_a_writer_that_waits() {
 }
 
 #[test]
-fn waiters_that_go_together_are_granted_together() {
+fn waiters_with_compatible_modes_are_granted_together() {
     let scene = Scene::new(Settings::default());
     let holder = scene.actor(0);
     holder.lock(record(1), X);

@@ -34,7 +34,7 @@ const SCENES: &[(&str, Scripts)] = &[
         [&[Lock(A, X), UnlockAll, Lock(B, X), UnlockAll], &[Lock(B, X), UnlockAll], &[Lock(A, X), UnlockAll]],
     ),
     (
-        "weaker, earlier, and for an instant",
+        "a downgrade, an early release, and instant locks",
         [
             &[Lock(A, X), Downgrade(A), Lock(D, S), Unlock(A), UnlockAll],
             &[Lock(A, S), Instant(B), UnlockAll],

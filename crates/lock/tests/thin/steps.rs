@@ -511,7 +511,7 @@ impl Step<'_> {
         true
     }
 
-    /// Makes the word FAT, and makes a request in a queue of the lock that the word stood for.
+    /// Makes the word FAT, and puts the request of the word's thin lock into a queue.
     fn fatten(&mut self, name: Name) {
         let word = *self.world.word(name);
         if word.place == 0 {

@@ -129,7 +129,7 @@ impl List {
         self
     }
 
-    /// Without the place's first occurrence.
+    /// Returns the list without the first occurrence of the place.
     pub(crate) fn without(self, place: Place) -> List {
         let mut left = List::default();
         let mut is_removed = false;
