@@ -1,8 +1,8 @@
 //! Abort: the log is read backwards and each change undone, by key, with a compensation record.
 //!
 //! Paper: LIBTP 3.2.5, "calls on log_unroll to read the transaction's log records and undo any modifications". A
-//! compensation names where undo goes on, so an abort that is cut off half way is continued from there, and nothing is
-//! undone twice.
+//! compensation record states the LSN where undo continues. An abort that a crash has interrupted continues there, and
+//! no change is undone twice.
 
 use libtp_log::{Lsn, RecordRef};
 use rio::failpoint;
@@ -12,7 +12,7 @@ use crate::slot::State;
 use crate::{Change, Error, Managers, Result, TxnSession};
 
 impl TxnSession {
-    /// Ends the transaction and takes its changes back: the paper's `txn_abort`.
+    /// Ends the transaction and undoes its changes: the paper's `txn_abort`.
     ///
     /// # Errors
     /// A page cannot be read or the log has failed. The transaction then stays unfinished with its locks, and restart
@@ -26,7 +26,7 @@ impl TxnSession {
         self.abort_to_its_end(managers)
     }
 
-    /// Ends a transaction whose changes were taken back.
+    /// Ends a transaction whose changes were undone.
     pub(crate) fn abort_to_its_end(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
@@ -59,13 +59,14 @@ impl TxnSession {
     }
 }
 
-/// Undoes one record and returns the LSN where undo goes on.
+/// Undoes one record and returns the LSN where undo continues.
 pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
     let is_clr = header.flags() & CLR_FLAG != 0;
     let next = before(record)?;
     if is_clr {
-        // The compensation may conclude changes that stand (`Change::conclude`), which other sessions see from now on.
+        // The compensation may conclude changes that are never undone (`Change::conclude`): other sessions see them
+        // from now on.
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
         return Ok(next);
     }
@@ -77,7 +78,7 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
     Ok(next)
 }
 
-/// Returns where undo goes on behind a record.
+/// Returns the LSN where undo continues after a record.
 ///
 /// # Errors
 /// The record names no earlier record: undo would never end.
@@ -85,7 +86,7 @@ pub(crate) fn before(record: &RecordRef<'_>) -> Result<Lsn> {
     let is_clr = record.header.flags() & CLR_FLAG != 0;
     let next = if is_clr { undo_next(record)? } else { record.header.prev() };
     if next >= record.lsn {
-        let what = format!("undo is to go on at LSN {next}, which is not before it");
+        let what = format!("undo would continue at LSN {next}, which is not before it");
         return Err(Error::Undo { lsn: record.lsn, what });
     }
     Ok(next)
@@ -98,7 +99,7 @@ pub(crate) fn undo_next(record: &RecordRef<'_>) -> Result<Lsn> {
         None => Err(Error::Damaged {
             lsn: record.lsn,
             name: "compensation",
-            what: "its body is too short to say where undo goes on".into(),
+            what: "its body is too short for the LSN where undo continues".into(),
         }),
     }
 }

@@ -6,8 +6,8 @@
 //! commits before the first of them is answered. If the memory is gone when the environment is opened next, that
 //! opening must report it.
 //!
-//! If a session dies here: the control file states it already, and no such commit was answered yet; or the next session
-//! notes it once more.
+//! If a session dies here: either the control file states such commits and none was answered yet, or the next session
+//! writes the statement again.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted, Lasting};

@@ -44,9 +44,9 @@ impl fmt::Debug for ApplicationType {
 /// The function's refusal.
 pub fn call(function: &PageFn, page: &mut [u8], argument: &[u8]) -> std::result::Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| function(page, argument))).unwrap_or_else(|payload| {
-        let said = payload.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(format!("the function panicked: {said}"))
+        let message = payload.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(format!("the function panicked: {message}"))
     })
 }
 

@@ -1,4 +1,4 @@
-//! The bundle of managers is made: their part of a new region, and the handles of a process that attaches.
+//! Makes the bundle of managers: their part of a new region, and the handles of a process that attaches.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! A transaction begins, is promised the log space of its undo, and ends.
+//! The begin and the end of a transaction, and the log space that is reserved for its undo.
 //!
 //! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Begin and end write the
 //! session's own slot, and identifiers come in blocks: a small transaction touches no shared word or list.

@@ -20,10 +20,11 @@ use crate::log_records::CLR_FLAG;
 use crate::managers::record_table::RecordType;
 use crate::{Change, Damage, Managers, Result};
 
-/// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
+/// Bytes that a compensation may have beyond the record it undoes: the LSN where undo continues, and an LSN of the
+/// record.
 const CLR_EXTRA: usize = 64;
 
-/// Returns the log space for taking back a record with a body of `body_bytes`.
+/// Returns the log space for the undo of a record with a body of `body_bytes`.
 #[inline]
 fn undo_bytes(body_bytes: usize) -> u64 {
     (record_bytes(body_bytes) + CLR_EXTRA) as u64
@@ -44,7 +45,7 @@ impl Change<'_> {
         self.reserve_redo_only(body_bytes)
     }
 
-    /// Does as [`Change::reserve`], for a record that is never taken back.
+    /// Does as [`Change::reserve`], for a record that is never undone.
     ///
     /// # Errors
     /// As [`Change::reserve`].
@@ -127,7 +128,7 @@ impl Change<'_> {
         failpoint("change: append cleared, pages latched");
     }
 
-    /// Logs and makes a change that belongs to no transaction and is never taken back: a split, the removal of a ghost.
+    /// Logs and makes a change that belongs to no transaction and is never undone: a split, the removal of a ghost.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -140,8 +141,8 @@ impl Change<'_> {
         lsn
     }
 
-    /// Logs and makes a compensation: a change that undoes another, is redone by recovery, and is never undone itself.
-    /// The undo goes on at `undo_next`, which is stored before the body.
+    /// Logs and makes a compensation: a change that undoes another change, is redone by recovery, and is never undone
+    /// itself. The undo continues at `undo_next`, which is stored before the body.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -163,16 +164,16 @@ impl Change<'_> {
         lsn
     }
 
-    /// Logs and makes the last of several changes that are never taken back, whatever becomes of the transaction
-    /// (ARIES: a nested top action). Undo passes over them and goes on at `undo_next`, where the transaction was before
-    /// the first of them. A session that reads their result waits for this record as for a commit (PROTOCOLS L4); the
-    /// pages are latched meanwhile.
+    /// Logs and makes the last of several changes that are never undone, whatever becomes of the transaction (ARIES: a
+    /// nested top action). Undo passes over them and continues at `undo_next`, where the transaction was before the
+    /// first of them. A session that reads their result waits for this record as for a commit (PROTOCOLS L4); the pages
+    /// are latched meanwhile.
     ///
     /// # Panics
     /// As [`Change::apply`].
     pub fn conclude(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let lsn = self.compensate(kind, body, pages, undo_next);
-        // If the session dies before this, the undo that passes over the changes does it.
+        // If the session dies before this store, the undo that passes over the changes makes the store.
         failpoint("change: concluded, readers not notified");
         self.managers.txns.header.last_commit.fetch_max(lsn);
         lsn
@@ -231,7 +232,7 @@ impl Change<'_> {
             };
             failpoint("change: before a page is changed");
             if planted("txn: the page LSN precedes the page's bytes") {
-                // Without a before-image.
+                // This store has no before-image.
                 let at = std::mem::offset_of!(PageHeader, page_lsn);
                 page.fresh()[at..at + 8].copy_from_slice(&lsn.raw().to_le_bytes());
             }

@@ -61,7 +61,8 @@ impl Managers {
             return None;
         }
         let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
-        // Checked in the role: a session that builds the region anew waits until no session has the role.
+        // Checked after this session has become the checkpointer: a session that builds the region anew waits until
+        // there is no checkpointer.
         txn.session().leave_if_broken();
         Some(role)
     }
@@ -72,7 +73,7 @@ impl Managers {
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
     pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<bool> {
-        // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
+        // The role is held: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
         // begins.
         let Some(_role) = self.be_checkpointer(txn) else { return Ok(false) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
@@ -111,7 +112,7 @@ impl Managers {
         if planted("txn: checkpoints omit running transactions") {
             running.clear();
         }
-        // After the transactions: a transaction that is not among them any more has left its open outcomes here.
+        // Read after the transactions: a transaction that ended in between has left its open outcomes here.
         let open = match planted("txn: checkpoints drop open segments of committed transactions") {
             true => Vec::new(),
             false => self.open_outcomes(session),
@@ -132,8 +133,8 @@ impl Managers {
         // Behind the force: a snapshot that is taken later needs nothing below the transactions that run now
         // (`snapshot.rs`).
         let restart_from = redo_point.min(oldest);
-        // A pin may for a moment name the horizon of the session's last snapshot, and the log has not been kept for
-        // that since. Log that is gone must not be called the oldest again.
+        // A pin may for a moment name the horizon of the session's last snapshot, and the log was not kept for that
+        // snapshot any more. Log that is gone must not become the oldest log again.
         let for_snapshots = self.needed_by_snapshots().max(self.log.oldest());
         let keep_from = restart_from.min(for_snapshots).min(self.needed_by_repairs());
         let keep_from = keep_from.min(self.needed_by_copies());
@@ -144,7 +145,7 @@ impl Managers {
         self.write_control(session, &taken, kept, false)?;
         failpoint("checkpoint: control file written, region old");
         if let Err(error) = self.buffers.forget_kept_images(redo_point) {
-            tracing::warn!(%error, "images of pages that are at home are kept until the next checkpoint");
+            tracing::warn!(%error, "the double-write file keeps images of pages that were written, until the next checkpoint");
         }
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);

@@ -38,9 +38,9 @@ pub enum Durability {
     Sync,
     /// At once: the commit survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).
     Relaxed,
-    /// At once, where the environment's memory outlives a crash of the system, or the loss of power: the commit
-    /// survives that now, without a system call (PROTOCOLS L9), and is on disk within the set time. Refused where the
-    /// memory does not.
+    /// At once, if the environment's memory outlives a crash of the system, or the loss of power: the commit survives
+    /// such a crash now, without a system call (PROTOCOLS L9), and is on disk within the set time. Refused if the
+    /// memory does not outlive the system.
     Rio,
 }
 
@@ -55,7 +55,7 @@ pub struct Committed {
 /// A place between two steps of the decision, where the session may die.
 #[derive(Clone, Copy)]
 pub(crate) enum Between {
-    /// The slot says that the transaction commits, and nothing is logged.
+    /// The slot states that the transaction commits, and nothing is logged.
     StateAndRecord,
     /// The record is logged and is not yet the highest commit.
     RecordAndLastCommit,
@@ -72,7 +72,7 @@ impl TxnSession {
     /// ([`TxnSession::state`] says `Running`). If the wait for the disk failed, the transaction is committed in memory
     /// but may be lost with the machine, as the error says.
     pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
-        // The caller refuses `Rio` on such memory, with a fuller error. Here the disk is as good as any memory.
+        // The caller refuses `Rio` on such memory, with a fuller error. Here a commit on disk is as good.
         let durability = match durability {
             Durability::Rio if !managers.lasting().is_lasting() => Durability::Sync,
             asked => asked,
@@ -132,7 +132,8 @@ impl TxnSession {
     }
 
     /// Writes the commit record, which decides; `prev` is the transaction's record before it. If the session dies after
-    /// the record, the transaction is committed: its last record says so (PROTOCOLS D6). `failpoint` is called between the steps.
+    /// the record, the transaction is committed: its last record is a commit record (PROTOCOLS D6). `failpoint` is
+    /// called between the steps.
     #[inline]
     pub(crate) fn decide(&self, managers: &Managers, prev: Lsn, body: &[&[u8]], failpoint: impl Fn(Between)) -> Lsn {
         self.slot().state.publish(State::Committing as u32);
@@ -167,7 +168,7 @@ impl TxnSession {
         let Some((lsn, txn)) = noted.filter(|_| self.commit_record() == Lsn::NONE) else {
             return Ok(self.commit_record());
         };
-        // If the session died before it published the record, another session's record may stand there.
+        // If the session died before it published the record, the log may have another session's record at that LSN.
         let record = managers.log.read(lsn)?;
         let decides = record.header.kind() == COMMIT && record.header.txn() == txn;
         Ok(if decides { lsn } else { Lsn::NONE })

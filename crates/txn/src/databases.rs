@@ -46,14 +46,14 @@ impl TxnSession {
         self.session().clear_append();
         failpoint("databases: committed, nothing carried out");
         if let Err(error) = self.carry_out(managers, lsn, fates) {
-            // The transaction is committed and may not end otherwise. It stays a dead session's, and the repair of that
-            // session ends it.
+            // The transaction is committed, so no other end is allowed. Its session counts as dead, and the repair of
+            // that session ends the transaction.
             self.session().mark_dead();
             return Err(error);
         }
         failpoint("databases: carried out, locks held");
-        // Ended before the locks are released: a repair carries out again the fates of a transaction that has not
-        // ended, and the next holder of the locks may have decided otherwise.
+        // The transaction ends before the locks are released: a repair carries out again the fates of a transaction
+        // that has not ended, and the next holder of the locks may have decided otherwise.
         let is_late = planted("txn: locks are released before a drop or rename has ended");
         if !is_late {
             self.end(managers);
@@ -77,7 +77,7 @@ impl TxnSession {
 
 impl Managers {
     /// Logs that a database whose file is missing is given up, and forces the record. The record belongs to no
-    /// transaction: nothing takes it back.
+    /// transaction, so it is never undone.
     ///
     /// # Errors
     /// `Log`: nothing was changed.
@@ -106,7 +106,7 @@ impl Managers {
         }
     }
 
-    /// Carries out the fates that a transaction has decided whose session died after the commit record.
+    /// Carries out the fates that a transaction has decided, if its session died after the commit record.
     pub(crate) fn finish_databases(&self, by: &Session, commit: Lsn) -> Result<()> {
         let fates = self.fates_of(commit)?;
         if fates.is_empty() || planted("txn: repair skips drops and renames of a dead session") {

@@ -83,7 +83,7 @@ pub enum Error {
         /// The most segments.
         most: usize,
     },
-    /// A transaction decides of more databases than one log record has room for.
+    /// A transaction drops or renames more databases than one log record has room for.
     #[error("a transaction cannot drop or rename {count} databases: their names take {bytes} bytes of a log record, which has {most}; nothing was changed. Drop or rename them in several transactions")]
     TooManyDatabases {
         /// The number of databases.

@@ -33,8 +33,8 @@ impl TxnSlot {
         self.segments.iter().map(|segment| segment.get()).take_while(|&segment| segment != 0).collect()
     }
 
-    /// Forgets the segments, when the transaction is over. The first goes last: it says whether there are segments to
-    /// forget.
+    /// Clears the list of segments when the transaction is over. The first entry is cleared last: a zero there means
+    /// that the list is empty.
     #[inline]
     pub(crate) fn forget_segments(&self) {
         if self.segments[0].get() != 0 {
@@ -103,14 +103,14 @@ impl TxnSession {
             Ok(()) => {
                 self.leave_if_given_up();
                 when_logged(Some(lsn));
-                // Before the locks: a later repair of this session must not mistake the next session that joins a
-                // segment for this one.
+                // Forgotten before the locks are released: a later repair of this session must not mistake the next
+                // session that joins a segment for this one.
                 self.slot().forget_segments();
             }
             Err(_) => {
                 if let Err(error) = managers.leave_segments_open(self.session(), self.slot(), self.id(), lsn) {
-                    // The transaction is committed and may not end otherwise. It stays a dead session's, and the repair
-                    // of that session ends it.
+                    // The transaction is committed, so no other end is allowed. Its session counts as dead, and the
+                    // repair of that session ends the transaction.
                     self.session().mark_dead();
                     return Err(error);
                 }
@@ -160,11 +160,11 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Notes for all segments of the transaction in a slot that they may not know of its commit. They have their rows, so this
-    /// needs no room.
+    /// Notes that the segments of a slot's transaction may not know of its commit. Each segment has its row already, so
+    /// this needs no room.
     ///
     /// # Errors
-    /// The region cannot grow for a segment that has no row, against the rule.
+    /// The region cannot grow for a segment that has no row, which breaks an invariant.
     pub(crate) fn leave_segments_open(&self, by: &Session, slot: &TxnSlot, txn: TxnId, lsn: Lsn) -> Result<()> {
         for segment in slot.segments() {
             self.note_open(by, OpenOutcome { segment, txn, lsn })?;

@@ -1,14 +1,14 @@
 //! The log that is kept for a copy: a backup needs all log from a checkpoint before its first page is copied until the
 //! backup ends.
 //!
-//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot says from where on the log is kept. The word
-//! goes with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads these words
-//! before it gives log up.
+//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot states the LSN from which on the log is kept.
+//! The word goes with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads these
+//! words before it gives log up.
 //!
-//! How the log is held while other sessions go on: first the word says where the log begins now, then the session takes
-//! a checkpoint itself. Checkpoints come one after the other. So a checkpointer that had read the words before has
-//! ended, and has given up its part of the log; from then on the word holds. The copy needs the same log as a restart
-//! after this checkpoint, and the word is moved up to there.
+//! The log is kept while other sessions go on. First the session stores in the word where the log begins now, then it
+//! takes a checkpoint itself. Checkpoints come one after the other. So a checkpointer that had read the words before
+//! has ended, and has given up its part of the log; every later checkpointer sees the word. The copy needs the same log
+//! as a restart after this checkpoint, and the word is moved up to there.
 //!
 //! If the session dies here: its repair gives the slot back, and the word with it.
 

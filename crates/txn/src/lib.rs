@@ -1,8 +1,8 @@
 //! Transaction Manager: begin, commit, abort, checkpoint and recovery.
 //!
 //! Paper: LIBTP 3.2.5. The manager assigns transaction identifiers, keeps each running transaction's state in shared
-//! memory, and directs commit and abort. It names no access method: the [`RecordTable`] says what a log record means,
-//! how it is repeated and how it is undone (LIBTP 3.2.6).
+//! memory, and directs commit and abort. It names no access method: the [`RecordTable`] defines what a log record
+//! means, how it is repeated and how it is undone (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (the shared state), `session` (sessions that run transactions),
 //! `change` (the one driver of every page change), `commit`, `answered_from_memory`, `abort`, `savepoint`, `snapshot`

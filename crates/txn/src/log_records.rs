@@ -13,11 +13,11 @@ pub const ABORT_END: u16 = 17;
 /// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction,
 /// and for each segment of memory that may not know of a commit.
 pub const CHECKPOINT: u16 = 18;
-/// The fate of databases if the transaction commits, whose commit record is the next record; if it belongs to no
-/// transaction, their fate at once. Body: see `databases`.
+/// The fates of databases. In a transaction they count when it commits, and its commit record is the next record;
+/// without a transaction they count at once. Body: see `databases`.
 pub const DATABASES: u16 = 20;
-/// The changes that restart left of a transaction that it took back, because a file was away. Body: the transaction,
-/// its first record, and two words for each change (`recovery/left`).
+/// The changes of a transaction that restart could not undo, because a file was missing. Body: the transaction, its
+/// first record, and two words for each change (`recovery/left`).
 pub const LEFT: u16 = 21;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.

@@ -28,11 +28,13 @@ pub struct Settings {
     pub count_log_bytes: bool,
     /// Threads that repeat history at a restart. If unset, the length of the log and the number of processors decide.
     pub recovery_threads: Option<u32>,
-    /// Log bytes that are kept for snapshots, with the ghosts and replaced values that were given up within them.
+    /// Log bytes that are kept for snapshots, with the ghosts and replaced values that were given up in that part of
+    /// the log.
     pub snapshot_log_bytes: u64,
-    /// How long these are kept for one snapshot.
+    /// How long that log is kept for one snapshot.
     pub snapshot_age: Duration,
-    /// The two values before, if the program or libtp.toml names them: then every process keeps as much.
+    /// `snapshot_log_bytes` and `snapshot_age`, if the program or libtp.toml sets them: then every process keeps that
+    /// much.
     pub asked_for_snapshots: (Option<u64>, Option<Duration>),
     /// Log bytes that are kept behind the tail, needed or not: for a backup of the log since the last backup.
     pub keep_log_bytes: u64,

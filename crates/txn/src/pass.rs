@@ -47,7 +47,7 @@ impl TxnSlot {
 
 impl TxnSession {
     /// Offers the running transaction. From here on this session does nothing in it: it waits until another session has
-    /// taken the transaction over ([`Managers::is_taken`]), or takes it back as any other session would.
+    /// taken the transaction over ([`Managers::is_taken`]), or takes the offer itself as any other session would.
     pub fn offer(&self) -> Offer {
         debug_assert!(self.session().latch_count() == 0, "a session with a latch is at work");
         self.slot().offered_by.publish(self.session().id());
@@ -72,7 +72,7 @@ impl Managers {
             let is_running = State::from_word(slot.state.load()) == State::Running;
             is_running && slot.id.load() == offer.txn && slot.owner.load() == offer.session && slot.is_offered()
         };
-        // The offering session changes nothing: this look holds until the swap succeeds, or the swap fails.
+        // The offering session changes nothing: what was read here stays true, or the swap fails.
         if !is_there() || !self.processes.is_alive(offer.session) {
             return Ok(None);
         }

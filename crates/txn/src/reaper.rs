@@ -133,8 +133,8 @@ impl Managers {
                 self.repair_repairers(by, session)?;
                 let Some(dead_session) = self.processes.take_dead(by, session) else { return Ok(()) };
                 match self.repair_logically(by, dead_session, learned, &mut reaped) {
-                    Err(error) if passes(&error) => {
-                        // Returned, whatever becomes of the other dead sessions.
+                    Err(error) if is_temporary(&error) => {
+                        // The error is returned after all other dead sessions were repaired.
                         first = std::mem::replace(&mut first, Ok(())).and(Err(error));
                         Ok(())
                     }
@@ -332,7 +332,7 @@ impl Managers {
             ended?;
         }
         if !is_whole {
-            // Its locks stay until a process takes its changes back (docs/design/0019).
+            // Its locks stay until a process undoes its changes (docs/design/0019).
             return Ok(());
         }
         failpoint("repair: no transaction left, lockers left");
@@ -418,8 +418,8 @@ impl Managers {
     }
 }
 
-/// Returns whether an error may be gone at the next try: an error of the disk, or want of room. A region that was found
-/// broken stays broken.
-fn passes(error: &Error) -> bool {
+/// Returns whether an error may be gone at the next attempt: an error of the disk, or lack of room. A region that was
+/// found broken stays broken.
+fn is_temporary(error: &Error) -> bool {
     !matches!(error, Error::Broken { .. })
 }

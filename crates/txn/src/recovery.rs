@@ -1,10 +1,10 @@
 //! Restart: it brings the environment from the state of a crash to the state that was committed, no more and no less.
 //!
 //! ARIES, each part in its file. [`analysis`] finds the transactions that did not end. [`history`] reads the log once
-//! and deals its page changes out. [`redo`] repeats the changes, page by page, where the page is older. [`undo`] takes
-//! the losers back with the code of an abort, in the files that are there ([`left`]). Not in the paper in this form;
-//! LIBTP 3.1.1 gives the protocol (before and after images, write-ahead). The access methods are reached through the
-//! record table alone. A crash during restart is one more crash: every part may be repeated.
+//! and deals its page changes out. [`redo`] repeats the changes, page by page, where the page is older. [`undo`] undoes
+//! the losers with the code of an abort, in the files that exist ([`left`]). Not in the paper in this form; LIBTP 3.1.1
+//! gives the protocol (before and after images, write-ahead). The access methods are reached through the record table
+//! alone. A crash during restart is one more crash: every part may be repeated.
 
 mod analysis;
 mod batch;
@@ -42,7 +42,7 @@ pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 /// attached.
 ///
 /// # Errors
-/// A damaged log record or page, an unknown record type, a full disk. The files are as far recovered as the error says,
+/// A damaged log record or page, an unknown record type, a full disk. The error states how far the files are recovered,
 /// and opening again starts over.
 pub fn restart(
     managers: &Managers,
@@ -59,6 +59,6 @@ pub fn restart(
     }
     // Before the losers: no loser has changed a database that another transaction has dropped.
     managers.settle_databases(txn.session(), std::mem::take(&mut found.decided))?;
-    recovered.undone = undo::take_back(managers, txn, &found)?;
+    recovered.undone = undo::undo_losers(managers, txn, &found)?;
     Ok(recovered)
 }

@@ -1,8 +1,8 @@
-//! Savepoints: a transaction takes back its changes since a mark, and goes on.
+//! Savepoints: a transaction undoes its changes since a mark, and goes on.
 //!
 //! Paper: LIBTP, section 6, has nested transactions as future work. Going back to a savepoint is an abort that stops at
-//! the mark. Each change is undone with a compensation record, which says where undo goes on, so a later abort, or
-//! restart, goes on before the mark and undoes nothing twice. The locks stay with the transaction (docs/design/0009).
+//! the mark. Each change is undone with a compensation record, which states where undo continues. So a later abort, or
+//! restart, continues before the mark and undoes nothing twice. The locks stay with the transaction (docs/design/0009).
 //!
 //! If the session dies here: the whole transaction is undone, as after any death in a running transaction.
 
@@ -26,10 +26,10 @@ impl TxnSession {
         Mark { last: self.last_lsn(), undo_bytes: self.slot().undo_bytes.get() }
     }
 
-    /// Takes back the changes of the running transaction after the mark, newest first.
+    /// Undoes the changes of the running transaction after the mark, newest first.
     ///
     /// # Errors
-    /// A page cannot be read or the log has failed: then a part was taken back, and the transaction must be aborted.
+    /// A page cannot be read or the log has failed: then a part was undone, and the transaction must be aborted.
     pub fn undo_since(&self, managers: &Managers, mark: Mark) -> Result<()> {
         let to = if planted("txn: a rollback to a savepoint undoes everything") { Lsn::NONE } else { mark.last };
         self.undo_to(managers, to)?;

@@ -58,14 +58,14 @@ struct Entered {
 /// The most notes that a transaction leaves.
 const FOR_LATER_MAX: usize = 1024;
 
-/// The number of calls of which one counts the transaction's locks.
+/// One call in this number counts the transaction's locks.
 const COUNTED_EVERY: u32 = 32;
 
 /// How many databases a transaction uses at once, usually.
 const ENTERED: usize = 8;
 
 /// The bits of a cell that end with the transaction.
-const OF_TXN: u64 = 0xFF;
+const TXN_BITS: u64 = 0xFF;
 
 impl Entered {
     #[inline]
@@ -114,8 +114,8 @@ impl TxnSession {
         id
     }
 
-    /// Makes the identifier the last of its block, as if the session had begun that transaction itself: by that
-    /// [`TxnSession::noted_in_commit`] tells its notes from those of others.
+    /// Makes the identifier the last of its block, as if the session had begun that transaction itself: then
+    /// [`TxnSession::noted_in_commit`] recognises the transaction's notes.
     pub(crate) fn set_last_id(&self, txn: TxnId) {
         self.id_next.set(txn.raw() + 1);
         self.id_end.set(txn.raw() + 1);
@@ -124,7 +124,7 @@ impl TxnSession {
     /// Forgets the notes about the transaction that ran last.
     #[inline]
     pub(crate) fn forget_last(&self) {
-        self.entered.files.iter().for_each(|file| file.set(file.get() & !OF_TXN));
+        self.entered.files.iter().for_each(|file| file.set(file.get() & !TXN_BITS));
         self.after_commit.borrow_mut().clear();
         self.commit_record.set(Lsn::NONE);
         self.noted_before_commit.set(None);
@@ -284,7 +284,7 @@ impl TxnSession {
         #[allow(clippy::cast_possible_truncation, reason = "the number is one byte")]
         let is_taken = locks.lock_again(self.locker, (word >> 16) as u8, self.entered.epoch.get());
         if is_taken {
-            cell.set(word | word >> 8 & OF_TXN);
+            cell.set(word | word >> 8 & TXN_BITS);
         } else {
             self.forget_entered();
         }
@@ -317,8 +317,8 @@ impl TxnSession {
         self.entered.escalate_at.set(count);
     }
 
-    /// Notes a place in a file, to be looked at when the running transaction has committed. The notes are a service: of
-    /// very many not all are kept, and no note of a transaction that is aborted or passed on.
+    /// Notes a place in a file, to be looked at when the running transaction has committed. The notes need not be
+    /// complete: beyond a limit they are dropped, and a transaction that is aborted or passed on loses them.
     #[cold]
     pub fn note_for_later(&self, file: u32, place: Vec<u8>) {
         let mut notes = self.after_commit.borrow_mut();

@@ -1,7 +1,7 @@
 //! The words of the shortcuts (`shortcuts.rs`): sets of entries for short, long and very long records.
 //!
-//! Invariant: the edition of an entry is odd while it is written. A reader that finds an odd edition, or another one
-//! afterwards, has read nothing.
+//! Invariant: the edition of an entry is odd while it is written. A reader that finds an odd edition, or another
+//! edition after it has read, discards the bytes.
 //!
 //! If the session dies here: the entry stays odd, and states nothing until another session writes it. So it needs no
 //! section.
@@ -28,7 +28,7 @@ const LONGEST_WORDS: usize = 2099;
 rio::shared! {
     /// The head of one entry.
     pub struct Shortcut {
-        /// The session that writes it, zero if none does.
+        /// The session that writes it, zero if no session writes it.
         pub writer: Word<SessionId>,
         /// Odd while it is written.
         pub edition: Word<u64>,
@@ -64,7 +64,7 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// The same for longer records.
+    /// As [`ShortcutSet`], for longer records.
     pub struct LongShortcutSet {
         /// The entries.
         pub set: ShortcutEntries,
@@ -74,7 +74,7 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// The same for the longest.
+    /// As [`ShortcutSet`], for the longest records.
     pub struct LongestShortcutSet {
         /// The entries.
         pub set: ShortcutEntries,
@@ -114,8 +114,8 @@ pub(crate) struct Set<'s> {
 }
 
 impl Shortcuts {
-    /// Returns the set for a record of that hash whose name and stored value have `bytes` bytes; `None` if no entry
-    /// holds that.
+    /// Returns the set for a record of that hash whose name and stored value have `bytes` bytes; `None` if no entry has
+    /// room for them.
     pub(crate) fn set_for(&self, hash: u64, bytes: usize) -> Option<Set<'_>> {
         self.sets_of(hash).into_iter().find(|found| bytes <= found.words[0].len() * 8)
     }
@@ -145,8 +145,8 @@ impl Shortcuts {
 }
 
 impl ShortcutEntries {
-    /// Returns where a shortcut may go. If all entries are in use, returns `None` and takes one from the count `used`
-    /// of each entry.
+    /// Returns the number of the entry for a new shortcut. If all entries are in use, returns `None` and lowers the
+    /// count `used` of each entry by one.
     pub(crate) fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
         // A record has at most two shortcuts, for the newest snapshots.
         let own = (0..WAYS).filter(|way| self.hashes[*way].get() == hash);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(entry.read(words, b"name", Lsn::new(800)), Some(version.clone()));
         assert_eq!(entry.read(words, b"nama", Lsn::new(800)), None);
         assert_eq!(entry.read(words, b"nam", Lsn::new(800)), None);
-        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "of a place beyond nothing is known");
+        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "the entry states nothing about later places");
         let edition = entry.edition.load();
         entry.edition.publish(edition + 1);
         assert_eq!(entry.read(words, b"name", Lsn::new(800)), None, "its writer may have died");

@@ -1,11 +1,11 @@
 //! Shortcuts through long histories: the version that a record had a few changes after a snapshot's place.
 //!
 //! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a late
-//! reader would walk through all of them. So while a snapshot is held, a session that changes a record which was
-//! changed since leaves a copy of its version here, one time in eight, if there is no copy yet. The copy has the log's
-//! tail at that moment: *at this place of the log the record had this version*. A reader whose snapshot ends there or
-//! earlier begins its walk at that version, usually a few steps from the version that it may see. A record that is
-//! changed once or twice needs no shortcut and gets none.
+//! reader would walk through all of them. So while a snapshot is held, and a record was changed since the snapshot, a
+//! session that changes the record again leaves a copy of its version here, one time in eight, if there is no copy yet.
+//! The copy has the log's tail at that moment: *at this place of the log the record had this version*. A reader whose
+//! snapshot ends there or earlier begins its walk at that version, usually a few steps from the version that it may
+//! see. A record that is changed once or twice needs no shortcut and gets none.
 //!
 //! The shortcuts are a cache. The statement of an entry stays true whatever becomes of the record, and a missing entry
 //! costs a longer walk. Entries of records that are changed again and again keep their places. A record of more than 16
@@ -44,8 +44,8 @@ fn is_sampled(lsn: Lsn) -> bool {
 
 impl Managers {
     /// Returns whether a session that changes a record of this version calls [`Managers::leave_shortcut`]: a snapshot
-    /// is held, or was a moment ago, the record was changed since, and the version is drawn. A record that was not
-    /// changed since is one step away, for now.
+    /// is held, or was a moment ago, the record was changed since, and the version is drawn. If the record was not
+    /// changed since, a reader needs only one step.
     #[inline]
     pub fn wants_shortcut(&self, lsn: Lsn) -> bool {
         // Relaxed: a stale answer is rare and costs little.
@@ -93,7 +93,7 @@ impl Managers {
             return;
         }
         let (name, version) = (name(), version());
-        debug_assert_eq!(name.len() + version.stored.len(), bytes, "the length that was told");
+        debug_assert_eq!(name.len() + version.stored.len(), bytes, "`bytes` is the length of both");
         // The page is latched: no session changes the record between this place and the caller's own log record.
         let place = self.log.tail();
         let Some(way) = set.room(hash, place) else { return };

@@ -2,9 +2,9 @@
 //!
 //! Not in the paper (docs/design/0008: the log is the version store; PROTOCOLS S1, S2). A [`View`] is a place in the
 //! log, the transactions that had a record before it and no end before it, and the horizon: the least first record of
-//! these transactions. Each record of a database names the log record that made it, and the view says of that LSN
-//! whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*): one word says since
-//! when, so a pin needs no section, and it goes with the slot when the process dies.
+//! these transactions. Each record of a database names the log record that made it, and the view decides by that LSN
+//! whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*). One word has the time
+//! since when, so a pin needs no section, and it goes with the slot when the process dies.
 //!
 //! A view is taken without a latch, while other sessions go on. First the place is read, then the notes of appends,
 //! then each slot: the transaction that runs there now, and then the transactions that have ended there. A transaction
@@ -40,13 +40,13 @@ const TRIES: u32 = 1_000_000;
 pub struct View {
     lsn: Lsn,
     horizon: Lsn,
-    /// The transactions with a record below and no end below, sorted.
+    /// The transactions with a record below the place and no end below it, sorted.
     open: Vec<TxnId>,
     /// The log's tail when it was taken.
     taken_at: Lsn,
-    /// Versions below were on disk when the view was taken, or had been answered before.
+    /// Versions below this LSN are sure: when the view was taken they were on disk, or had been answered before.
     sure: Lsn,
-    /// Versions below are seen, and sure.
+    /// Versions below this LSN are seen, and sure.
     plain: Lsn,
 }
 
@@ -87,8 +87,8 @@ impl View {
         version < self.plain
     }
 
-    /// Returns whether losing the machine can take back a version that is seen, or could when the view was taken. A
-    /// reader waits before it shows the version ([`Managers::wait_view_durable`]).
+    /// Returns whether a version that is seen was not sure when the view was taken: a crash of the machine may undo it.
+    /// A reader waits before it shows the version ([`Managers::wait_view_durable`]).
     #[inline]
     pub fn is_unsure(&self, version: Lsn) -> bool {
         version >= self.sure
@@ -200,7 +200,7 @@ impl TxnSlot {
         for back in 1..=count.min(ENDED as u64) {
             let place = &self.ended[place_of(count - back)];
             let (id, first, end) = (place.id.load(), place.first_lsn.load(), place.end_lsn.load());
-            // The oldest place may be in the middle of being used again.
+            // The session may be overwriting the oldest place.
             if self.ended_count.load() - (count - back) >= ENDED as u64 {
                 return Err(());
             }
@@ -235,8 +235,7 @@ fn place_of(number: u64) -> usize {
 }
 
 impl Managers {
-    /// Returns the place up to which losing the machine takes nothing back: all below is on disk, or was answered
-    /// before it was.
+    /// Returns the place below which every commit is sure: it is on disk, or it was answered before it was on disk.
     fn sure_place(&self) -> Place {
         let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
         match answered >= durable && answered != Lsn::NONE {

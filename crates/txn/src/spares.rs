@@ -22,7 +22,7 @@ const UNDO_BESIDE_PAGES: u64 = 4096;
 #[derive(Default)]
 pub(crate) struct Spares {
     list: Mutex<Vec<Session>>,
-    /// Whether spares are kept: a process that only looks around in the environment keeps none.
+    /// Whether spares are kept: a process that only inspects the environment keeps no spares.
     are_kept: AtomicBool,
 }
 

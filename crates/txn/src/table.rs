@@ -22,13 +22,13 @@ rio::shared! {
         pub has_unresolved: Word<u32>,
         /// Where the slots lie.
         pub slots: rio::Link<SlabHeader>,
-        /// The session that takes a checkpoint, zero if none does.
+        /// The session that takes a checkpoint; zero if no session does.
         pub checkpointer: Word<SessionId>,
         /// The last checkpoint's record.
         pub checkpoint_lsn: Word<Lsn>,
         /// The checkpoint that was the last one when the region was made; if there was none, the beginning of the log.
         pub restart_lsn: Word<Lsn>,
-        /// The session that changes the control file, for the tools; zero if none does.
+        /// The session that changes the control file, for the tools; zero if no session does.
         pub changer: Word<SessionId>,
         /// Where the table of unresolved transactions lies.
         pub unresolved: rio::Link<SlabHeader>,
@@ -40,11 +40,11 @@ rio::shared! {
         pub commits: Word<u64>,
         /// Aborts.
         pub aborts: Word<u64>,
-        /// Non-zero once the control file says that commits are answered from memory.
+        /// Non-zero once the control file states that commits are answered from memory.
         pub rio: Word<u64>,
         /// Slots up to this number were used at some time. Slots above were never used, and are in no list.
         pub used: Word<u64>,
-        /// Non-zero once the control file says that relaxed commits are answered.
+        /// Non-zero once the control file states that relaxed commits are answered.
         pub relaxed: Word<u64>,
         /// Zero, kept for later.
         pub spare_line: Word<u64>,

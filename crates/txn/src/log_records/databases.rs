@@ -25,7 +25,7 @@ pub(crate) fn encode(fates: &[Fate]) -> Vec<u8> {
     body
 }
 
-/// Reads such a body; `None` if it is not one.
+/// Reads such a body; `None` if the bytes are not such a body.
 pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
     let mut fates = Vec::new();
     while !body.is_empty() {

@@ -12,7 +12,7 @@ use super::Managers;
 use crate::application::Applications;
 use crate::{Result, TxnSession};
 
-/// Why a record does not fit a page: redo met bytes that cannot be what the record was made for.
+/// The reason why a record does not fit a page: redo met bytes that the record was not made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage(pub String);
 
@@ -83,7 +83,7 @@ pub struct RecordType {
     pub pages: fn(body: &[u8]) -> PageList,
     /// Repeats the change on the page of that role.
     pub redo: RedoFn,
-    /// Undoes it; `None` for changes that are never taken back (splits).
+    /// Undoes the change; `None` for changes that are never undone (splits).
     pub undo: Option<UndoFn>,
     /// One line for `tp printlog`.
     pub describe: fn(body: &[u8]) -> String,

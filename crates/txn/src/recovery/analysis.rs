@@ -31,10 +31,10 @@ pub(super) struct Found {
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
-    /// The changes left of earlier losers, by the losers' identifiers.
+    /// The changes of earlier losers that were left, by the losers' identifiers.
     pub(super) left: BTreeMap<u64, PendingUndo>,
-    /// The fates of databases, if the transactions of these numbers commit.
-    said: BTreeMap<u64, Vec<Fate>>,
+    /// The fates of databases that count if the transactions of these numbers commit.
+    undecided: BTreeMap<u64, Vec<Fate>>,
     /// The decided fates of databases, in the order of the log.
     pub(super) decided: Vec<Fate>,
 }
@@ -94,7 +94,7 @@ impl Found {
         Ok(())
     }
 
-    /// Notes the statement of a record about changes that were left. Returns true if the record says nothing else.
+    /// Takes in a record about changes that were left. Returns true if the record has nothing else for the analysis.
     fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
         if record.header.kind() == LEFT {
             let damaged =
@@ -110,7 +110,7 @@ impl Found {
         }
         let Some(left) = self.left.get_mut(&record.header.txn().raw()) else { return Ok(false) };
         let was_left = left.changes.remove(&undo_next(record)?).is_some();
-        // A compensation in the loser's own chain also says where the loser's undo goes on.
+        // A compensation in the loser's own chain also states where the loser's undo continues.
         let is_in_chain =
             self.losers.get(&record.header.txn().raw()).is_some_and(|loser| loser.last_lsn == record.header.prev());
         Ok(was_left && !is_in_chain)
@@ -125,10 +125,10 @@ impl Found {
                 let fates = decode(record.body).ok_or_else(|| damaged(record.lsn))?;
                 match id {
                     TxnId::NONE => self.decided.extend(fates),
-                    id => drop(self.said.insert(id.raw(), fates)),
+                    id => drop(self.undecided.insert(id.raw(), fates)),
                 }
             }
-            COMMIT => self.decided.extend(self.said.remove(&id.raw()).into_iter().flatten()),
+            COMMIT => self.decided.extend(self.undecided.remove(&id.raw()).into_iter().flatten()),
             _ => {}
         }
         Ok(())

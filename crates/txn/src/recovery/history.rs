@@ -83,7 +83,7 @@ fn repeat_on(
 ) -> Result<(u64, u64)> {
     let limit = changes_at_once(managers) / threads;
     thread::scope(|scope| {
-        // A system that has no more threads to give makes do with fewer.
+        // If the system refuses a further thread, fewer threads do the work.
         let start = |_| Lane::start(scope, managers, limit).ok();
         let mut lanes: Vec<Lane<'_>> = (0..threads).map_while(start).collect();
         let count = lanes.len();

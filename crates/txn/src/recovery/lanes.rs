@@ -25,7 +25,7 @@ pub(super) fn lane_of(page: PageId, count: usize) -> usize {
     stretch as usize % count
 }
 
-/// One thread and the way to it.
+/// A thread, and the channels to it and from it.
 pub(super) struct Lane<'scope> {
     filling: Batch,
     full: SyncSender<Batch>,
@@ -34,7 +34,7 @@ pub(super) struct Lane<'scope> {
     thread: ScopedJoinHandle<'scope, Result<u64>>,
 }
 
-/// The lane's thread ended before its time: [`Lane::finish`] says why.
+/// The lane's thread ended before its time: [`Lane::finish`] returns the reason.
 pub(super) struct Stopped;
 
 impl<'scope> Lane<'scope> {
@@ -70,7 +70,7 @@ impl<'scope> Lane<'scope> {
 
     /// Lets the thread repeat the rest. Returns how many changes it repeated in all.
     pub(super) fn finish(mut self) -> Result<u64> {
-        // A thread that has stopped says why when it is joined.
+        // The reason for which a thread stopped is known when the thread is joined.
         let _ = self.hand_over();
         drop(self.full);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

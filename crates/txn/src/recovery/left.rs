@@ -1,17 +1,17 @@
-//! Changes of a loser that a restart cannot take back, because a file is away: they are written down, and taken back
-//! when the file is there.
+//! Changes of a loser that a restart cannot undo, because a file is missing: they are logged as *left* changes, and
+//! undone when the file is there again.
 //!
-//! A file that is away stops its own database and no other. So a loser that has changed it is taken back in all other
-//! files, and ends. The changes that are left of it stand in records of their own, which come before every compensation
-//! that passes over a left change. As long as the file is away, the log is kept from the loser's first record on, and
-//! each restart reads all of that.
+//! A missing file stops its own database and no other. So the changes of a loser in all other files are undone, and the
+//! loser ends. Its left changes stand in log records of their own, which come before every compensation that passes
+//! over a left change. As long as the file is missing, the log is kept from the loser's first record on, and each
+//! restart reads all of that log.
 //!
-//! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the
-//! record before the change: by that a restart knows which changes are not left any more.
+//! A left change is undone later in the loser's name. Its compensation states the LSN of the record before the change
+//! as the place where undo would continue. From these compensations a restart knows which changes are no longer left.
 //!
-//! If the process dies here: the changes that are written down and not compensated are left. The loser has no end then,
-//! and its file may be there at the next restart. A change that the loser's own undo comes to is taken back by that
-//! undo alone.
+//! If the process dies here: the changes that are logged as left and not compensated are still left. The loser then has
+//! no end, and its file may be there at the next restart. If the loser's own undo reaches a left change, only that undo
+//! undoes the change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,47 +28,46 @@ use crate::{Change, Error, Managers, Result, TxnSession};
 /// Changes in one record.
 const CHANGES_A_RECORD: usize = 1000;
 
-/// The place of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Here,
-    Away,
+enum FileState {
+    Present,
+    Missing,
     /// Its database was dropped.
-    Gone,
+    Dropped,
 }
 
-/// Takes back the losers, and the changes left of earlier losers.
+/// Undoes the changes of the losers, and the left changes of earlier losers.
 pub(super) struct Undo<'m> {
     managers: &'m Managers,
     txn: &'m TxnSession,
-    places: HashMap<FileId, Place>,
+    states: HashMap<FileId, FileState>,
 }
 
 impl<'m> Undo<'m> {
     pub(super) fn new(managers: &'m Managers, txn: &'m TxnSession) -> Undo<'m> {
-        Undo { managers, txn, places: HashMap::new() }
+        Undo { managers, txn, states: HashMap::new() }
     }
 
-    /// Takes back the changes that were left, in files that are there now. Leaves the changes that [`Undo::take_back`]
-    /// comes to.
-    pub(super) fn take_back_left(&mut self, found: &Found) -> Result<()> {
+    /// Undoes the left changes in files that exist now, except the changes that [`Undo::undo_loser`] will undo.
+    pub(super) fn undo_left_changes(&mut self, found: &Found) -> Result<()> {
         for (id, left) in &found.left {
-            let coming = match found.losers.get(id) {
-                Some(loser) => self.undone_by_walk(loser)?,
+            let undone_later = match found.losers.get(id) {
+                Some(loser) => self.records_to_undo(loser)?,
                 None => HashSet::new(),
             };
-            // The log is kept for a file that is away, and not for one that was dropped meanwhile.
+            // The log is kept for a missing file, but not for the file of a dropped database.
             let oldest = self.managers.log.oldest();
-            let is_to_do = |lsn: &Lsn| !coming.contains(lsn) && *lsn >= oldest;
+            let is_to_do = |lsn: &Lsn| !undone_later.contains(lsn) && *lsn >= oldest;
             let changes: Vec<Lsn> = left.changes.values().rev().copied().filter(is_to_do).collect();
             let Some(&newest) = changes.first() else { continue };
             self.txn.adopt(TxnId::new(*id), left.first, newest);
             for lsn in changes {
                 let record = self.managers.log.read(lsn)?;
                 let record = record.borrow();
-                match self.place_of(&record)? {
-                    Some((_, Place::Here)) => _ = undo_one(&Change::new(self.managers, self.txn), &record)?,
-                    Some((file, Place::Away)) => {
+                match self.file_to_undo(&record)? {
+                    Some((_, FileState::Present)) => _ = undo_one(&Change::new(self.managers, self.txn), &record)?,
+                    Some((file, FileState::Missing)) => {
                         self.managers.buffers.note_unrepeated(self.txn.session(), file, left.first)
                     }
                     _ => {}
@@ -80,8 +79,8 @@ impl<'m> Undo<'m> {
         Ok(())
     }
 
-    /// Returns the records that the undo of a loser comes to.
-    fn undone_by_walk(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
+    /// Returns the records that the undo of a loser passes.
+    fn records_to_undo(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
         let mut records = HashSet::new();
         let mut at = loser.last_lsn;
         while at > Lsn::NONE && !planted("txn: changes of a loser that were left are undone twice") {
@@ -91,35 +90,35 @@ impl<'m> Undo<'m> {
         Ok(records)
     }
 
-    /// Takes a loser back, as far as its files are there.
-    pub(super) fn take_back(&mut self, loser: &CheckpointEntry, found: &Found) -> Result<()> {
+    /// Undoes the changes of a loser in the files that exist.
+    pub(super) fn undo_loser(&mut self, loser: &CheckpointEntry, found: &Found) -> Result<()> {
         self.txn.adopt(loser.id, loser.first_lsn, loser.last_lsn);
         let mut is_noted = false;
         let mut at = loser.last_lsn;
         while at > Lsn::NONE {
             let record = self.managers.log.read(at)?;
             let record = record.borrow();
-            at = match self.place_of(&record)? {
-                Some((_, Place::Away)) if !is_noted => {
+            at = match self.file_to_undo(&record)? {
+                Some((_, FileState::Missing)) if !is_noted => {
                     self.note_left(loser, at, found)?;
                     is_noted = true;
                     before(&record)?
                 }
-                Some((_, Place::Away | Place::Gone)) => before(&record)?,
+                Some((_, FileState::Missing | FileState::Dropped)) => before(&record)?,
                 _ => undo_one(&Change::new(self.managers, self.txn), &record)?,
             };
         }
         self.txn.abort_to_its_end(self.managers)
     }
 
-    /// Writes down all changes of a loser, from `at` back, in files that are away.
+    /// Logs as left all changes of a loser, from `at` back, in missing files.
     fn note_left(&mut self, loser: &CheckpointEntry, mut at: Lsn, found: &Found) -> Result<()> {
         let known = found.left.get(&loser.id.raw());
         let mut changes = Vec::new();
         while at > Lsn::NONE {
             let record = self.managers.log.read(at)?;
             let record = record.borrow();
-            if let Some((file, Place::Away)) = self.place_of(&record)? {
+            if let Some((file, FileState::Missing)) = self.file_to_undo(&record)? {
                 self.managers.buffers.note_unrepeated(self.txn.session(), file, loser.first_lsn);
                 let change = (at, record.header.prev());
                 if known.is_none_or(|left| left.changes.get(&change.1) != Some(&at)) {
@@ -142,25 +141,25 @@ impl<'m> Undo<'m> {
         Ok(())
     }
 
-    /// Returns the file that the undo of a record would change, and its place; `None` if the undo changes no file.
-    fn place_of(&mut self, record: &RecordRef<'_>) -> Result<Option<(FileId, Place)>> {
+    /// Returns the file that the undo of a record would change, and its state; `None` if the undo changes no file.
+    fn file_to_undo(&mut self, record: &RecordRef<'_>) -> Result<Option<(FileId, FileState)>> {
         let Some(record_type) = self.managers.types.get(record.header.kind()) else { return Ok(None) };
         if record_type.undo.is_none() || record.header.flags() & CLR_FLAG != 0 {
             return Ok(None);
         }
         let Some((_, page)) = (record_type.pages)(record.body).iter().next() else { return Ok(None) };
         let file = page.file();
-        if let Some(&place) = self.places.get(&file) {
-            return Ok(Some((file, place)));
+        if let Some(&state) = self.states.get(&file) {
+            return Ok(Some((file, state)));
         }
-        let place = match self.managers.buffers.check_place(self.txn.session(), file) {
-            _ if planted("txn: a loser's missing file fails the restart") => Place::Here,
-            Ok(()) => Place::Here,
-            Err(libtp_buffer::Error::Dropped { .. }) => Place::Gone,
-            Err(libtp_buffer::Error::Away { .. } | libtp_buffer::Error::UnknownFile { .. }) => Place::Away,
+        let state = match self.managers.buffers.check_place(self.txn.session(), file) {
+            _ if planted("txn: a loser's missing file fails the restart") => FileState::Present,
+            Ok(()) => FileState::Present,
+            Err(libtp_buffer::Error::Dropped { .. }) => FileState::Dropped,
+            Err(libtp_buffer::Error::Away { .. } | libtp_buffer::Error::UnknownFile { .. }) => FileState::Missing,
             Err(error) => return Err(Error::from(error)),
         };
-        self.places.insert(file, place);
-        Ok(Some((file, place)))
+        self.states.insert(file, state);
+        Ok(Some((file, state)))
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, rec
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
-        // A page that it does not hold was finished before: latches are given back after the note is cleared.
+        // A page that `dead` has not latched was finished before: latches are given back after the note is cleared.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
         name.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };
@@ -87,7 +87,7 @@ pub(super) fn redo_on_page<'b>(
 ) -> Result<u64> {
     let mut page = match managers.buffers.exclusive(session, id, Rank::page(0)) {
         Ok(page) => page,
-        // The database was dropped after these records: its pages are gone with it.
+        // The database was dropped after these records, and its pages with it.
         Err(libtp_buffer::Error::Dropped { .. }) => return Ok(0),
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. })
             if planted("txn: redo skips a missing file") =>

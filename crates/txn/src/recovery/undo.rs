@@ -10,11 +10,11 @@ use super::analysis::Found;
 use super::left::Undo;
 use crate::{Managers, Result, TxnSession};
 
-pub(super) fn take_back(managers: &Managers, txn: &TxnSession, found: &Found) -> Result<u64> {
+pub(super) fn undo_losers(managers: &Managers, txn: &TxnSession, found: &Found) -> Result<u64> {
     let mut undo = Undo::new(managers, txn);
-    undo.take_back_left(found)?;
+    undo.undo_left_changes(found)?;
     for loser in found.losers.values().filter(|_| !planted("txn: restart undoes nothing")) {
-        undo.take_back(loser, found)?;
+        undo.undo_loser(loser, found)?;
     }
     Ok(found.losers.len() as u64)
 }
