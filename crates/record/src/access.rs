@@ -57,7 +57,8 @@ impl<'a> Access<'a> {
         self.get_to_change(key, &mut None, read)
     }
 
-    /// As [`Access::get_for_update`]. Stores the record's place in `place` if all of it stood on a leaf of a B-tree.
+    /// As [`Access::get_for_update`]. Stores the record's place in `place` if the whole record is on a leaf of a
+    /// B-tree.
     #[inline]
     fn get_to_change<R>(
         &self,
@@ -134,7 +135,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Stores a record, whether or not the key has one. A caller that needs to know which reads the key first.
+    /// Stores a record, whether or not the key has one. A caller that needs to know whether a record was there
+    /// reads the key first.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::ValueTooLong`](crate::Error::ValueTooLong), and errors

@@ -3,8 +3,8 @@
 //! Most of the log is such bodies, so they are as short as they can be: a number has as many bytes as it needs, a zero
 //! and a length that follows from others have none. Byte table: docs/formats/log.md.
 //!
-//! The session that makes a change has the [`Changed`] in its hand and makes the change by it. Recovery, undo and
-//! snapshots read it from the body. In debug builds each body that is written is read back and compared.
+//! The session that makes a change builds the [`Changed`] and applies it. Recovery, undo and snapshots read it from the
+//! body. In debug builds each body that is written is read back and compared.
 
 use libtp_buffer::PageId;
 use libtp_log::{Lsn, RecordBuffer, SHORT_BODY_BYTES, SHORT_ROOM_BYTES};
@@ -74,7 +74,8 @@ const WIDE: u8 = 1 << 7;
 
 /// The usual bytes of a page's number.
 const PAGE_BYTES: usize = 3;
-/// The bytes of the first byte, file, page and slot, and with the key's length and the offset, as usual.
+/// The usual bytes of the first byte, the file, the page and the slot together. [`HEAD_BYTES`] adds the usual bytes of
+/// the key's length and the offset.
 const BARE_BYTES: usize = 3 + PAGE_BYTES;
 const HEAD_BYTES: usize = BARE_BYTES + 2;
 
@@ -296,7 +297,7 @@ impl ShortBody<'_> {
         }
     }
 
-    /// Stores bytes of which the first `N` and the last `N` are all. Returns whether they are.
+    /// Stores at most `2 * N` bytes by two stores, of the first `N` and the last `N`. Returns false if it cannot.
     #[inline(always)]
     fn has_ends<const N: usize>(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > 2 * N {
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_what_it_was_made_of() {
+    fn a_body_reads_back_as_the_change_that_it_was_written_for() {
         let mut record = RecordBuffer::default();
         changes(&mut |changed| {
             record.clear();
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_cut_off_is_refused_or_has_a_shorter_end() {
+    fn a_body_that_is_cut_off_is_refused_or_ends_with_shorter_parts() {
         changes(&mut |changed| {
             let body = changed.to_vec();
             let lengths = (0..body.len()).filter(|length| *length < 2 * BODY_HEAD_MAX || length % 61 == 0);
@@ -385,7 +386,7 @@ mod tests {
                 })
                 .collect();
             if let Ok(read) = Changed::read(&bytes) {
-                // It may have another body, with fewer bytes. That has the same meaning.
+                // The change may also have a shorter body, with the same meaning.
                 assert_eq!(Changed::read(&read.to_vec()), Ok(read));
             }
         }

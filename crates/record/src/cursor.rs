@@ -112,7 +112,7 @@ impl<W: Walk> Cursor<W> {
 
     /// Notes the outcome of a search.
     #[inline]
-    fn sought(&mut self, found: bool) -> bool {
+    fn note_search(&mut self, found: bool) -> bool {
         if found {
             self.place = Place::On;
         } else if planted("record: a cursor that finds no key moves behind the last key") {
@@ -123,7 +123,7 @@ impl<W: Walk> Cursor<W> {
 
     /// Notes the outcome of a step.
     #[inline]
-    fn stepped(&mut self, found: bool, at_end: Place) -> bool {
+    fn note_step(&mut self, found: bool, at_end: Place) -> bool {
         self.place = if found { Place::On } else { at_end };
         found
     }
@@ -152,7 +152,7 @@ impl<W: Walk> Cursor<W> {
     /// As [`Walk::go_behind`].
     pub fn seek_behind(&mut self, key: W::Key<'_>) -> Found<W> {
         let found = self.walk.go_behind(key)?;
-        let found = self.sought(found);
+        let found = self.note_search(found);
         Ok(self.found(found))
     }
 
@@ -162,7 +162,7 @@ impl<W: Walk> Cursor<W> {
     /// As [`Walk::go_first`].
     pub fn move_first(&mut self) -> Result<bool> {
         let found = self.walk.go_first()?;
-        Ok(self.sought(found))
+        Ok(self.note_search(found))
     }
 
     /// Goes to the next record; to the first, if the cursor has no place yet. Returns whether there is one.
@@ -176,7 +176,7 @@ impl<W: Walk> Cursor<W> {
             Place::On => self.walk.go_next()?,
             Place::AboveAll => false,
         };
-        Ok(self.stepped(found, Place::AboveAll))
+        Ok(self.note_step(found, Place::AboveAll))
     }
 }
 
@@ -187,7 +187,7 @@ impl<W: BothWays> Cursor<W> {
     /// As [`Walk::go_first`].
     pub fn last(&mut self) -> Found<W> {
         let found = self.walk.go_last()?;
-        let found = self.sought(found);
+        let found = self.note_search(found);
         Ok(self.found(found))
     }
 
@@ -210,7 +210,7 @@ impl<W: BothWays> Cursor<W> {
             Place::On => self.walk.go_previous()?,
             Place::BelowAll => false,
         };
-        let found = self.stepped(found, Place::BelowAll);
+        let found = self.note_step(found, Place::BelowAll);
         Ok(self.found(found))
     }
 
@@ -220,6 +220,6 @@ impl<W: BothWays> Cursor<W> {
     /// As [`Walk::go_behind`].
     pub fn move_to(&mut self, key: W::Key<'_>) -> Result<bool> {
         let found = self.walk.go_to(key)?;
-        Ok(self.sought(found))
+        Ok(self.note_search(found))
     }
 }

@@ -106,7 +106,7 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
-    /// The same, but records in a hash file.
+    /// The granularity of the locks that transactions take: records in every hash file.
     lock_granularity: Granularity,
     /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
@@ -188,7 +188,7 @@ impl Database {
         self
     }
 
-    /// Keeps locks on records however many there are, for a session that needs two transactions in the database at
+    /// Keeps locks on records, whatever their number, for a session that needs two transactions in the database at
     /// once.
     #[must_use]
     pub fn without_escalation(mut self) -> Database {

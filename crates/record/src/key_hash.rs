@@ -53,7 +53,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_hash_is_what_it_always_was() {
+    fn the_hash_of_a_key_never_changes() {
         let keys: [&[u8]; 7] = [b"", b"a", b"abc", b"abcd", b"abcdefgh", b"abcdefghi", b"the quick brown fox jumps"];
         let golden: Vec<u64> = keys.iter().map(|key| key_hash(key)).collect();
         assert_eq!(golden, GOLDEN);
@@ -70,7 +70,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_million_keys_have_a_million_names() {
+    fn a_million_keys_have_a_million_hashes() {
         let mut seen = HashSet::new();
         for number in 0..300_000u64 {
             assert!(seen.insert(key_hash(&number.to_be_bytes())));

@@ -157,8 +157,8 @@ impl<'a> Access<'a> {
         Ok(Some(self.database.lock_granularity()))
     }
 
-    /// Whether it is time to try to lock the whole database. Asked at one call in many: a transaction that holds few
-    /// locks too many loses nothing.
+    /// Whether it is time to try to lock the whole database. Asked at one call in many: if a transaction that holds few
+    /// locks is missed, nothing is lost.
     fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
         change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))

@@ -42,8 +42,8 @@ impl Access<'_> {
         }
     }
 
-    /// Reads the first of some keys; returns how many. `get` gets the key's index with its leaf, or with `None` where it
-    /// may wait, and returns whether it has read.
+    /// Reads the first of some keys, and returns the number of keys read. `get` gets the key's index with its leaf, or
+    /// with `None` where it may wait, and returns whether it has read the key.
     fn read_first(
         &self,
         keys: &[&[u8]],

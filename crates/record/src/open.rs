@@ -260,7 +260,7 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
         return Ok(());
     }
     let own = MAKERS + ProcessNumber::this().raw();
-    // A process that cannot lock this byte makes the file without it. Others then cannot name the maker.
+    // A process that cannot lock this byte makes the file without it. Other processes then cannot name the maker.
     let _ = file.lock(own, LockMode::Exclusive, false);
     let made = make_locked(managers, txn, directory, name, &*file, making);
     failpoint("create: made, still locked");

@@ -39,7 +39,7 @@ impl Order for Descending {
 
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
         // Every byte is inverted. A key must come behind the keys that it begins, so the end of a key is 255 twice. A
-        // zero byte of the key, here 255, is followed by a 0 to tell it from the end.
+        // zero byte of the key, here 255, is followed by a 0 to distinguish it from the end.
         for &byte in key {
             encoded.push(!byte);
             if byte == 0 {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_order_as_the_keys_shall() {
+    fn encoded_keys_order_as_the_program_wants() {
         let keys = short_keys();
         assert_orders(&Descending, |a, b| b.cmp(a), &keys);
         assert_orders(&AsciiCaseless, |a, b| a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()), &keys);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_back_out_of_a_file() {
+    fn a_stored_name_reads_back_unchanged() {
         let name = OrderName::new("descending").unwrap();
         let (bytes, length) = name.bytes();
         assert_eq!(OrderName::of_file(bytes, length), Some(name));

@@ -150,7 +150,7 @@ impl<'a> Pages<'a> {
     }
 
     /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`], after a rehearsal on
-    /// copies of the pages. Readers use it for repairs in passing, on pages of which they have seen little.
+    /// copies of the pages. Readers use it for repairs on their way, on pages of which they have seen only a part.
     ///
     /// # Errors
     /// [`Error::Corrupt`] names the page that cannot take the change. Nothing was changed.
@@ -160,7 +160,7 @@ impl<'a> Pages<'a> {
         Ok(self.change.apply_redo_only(kind, body, pages))
     }
 
-    /// The same for a compensation: the undone log record may not match the page.
+    /// As [`Pages::apply_checked`], for a compensation: the undone log record may not match the page.
     ///
     /// # Errors
     /// As [`Pages::apply_checked`].

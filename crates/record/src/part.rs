@@ -17,7 +17,7 @@ pub trait Part: Copy + sealed::Sealed {
     /// Returns the number of the part's bytes.
     fn count(self) -> usize;
 
-    /// Returns the new bytes for as many old ones, and the answer.
+    /// Returns the new bytes for the old bytes, whose number is the same, and the answer.
     fn change(self, old: &[u8]) -> (Self::Bytes, Self::Told);
 
     /// Returns the old bytes: the part of a value from `offset` on.
@@ -47,11 +47,11 @@ mod sealed {
     impl Sealed for super::Add {}
 }
 
-/// These bytes take the place of as many others.
+/// Bytes that replace the same number of old bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Overwrite<'b>(pub &'b [u8]);
 
-/// This number is added to a number of eight little-endian bytes. The sum wraps around. The answer is the sum.
+/// A number to add to a number of eight little-endian bytes. The sum wraps around. The answer is the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Add(pub i64);
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_changed_within_its_value_only() {
+    fn only_a_part_inside_its_value_is_changed() {
         let mut value = *b"0123456789abcdef";
         assert!(Overwrite(b"xy").change_copy("d", &mut value, 14).is_ok());
         assert_eq!(&value, b"0123456789abcdxy");

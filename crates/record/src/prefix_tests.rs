@@ -1,10 +1,10 @@
 //! Redo after a death between any two bytes: the kinds of records whose redo stores without before-images.
 //!
-//! The doubt: such a redo begins on a page that has a part of its own stores, so it must find each place by bytes that
-//! it does not change. The cases: each kind on the list (an update in place and its compensation and the cell of an
-//! insertion on a leaf, a put, an update and its compensation on a page of records by number), from every prefix of its
-//! stores, byte by byte, and again from every prefix of the repetition's. Roll-back takes stores with before-images
-//! back, so no prefix has such a store.
+//! The doubt: such a redo begins on a page that already has some of its own stores, so it must find each place by bytes
+//! that it does not change. The cases: each kind on the list (an update in place, its compensation and the cell of an
+//! insertion on a leaf; a put, an update and its compensation on a page of records by number), from every prefix of its
+//! stores, byte by byte, and again from every prefix of the stores of the repetition. Roll-back undoes stores with
+//! before-images, so no prefix has such a store.
 
 use crate::btree::encode::{self, After};
 use crate::changed::Changed;
@@ -30,7 +30,7 @@ fn redone(page: &[u8], redo: Redo, body: &[u8]) -> (Redone, Vec<u8>, Vec<(usize,
     (done, copy, list)
 }
 
-/// Returns the page that a death leaves: before-images are back, `stored` has none.
+/// Returns the page after a death: stores with before-images are rolled back, the stores in `stored` are not.
 fn after_death(page: &[u8], stored: &[(usize, u8)]) -> Vec<u8> {
     let mut left = page.to_vec();
     stored.iter().for_each(|&(at, byte)| left[at] = byte);

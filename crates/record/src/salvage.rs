@@ -30,7 +30,7 @@ use crate::{Error, Result};
 /// Longest value that salvage believes.
 const VALUE_BYTES_MAX: u64 = 1 << 32;
 
-/// A readable record, as it stood in the file. A key in an order of its own is in that order's encoding.
+/// A readable record, as it was in the file. A key in an order of its own has that order's encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SalvagedRecord {
     /// A record of a B-tree or a hash file.

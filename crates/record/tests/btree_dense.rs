@@ -1,6 +1,6 @@
 //! Leaves that share with their left neighbours before they split.
 //!
-//! The doubt: leaves are no fuller; records are lost or doubled on their way; an abort, a snapshot or a restart does
+//! The doubts: leaves are no fuller; records are lost or doubled on their way; an abort, a snapshot or a restart does
 //! not find them; merged pages are lost; threads that split and merge side by side block each other for ever. The
 //! cases: random keys beside the same keys in a plain tree, keys in order, aborted transactions, threads of two
 //! processes, restarts from the log alone.
@@ -99,7 +99,7 @@ fn leaves(world: &World, txn: &TxnSession, database: &Database) -> Vec<usize> {
 }
 
 #[test]
-fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
+fn no_leaf_has_only_one_of_several_large_records() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();
@@ -126,7 +126,7 @@ fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
 }
 
 #[test]
-fn what_processes_that_have_ended_merged_away_is_used_again() {
+fn pages_that_ended_processes_merged_away_are_used_again() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (mut random, mut left_behind) = (Random(77), 0);
@@ -145,7 +145,7 @@ fn what_processes_that_have_ended_merged_away_is_used_again() {
         left_behind = other.assert_sound(&txn, &database).unlinked_pages;
         other.managers.leave(txn);
     }
-    assert!(left_behind > 0, "the test is about nothing");
+    assert!(left_behind > 0, "the ended processes left no unlinked pages");
     let txn = world.join();
     let database = dense(&world, &txn, "ended");
     (0..60).for_each(|_| put(&world, &txn, &database, 150));
@@ -155,7 +155,7 @@ fn what_processes_that_have_ended_merged_away_is_used_again() {
 }
 
 #[test]
-fn keys_in_order_fill_leaves_as_ever() {
+fn keys_in_order_fill_leaves_as_in_a_plain_tree() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();
@@ -172,7 +172,7 @@ fn keys_in_order_fill_leaves_as_ever() {
 }
 
 #[test]
-fn records_that_grow_share_too_and_who_locks_pages_does_not() {
+fn leaves_share_for_growing_records_but_not_under_page_locks() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();

@@ -1,6 +1,6 @@
 //! Loads: an empty tree made of sorted records.
 //!
-//! The doubt: a page holds a cell too much or is split at a wrong fence, which only keys of different lengths show; an
+//! The doubts: a page holds a cell too much or is split at a wrong fence, which only keys of different lengths show; an
 //! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees half a load. The
 //! cases: every number of records from none to three levels, several fills, keys and values at their limits; loads that
 //! are interrupted, and aborted after their end; restarts from the log alone; snapshots from before and during a load.
@@ -70,7 +70,7 @@ fn ragged(random: &mut Random, count: u64, limit: usize, page_bytes: usize) -> M
 }
 
 #[test]
-fn a_load_of_any_size_is_a_tree_as_any_other() {
+fn a_load_of_any_size_makes_a_sound_tree() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let txn = world.join();
@@ -121,7 +121,7 @@ fn keys_and_values_at_their_limits_are_loaded_and_found_by_a_restart() {
 }
 
 #[test]
-fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
+fn inner_pages_have_two_children_even_with_a_small_fill() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let txn = world.join();
@@ -138,7 +138,7 @@ fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
 }
 
 #[test]
-fn of_equal_keys_the_last_counts_and_its_long_values_are_not_lost() {
+fn of_equal_keys_the_last_record_counts_and_no_pages_of_long_values_are_lost() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let txn = world.join();
@@ -158,7 +158,7 @@ fn of_equal_keys_the_last_counts_and_its_long_values_are_not_lost() {
 }
 
 #[test]
-fn a_load_that_is_broken_off_leaves_nothing_but_free_pages() {
+fn an_interrupted_load_leaves_only_free_pages() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();
@@ -188,7 +188,7 @@ fn a_load_that_is_broken_off_leaves_nothing_but_free_pages() {
 }
 
 #[test]
-fn a_load_that_has_ended_stands_whatever_becomes_of_its_transaction() {
+fn a_finished_load_remains_when_its_transaction_aborts() {
     let place = Place::new();
     let model = numbered(3000, 90);
     {
@@ -213,7 +213,7 @@ fn a_load_that_has_ended_stands_whatever_becomes_of_its_transaction() {
 }
 
 #[test]
-fn a_restart_undoes_a_load_that_had_not_ended() {
+fn a_restart_undoes_an_unfinished_load() {
     let place = Place::new();
     let model = numbered(3000, 90);
     {
@@ -238,7 +238,7 @@ fn a_restart_undoes_a_load_that_had_not_ended() {
 }
 
 #[test]
-fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
+fn a_snapshot_shows_none_or_all_records_of_a_load() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (txn, reader, late) = (world.join(), world.join(), world.join());
@@ -277,7 +277,7 @@ fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
 }
 
 #[test]
-fn what_is_not_empty_is_not_loaded_into_and_what_was_emptied_is() {
+fn a_load_needs_an_empty_or_emptied_database() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let txn = world.join();

@@ -47,7 +47,7 @@ fn run(
 }
 
 #[test]
-fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
+fn threads_that_insert_and_delete_side_by_side_find_all_their_records() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let txn = world.join();
@@ -176,7 +176,7 @@ fn a_scan_never_sees_half_a_transfer_under_page_locks() {
 }
 
 #[test]
-fn a_range_that_was_counted_counts_the_same_again() {
+fn a_second_count_of_a_range_in_a_transaction_is_the_same() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let txn = world.join();
@@ -227,7 +227,7 @@ fn a_range_that_was_counted_counts_the_same_again() {
 }
 
 #[test]
-fn a_key_that_was_looked_for_in_vain_is_not_there_the_second_time() {
+fn a_key_that_was_absent_in_a_transaction_stays_absent() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let (reader, writer) = (world.join(), world.join());
@@ -245,7 +245,7 @@ fn a_key_that_was_looked_for_in_vain_is_not_there_the_second_time() {
 }
 
 #[test]
-fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
+fn after_an_aborted_insertion_a_scanned_gap_is_still_locked() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let (scanner, first, second) = (world.join(), world.join(), world.join());
@@ -267,7 +267,7 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
 }
 
 #[test]
-fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
+fn a_queue_hands_out_each_record_once_and_frees_its_pages() {
     const RECORDS: u64 = 6000;
     // Consumers that find nothing look again at once. This limit detects consumers that starve a producer.
     const STUCK: std::time::Duration = std::time::Duration::from_secs(60);
@@ -330,7 +330,7 @@ fn drain(world: &World, txn: &TxnSession, database: &Database) {
 }
 
 #[test]
-fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
+fn a_session_that_waits_for_a_lock_does_not_prevent_the_reuse_of_pages() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let (txn, holder) = (world.join(), world.join());
@@ -366,7 +366,7 @@ fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
 }
 
 #[test]
-fn leaves_that_could_not_be_unlinked_when_they_were_emptied_are_later() {
+fn leaves_that_could_not_be_unlinked_when_emptied_are_unlinked_later() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let (txn, visitor) = (world.join(), world.join());
@@ -378,14 +378,14 @@ fn leaves_that_could_not_be_unlinked_when_they_were_emptied_are_later() {
     drain(&world, &txn, &database);
     visitor.session().leave_tree();
     let before = world.assert_sound(&txn, &database);
-    assert!(before.tree_pages > 40, "the visitor is in the way: {before:?}");
+    assert!(before.tree_pages > 40, "the visitor prevented the unlinking: {before:?}");
     (0..20).for_each(|_| drain(&world, &txn, &database));
     let verified = world.assert_sound(&txn, &database);
     assert!(verified.tree_pages < 10, "{verified:?}");
 }
 
 #[test]
-fn a_transaction_with_very_many_locks_locks_the_database_if_nobody_is_in_the_way() {
+fn a_transaction_with_very_many_locks_locks_the_database_if_no_other_transaction_uses_it() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let (writer, other) = (world.join(), world.join());

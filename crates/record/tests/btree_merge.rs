@@ -1,6 +1,6 @@
 //! Compaction: neighbouring leaves that hold little are merged.
 //!
-//! The doubt: a cursor on its way between the two leaves misses keys or meets them twice; an abort does not find its
+//! The doubts: a cursor on its way between the two leaves misses keys or meets them twice; an abort does not find its
 //! record, or no room for it; a snapshot loses a version; the freed pages are lost. The cases: thinned trees, compacted
 //! alone, under a transaction that aborts, under a snapshot, under readers and writers; restarts from the log alone.
 
@@ -70,7 +70,7 @@ fn assert_equal(world: &World, txn: &TxnSession, database: &Database, model: &Mo
 }
 
 #[test]
-fn a_tree_that_was_thinned_has_few_pages_again_also_after_a_restart() {
+fn a_compacted_tree_has_few_pages_also_after_a_restart() {
     let place = Place::new();
     let mut model;
     let pages;
@@ -109,7 +109,7 @@ fn a_tree_that_was_thinned_has_few_pages_again_also_after_a_restart() {
 }
 
 #[test]
-fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
+fn an_abort_undoes_changes_on_records_that_a_compaction_has_moved() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (txn, other) = (world.join(), world.join());
@@ -166,7 +166,7 @@ fn of_the_first(change: impl Fn(&Access<'_>, &[u8])) -> impl Fn(&Access<'_>) {
 }
 
 #[test]
-fn a_transaction_that_locks_pages_has_its_room_back_when_it_is_undone() {
+fn the_undo_of_a_transaction_with_page_locks_finds_room_for_its_records() {
     // Keys in order leave full leaves behind.
     let fill = |access: &Access<'_>| {
         (0..60).for_each(|at| access.put(&[&key(9)[..], &[b'/', at]].concat(), &[9; 100]).unwrap());
@@ -183,13 +183,13 @@ fn a_transaction_that_locks_pages_has_its_room_back_when_it_is_undone() {
 }
 
 #[test]
-fn what_a_leaf_that_is_locked_has_to_spare_is_not_for_its_neighbour() {
+fn a_merge_does_not_use_the_room_of_a_locked_leaf() {
     let shorten = |access: &Access<'_>, key: &[u8]| access.put(key, &[7; 10]).unwrap();
     undone_under_page_locks("neighbour", 40, of_the_first(shorten), |_| ());
 }
 
 #[test]
-fn a_snapshot_still_sees_what_it_saw() {
+fn a_compaction_does_not_change_the_records_of_a_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (txn, reader) = (world.join(), world.join());
@@ -214,7 +214,7 @@ fn a_snapshot_still_sees_what_it_saw() {
 }
 
 #[test]
-fn readers_and_writers_go_on_beside_a_compaction() {
+fn readers_and_writers_continue_during_a_compaction() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();

@@ -1,6 +1,6 @@
 //! Ranges of keys: walked, counted, deleted, locked, and their pages used again.
 //!
-//! The doubt: a bounded cursor stops one key too early or too late, or locks one gap too few, so that a count changes;
+//! The doubts: a bounded cursor stops one key too early or too late, or locks one gap too few, so that a count changes;
 //! or empty pages are never used again, so that a file in which keys come and go grows for ever.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
@@ -28,7 +28,7 @@ fn of_model<'m>(model: &'m Model, range: &'m KeyRange) -> impl DoubleEndedIterat
 }
 
 #[test]
-fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
+fn ranges_are_walked_counted_and_deleted_as_in_a_btree_map() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();
@@ -167,7 +167,7 @@ fn may_put(world: &World, database: &Database, key: &[u8]) -> bool {
 }
 
 #[test]
-fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() {
+fn a_counted_or_deleted_range_is_locked_and_the_keys_beside_it_are_free() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let txn = world.join();
@@ -263,7 +263,7 @@ fn commit_and_clear(world: &World, txn: &TxnSession, database: &Database) {
 }
 
 #[test]
-fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_others_are_in_the_way_of_clearing() {
+fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_other_sessions_delay_the_clearing() {
     const LIVE: u64 = 300;
     const STEP: u64 = 50;
     let name = |number: u64| [&[b'k'; 200][..], &number.to_be_bytes()].concat();

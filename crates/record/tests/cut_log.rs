@@ -1,8 +1,9 @@
-//! The log cut off at a record: are all commits before the cut there, and can work go on?
+//! The log cut off at a record: does a restart find all commits before the cut, and can work go on?
 //!
 //! The doubt: a change of several actions, a split above all, that ends between two of them. The case: transactions
 //! split leaves and inner pages, write long values, abort and clean up. The log then ends at each record of some kinds
 //! in turn, and at some others. A restart must find every commit before the cut and nothing else, and searches must
+//! find the way over unposted splits.
 //! find the way over unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
@@ -118,11 +119,11 @@ fn check(story: &Story, at: Lsn) {
 }
 
 #[test]
-fn what_was_committed_before_the_cut_is_there_and_nothing_else() {
+fn a_restart_finds_exactly_the_commits_before_the_cut() {
     let story = write_story();
     let kinds: Vec<u16> = story.records.iter().map(|(_, kind)| *kind).collect();
     let posts = kinds.iter().filter(|kind| **kind == POST).count();
-    assert!(kinds.contains(&ROOT_SPLIT) && kinds.contains(&SPLIT) && posts > 20, "{posts} posts are no story");
+    assert!(kinds.contains(&ROOT_SPLIT) && kinds.contains(&SPLIT) && posts > 20, "too few posts: {posts}");
     for (number, (lsn, kind)) in story.records.iter().enumerate() {
         if *kind == POST || number % 23 == 0 {
             check(&story, *lsn);

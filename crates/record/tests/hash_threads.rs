@@ -42,7 +42,7 @@ fn scan(world: &World, txn: &libtp_txn::TxnSession, database: &libtp_record::Dat
 }
 
 #[test]
-fn threads_in_a_file_that_grows_find_all_they_should() {
+fn threads_in_a_file_that_grows_find_all_their_records() {
     const THREADS: u64 = 4;
     const KEYS: u64 = 3000;
     let place = Place::new();
@@ -103,7 +103,7 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
         is_over.store(true, Ordering::Relaxed);
         scanner.join().unwrap()
     });
-    println!("{scans} scans beside");
+    println!("{scans} scans ran beside the threads");
     let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, THREADS * KEYS / 10 * 7 + 50);
     assert!(verified.tree_pages > 100, "{verified:?}");
@@ -145,7 +145,7 @@ fn a_link_leads_to_its_record_or_nowhere() {
                 }
             });
         }
-        println!("{}: {hits} links led on, {misses} did not", method.name());
+        println!("{}: {hits} links led to their records, {misses} did not", method.name());
         assert!(hits > 1000, "{hits} of {}", hits + misses);
         world.run(&txn, &database, |access| {
             access.delete(&7_u64.to_be_bytes()).unwrap();

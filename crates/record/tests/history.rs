@@ -1,9 +1,9 @@
 //! The log alone makes the pages: the obligations of a record type, for every type in the table.
 //!
-//! The doubt: one function changes a page at run time and after a crash, but does the log record hold everything that
-//! the function needs? The case: a workload logs records of every type. Then the whole log is applied to pages of
-//! zeros, and each must equal the live page, byte by byte. A second application, under the driver's LSN test, must
-//! change nothing. `describe` must describe each record.
+//! The doubt: one function changes a page at run time and after a crash, but the log record may lack something that the
+//! function needs. The case: a workload logs records of every type. Then the whole log is applied to pages of zeros,
+//! and each must equal the live page, byte by byte. A second application, under the driver's LSN test, must change
+//! nothing. `describe` must describe each record.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -199,7 +199,7 @@ fn empty_and_scan(world: &World, txn: &libtp_txn::TxnSession, tree: &libtp_recor
 }
 
 #[test]
-fn the_log_alone_makes_every_page_and_makes_it_once() {
+fn the_log_alone_makes_every_page_and_a_second_redo_changes_nothing() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let txn = world.join();

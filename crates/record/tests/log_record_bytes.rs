@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Returns a struct whose bytes are 1, 2, 3 ... as text, so that every field has another number.
 fn sample<T: FromBytes + std::fmt::Debug>() -> String {
     let bytes: Vec<u8> = (1..).take(size_of::<T>()).collect();
-    let value = T::read_from_bytes(&bytes).unwrap_or_else(|_| unreachable!("as many bytes as it has"));
+    let value = T::read_from_bytes(&bytes).unwrap_or_else(|_| unreachable!("the struct has that many bytes"));
     // Numbers in hexadecimal show their bytes.
     format!("{value:#x?}")
         .replace("\n", " ")
@@ -68,7 +68,7 @@ fn samples() -> BTreeMap<&'static str, String> {
 }
 
 #[test]
-fn the_fields_of_every_body_stand_where_they_always_stood() {
+fn the_fields_of_every_body_keep_their_places() {
     let golden = include_str!("formats/log_records.txt");
     let golden: BTreeMap<&str, &str> = golden.lines().filter_map(|line| line.split_once(" = ")).collect();
     for (name, now) in samples() {
@@ -78,7 +78,7 @@ fn the_fields_of_every_body_stand_where_they_always_stood() {
 }
 
 #[test]
-fn codes_are_those_of_the_first_version() {
+fn the_codes_of_record_types_never_change() {
     let codes: Vec<(u16, &str)> = libtp_record::record_types().iter().map(|it| (it.code, it.name)).collect();
     let golden = [
         (32, "btree insert"),
@@ -138,7 +138,7 @@ fn has_bytes(changed: &Changed<'_, '_>, bytes: &[u8]) {
 }
 
 #[test]
-fn the_change_of_one_record_has_the_bytes_it_always_had() {
+fn the_bytes_of_a_change_of_one_record_never_change() {
     let update = Changed {
         page: 1 << 32 | 0x04_0302,
         slot: 5,

@@ -123,7 +123,7 @@ fn random_transactions_agree_with_a_model_under_page_locks() {
 }
 
 #[test]
-fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
+fn records_of_another_length_and_impossible_numbers_are_refused() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let txn = world.join();
@@ -151,7 +151,7 @@ fn count(access: Access<'_>) -> usize {
 }
 
 #[test]
-fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
+fn after_a_scan_to_the_end_no_record_is_added_although_the_file_has_grown() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let (reader, writer) = (world.join(), world.join());
@@ -180,7 +180,7 @@ fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
 }
 
 #[test]
-fn who_has_waited_to_append_and_then_reads_to_the_end_finds_nobody_behind_it() {
+fn after_a_waited_append_and_a_scan_to_the_end_no_record_is_appended_behind() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let reader = world.join();
@@ -207,7 +207,7 @@ fn who_has_waited_to_append_and_then_reads_to_the_end_finds_nobody_behind_it() {
 }
 
 #[test]
-fn who_has_read_to_the_end_and_goes_on_there_finds_nobody_between() {
+fn a_transaction_that_scanned_to_the_end_and_adds_records_meets_no_phantom_between() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let (reader, writer) = (world.join(), world.join());
@@ -235,7 +235,7 @@ fn who_has_read_to_the_end_and_goes_on_there_finds_nobody_between() {
 }
 
 #[test]
-fn a_number_that_somebody_looked_for_is_passed_over() {
+fn an_append_passes_over_a_number_that_another_transaction_looked_up() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let (reader, writer) = (world.join(), world.join());

@@ -44,7 +44,7 @@ fn work(world: &World, txn: &TxnSession, bank: &Bank, random: &mut Random) {
     world.access(txn, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
 }
 
-/// Makes an environment with a long log, files without its changes, and one unfinished transaction.
+/// Makes an environment with a long log, whose files lack the changes in the log, and with one unfinished transaction.
 fn story() -> Place {
     let place = Place::new();
     let world = World::new(&place, MUCH);
@@ -82,7 +82,7 @@ fn story() -> Place {
     let kinds: Vec<u16> = log.roll(Lsn::FIRST).map(|record| record.unwrap().header.kind()).collect();
     let count = |kind| kinds.iter().filter(|&&one| one == kind).count();
     let counts = [ROOT_SPLIT, SPLIT, UNLINK].map(count);
-    assert!(counts[0] > 0 && counts[1] > 50 && counts[2] > 5, "{counts:?} are no story");
+    assert!(counts[0] > 0 && counts[1] > 50 && counts[2] > 5, "{counts:?}: too few records of some kinds for the test");
     other.abort(&world.managers).unwrap();
     place
 }

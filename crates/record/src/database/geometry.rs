@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_more_takes_from_one_bucket_only() {
+    fn a_new_bucket_takes_records_from_one_bucket_only() {
         for buckets in 1..300 {
             let (parent, bits) = parent_of(buckets);
             assert!(parent < buckets);

@@ -212,7 +212,7 @@ impl<'a> Buckets<'a> {
             let is_taking = match BucketPage::over(&own) {
                 Some(first) if first.is_first_of(hash) && first.bucket() == bucket => first.is_taking(),
                 _ => {
-                    // The bucket was split since, or this process's knowledge is of a state that a recovery took back.
+                    // The bucket was split since then, or a recovery has undone the state that this process knows.
                     drop(own);
                     let now = self.ask()?.buckets.get();
                     if now == count {

@@ -42,7 +42,7 @@ pub fn record_types() -> Vec<RecordType> {
             describe: |body| describe(body, |r: &Extend, page, _| format!("{page} leads on to page {} of bucket {}", r.new, r.bucket)) },
         RecordType { code: SHRINK, name: "hash shrink", redo: redo::shrink, undo: None,
             pages: |body| pages_of(body, |r: &Shrink| [r.gone.get(), META_PAGE, 0]),
-            describe: |body| describe(body, |r: &Shrink, page, _| format!("{page} lets page {} go and leads to page {}", r.gone, r.after)) },
+            describe: |body| describe(body, |r: &Shrink, page, _| format!("{page} drops page {} from its chain and leads to page {}", r.gone, r.after)) },
     ]);
     types.sort_by_key(|of| of.code);
     types

@@ -45,7 +45,8 @@ pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<(
         return Ok(());
     }
     extend(access, incoming.hash)?;
-    // A service to all: a session that needs the split meets the error again.
+    // Every session profits from the split, so its error is not returned here: a session that needs it gets the error
+    // again.
     let _ = split::split_next(&access.buckets());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Changes a list: one node of each level, from the bottom to the top, then the head.
 //!
-//! A node with too many children gives half of them to a new node on its right. If only the newest child, at its end,
-//! is too many, the node gives only this child, so a list that grows at its end has full nodes. A node without children
-//! is dropped. A node with few children joins its neighbour if both together are half full.
+//! A node with too many children gives half of them to a new node on its right. If the surplus child is the newest one
+//! and stands at the node's end, the node gives away only that child. So a list that grows at its end has full nodes. A
+//! node without children is dropped. A node with few children joins its neighbour if both together are half full.
 
 use libtp_lock::Mode;
 use rio::{failpoint, planted};

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_node_is_none() {
+    fn bytes_that_are_no_node_read_as_none() {
         for bytes in [&b""[..], b"\0", b"\0\x01\x02", b"\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"] {
             assert_eq!(Node::of(bytes), None, "{bytes:?}");
         }

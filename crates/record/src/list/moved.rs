@@ -28,7 +28,7 @@ pub enum Now {
 }
 
 impl Seen {
-    /// Returns the ids seen before the record, the record's own, and those behind it.
+    /// Returns the ids seen before the record, the record's own id, and the ids behind it.
     fn ids(&self) -> Option<(&[u64], u64, &[u64])> {
         let at = usize::try_from(self.number.checked_sub(self.stretch.first)?).ok()?;
         let (before, rest) = self.stretch.ids.split_at_checked(at)?;
@@ -72,8 +72,9 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
 
 impl Access<'_> {
     /// Returns the present place of a record seen earlier. A deleted record leaves its place behind the nearest record
-    /// that was seen before it and still exists, so that a later insertion there comes next. Without such a record the
-    /// place is before those seen behind it. If all of these are gone, too, it is the old number.
+    /// that was seen before it and still exists, so that a later insertion there comes next. If no such record exists,
+    /// the place is before the nearest existing record that was seen behind it. If all seen records are gone, the place
+    /// is the old number.
     ///
     /// # Errors
     /// As [`Access::list_count`].

@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_which_nothing_is_lost_is_in_its_order() {
+    fn the_records_of_an_undamaged_list_are_in_order() {
         assert_eq!(order(&whole()), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 0));
     }
 
     #[test]
-    fn records_whose_leaf_is_lost_stand_behind_those_that_were_stored_before_them() {
+    fn records_of_a_lost_leaf_come_behind_the_records_with_the_next_lower_ids() {
         let mut remains = whole();
         remains.nodes.remove(&13);
         assert_eq!(order(&remains), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 3));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_lost_is_left_out_and_one_that_is_told_twice_stands_once() {
+    fn a_lost_record_is_left_out_and_a_record_in_two_nodes_comes_once() {
         let mut remains = whole();
         remains.records.remove(&4);
         assert_eq!(order(&remains), (vec![1, 2, 3, 9, 5, 6, 7, 8], 0));

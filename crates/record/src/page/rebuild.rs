@@ -218,7 +218,7 @@ impl<'b> PageWriter<'b> {
     /// Stores the header, and lets heads skip the bytes that all keys share. The page is complete then.
     ///
     /// # Errors
-    /// None for a page that took its cells.
+    /// Does not fail for a page that took its cells.
     pub fn finish(mut self) -> Result<(), Damage> {
         let slots_end = self.header.slots_at() + SLOT_BYTES * self.count;
         self.bytes[slots_end..self.heap_start].fill(0);
@@ -288,7 +288,7 @@ pub fn compact(page: &mut PageMut<'_, '_>) -> Result<(), Damage> {
 /// Makes the root of an empty tree: a leaf without fences.
 ///
 /// # Errors
-/// None: every page is large enough.
+/// Does not fail: every page is large enough.
 pub fn make_root(page: &mut PageMut<'_, '_>, file: u32, number: u32) -> Result<(), Damage> {
     make_new(page, (file, number), 0, &Frame::default())?.finish()
 }

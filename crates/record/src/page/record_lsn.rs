@@ -66,7 +66,7 @@ pub fn lsn_of_eighth(eighth: u64) -> Result<Lsn, Damage> {
     if eighth >> (LSN_BITS - 3) == 0 {
         return Ok(Lsn::new(eighth << 3));
     }
-    Err(Damage(format!("the log record says of a record that it had LSN 8 * {eighth}, which no log reaches")))
+    Err(Damage(format!("the log record names LSN 8 * {eighth} as an earlier LSN, which no log reaches")))
 }
 
 /// Unpacks the word. An LSN is a multiple of eight: the lowest three bits of a damaged word are left out, because log

@@ -37,7 +37,7 @@ enum Attempt {
     WaitForEnd,
     /// Other transactions have locked the page.
     WaitForPage,
-    /// Other transactions have locked this number, and the append must not pass it over.
+    /// Other transactions have locked this number, and the append must not pass over it.
     WaitForNumber(u64),
 }
 

@@ -83,8 +83,8 @@ impl Access<'_> {
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
-            // On every page: this page may have been the last when a cursor went to the end, and only as far as the
-            // used slots.
+            // Checked on every page: this page may have been the last when a cursor went to the end, and the cursor
+            // locked only the used slots.
             if slot >= recno.used() && granularity.is_some() {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {

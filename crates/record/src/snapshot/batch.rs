@@ -186,24 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_cursor_that_is_gone_is_the_next_ones() {
+    fn the_next_cursor_gets_the_buffers_of_a_dropped_cursor() {
         assert_eq!(kept(), 0);
         drop(with(1000));
-        assert_eq!(kept(), 1000, "taking the room and dropping it gives it back");
+        assert_eq!(kept(), 1000, "buffers return to the thread when a batch is taken and dropped");
         let outer = Room::default().take();
-        assert_eq!(kept(), 0, "no two cursors have the same room");
+        assert_eq!(kept(), 0, "no two cursors have the same buffers");
         drop(outer);
         assert_eq!(kept(), 1000);
     }
 
     #[test]
-    fn much_room_is_not_kept() {
+    fn large_buffers_are_not_kept() {
         drop(with(KEPT_MAX + 1));
         assert_eq!(kept(), 0);
     }
 
     #[test]
-    fn what_was_in_it_is_forgotten() {
+    fn a_reused_batch_begins_empty() {
         let mut room = with(10);
         room.page.push(1);
         room.push(SplitKey::whole(b"key"), (Lsn::new(8), RecordFlags::NONE), b"value", false);
@@ -217,7 +217,7 @@ mod tests {
 
     /// A cursor in the destructor of another thread-local value.
     #[test]
-    fn a_thread_that_ends_keeps_nothing_and_gets_new_room() {
+    fn a_thread_that_ends_keeps_no_buffers_and_can_still_get_new_ones() {
         struct AtEnd;
         impl Drop for AtEnd {
             fn drop(&mut self) {

@@ -48,7 +48,7 @@ impl<'a> SnapshotAccess<'a> {
         self.access.check_btree()?;
         self.access.check_key(key)?;
         let pages = &self.access.pages;
-        // Small results of the look at the leaf, and the rest outside of it: no large result moves.
+        // The closure returns only small values, and the rest is done outside: no large result is moved.
         let (mut read, mut shown, mut unsettled) = (Some(read), None, None);
         let visit = pages.visit();
         search::at_leaf(pages, key, |leaf, node, (slot, found)| {

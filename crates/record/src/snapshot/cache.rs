@@ -63,7 +63,7 @@ mod tests {
     use libtp_log::Lsn;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_bytes_are_bounded() {
+    fn requested_versions_stay_and_the_bytes_are_bounded() {
         let mut cache = Cache::default();
         let version = Version { lsn: Lsn::new(8), flags: RecordFlags::NONE, stored: vec![1; 100_000] };
         let file = FileId::new(1);

@@ -82,12 +82,12 @@ fn changed_in_slot(page: u64, slot: usize, body: &[u8]) -> std::result::Result<C
 fn put_back(changed: &Changed<'_, '_>, at: Lsn, after: Version) -> std::result::Result<Version, Damage> {
     let lsn = changed.lsn_before;
     if lsn >= at {
-        return Err(Damage("it says that the version before is a later one".into()));
+        return Err(Damage("it names a later version as the version before".into()));
     }
     let mut stored = after.stored;
     let put = changed.offset..changed.offset + changed.put.len();
     if put.end > stored.len() {
-        return Err(Damage(format!("it put in more than the {} bytes that there are", stored.len())));
+        return Err(Damage(format!("it put in more bytes than the {} of the value", stored.len())));
     }
     if changed.cut.len() == put.len() {
         stored[put].copy_from_slice(changed.cut);
