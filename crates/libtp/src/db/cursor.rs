@@ -41,7 +41,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `for` loop takes the pairs of a cursor's keys one by one, from both ends if it likes: [`Pairs`](crate::Pairs).
+/// A `for` loop takes the pairs of a cursor's keys one by one, from either end: [`Pairs`](crate::Pairs).
 pub struct Cursor<'t> {
     db: &'t Db,
     place: Place<'t>,
@@ -130,8 +130,8 @@ impl<'t> Cursor<'t> {
         if let Place::HashLocking(..) | Place::HashSnapshot(..) = self.place {
             return self.another();
         }
-        // This place needs no look at the tree. If the memory was given up, the next step fails.
-        let _ = self.stand(&Stands::Nowhere);
+        // This place needs no search in the tree. If the memory was given up, the next step fails.
+        let _ = self.return_to(&EntryPlace::Nowhere);
         self
     }
 
@@ -191,7 +191,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Moves to the next pair; to the first if the cursor stands nowhere.
+    /// Moves to the next pair; to the first if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -293,16 +293,16 @@ impl<'t> Cursor<'t> {
     }
 
     /// Returns the tree's cursor to its former place.
-    fn stand(&mut self, stands: &Stands) -> Result<()> {
-        let stand = match stands {
-            Stands::Nowhere => Stand::Nowhere,
-            Stands::On(entry) => Stand::On(entry),
-            Stands::BelowAll => Stand::BelowAll,
-            Stands::AboveAll => Stand::AboveAll,
+    fn return_to(&mut self, place: &EntryPlace) -> Result<()> {
+        let place = match place {
+            EntryPlace::Nowhere => Stand::Nowhere,
+            EntryPlace::On(entry) => Stand::On(entry),
+            EntryPlace::BelowAll => Stand::BelowAll,
+            EntryPlace::AboveAll => Stand::AboveAll,
         };
         match &mut self.place {
-            Place::Locking(at, _) => at.stand(stand),
-            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand(stand)?))?,
+            Place::Locking(at, _) => at.stand(place),
+            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand(place)?))?,
             Place::HashLocking(..) | Place::HashSnapshot(..) => {}
         }
         Ok(())
@@ -315,7 +315,7 @@ impl<'t> Cursor<'t> {
         encoded
     }
 
-    /// Moves to the previous pair; to the last if the cursor stands nowhere.
+    /// Moves to the previous pair; to the last if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::last`].
@@ -327,7 +327,7 @@ impl<'t> Cursor<'t> {
 
 /// The place of a cursor over the entries of a tree. It may have to stay when the tree's cursor has moved.
 #[derive(Debug, Default)]
-pub(crate) enum Stands {
+pub(crate) enum EntryPlace {
     #[default]
     Nowhere,
     /// On this entry, or in the gap that the entry has left.
@@ -344,16 +344,16 @@ pub(crate) enum OnMiss {
     GoesAboveAll,
 }
 
-impl Stands {
+impl EntryPlace {
     /// Returns the entry under the cursor.
     pub(crate) fn entry(&self) -> Option<&[u8]> {
         match self {
-            Stands::On(entry) => Some(entry),
+            EntryPlace::On(entry) => Some(entry),
             _ => None,
         }
     }
 
-    /// Takes the entry that the tree's cursor found, or none, and returns the value shown. If the value cannot be
+    /// Takes the entry that the tree's cursor found, or no entry, and returns the value shown. If the value cannot be
     /// shown, both cursors stay in their places.
     pub(crate) fn arrive<T>(
         &mut self,
@@ -364,24 +364,24 @@ impl Stands {
     ) -> Result<Option<T>> {
         let Some(entry) = found else {
             match on_miss {
-                OnMiss::Stays => at.stand(self)?,
-                OnMiss::GoesBelowAll => *self = Stands::BelowAll,
-                OnMiss::GoesAboveAll => *self = Stands::AboveAll,
+                OnMiss::Stays => at.return_to(self)?,
+                OnMiss::GoesBelowAll => *self = EntryPlace::BelowAll,
+                OnMiss::GoesAboveAll => *self = EntryPlace::AboveAll,
             }
             return Ok(None);
         };
         match show(&entry) {
             Ok(shown) => {
-                *self = Stands::On(entry.0);
+                *self = EntryPlace::On(entry.0);
                 Ok(Some(shown))
             }
-            Err(error) => at.stand(self).and(Err(error)),
+            Err(error) => at.return_to(self).and(Err(error)),
         }
     }
 
     /// Stays in place, and returns the tree's cursor there too.
     pub(crate) fn stay(&self, at: &mut Cursor<'_>) -> Result<()> {
-        at.stand(self)
+        at.return_to(self)
     }
 }
 
@@ -464,7 +464,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.place, at => at.seek(number))
     }
 
-    /// Moves to the next record; to the first if the cursor stands nowhere.
+    /// Moves to the next record; to the first if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -472,7 +472,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.place, at => at.next())
     }
 
-    /// Moves to the previous record; to the last if the cursor stands nowhere.
+    /// Moves to the previous record; to the last if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::first`].

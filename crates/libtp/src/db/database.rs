@@ -134,8 +134,8 @@ impl Db {
 
     /// Returns the key and value of the record that a link leads to, without a search, and locks the record for
     /// reading. Returns `None` if the record is no longer there: it was deleted, or moved when its page was split or it
-    /// grew. Then search by its key and take a new link. Another record is mistaken for it only where the hashes of
-    /// their keys are equal, once in 2^64 pairs unless keys are chosen so; the returned key tells.
+    /// grew. Then search by its key and take a new link. Another record is returned only if the hashes of the two keys
+    /// are equal: one in 2^64 pairs of keys, unless the keys are chosen for it. Compare the returned key.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -205,10 +205,10 @@ impl Db {
     /// Removes all of these keys; returns their number. No other transaction can insert such a key until this
     /// transaction ends.
     ///
-    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory a key.
-    /// From a hundred thousand locks on, the transaction tries to lock the whole database instead, and then needs no
-    /// more. Each removal is logged with its value. After the commit, empty pages are returned to the file for reuse,
-    /// unless a snapshot needs them; commit returns after that.
+    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory for each
+    /// key. From a hundred thousand locks on, the transaction tries to lock the whole database instead, and then needs
+    /// no further locks. Each removal is logged with its value. After the commit, empty pages are returned to the file
+    /// for reuse, unless a snapshot needs them; commit returns after that.
     ///
     /// # Errors
     /// As [`Db::put`]. Some of the keys may be removed by then: end the transaction, or go back to a savepoint.
@@ -218,8 +218,8 @@ impl Db {
 
     /// Locks all keys until the transaction ends, also those that do not exist yet. Snapshots go on.
     ///
-    /// With [`PageLock::Write`] no other transaction reads or changes the database, and this transaction's changes take no
-    /// locks of their own: many changes are faster.
+    /// With [`PageLock::Write`] no other transaction reads or changes the database, and this transaction's changes take
+    /// no locks of their own: many changes are faster.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Full`.

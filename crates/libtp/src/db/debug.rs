@@ -1,5 +1,5 @@
-//! How databases and cursors show themselves in a debugger's and a log's lines: by kind and name. The name is in the memory
-//! of this process, so showing a handle takes no lock, waits for nothing and reads nothing shared.
+//! The `Debug` output of databases and cursors: their kind and name. The name is in the memory of this process, so the
+//! output takes no lock, waits for nothing and reads nothing shared.
 
 use std::fmt::{Debug, Formatter, Result};
 
@@ -48,7 +48,7 @@ mod tests {
 
     /// A thread that holds every lock of this process asks no other for a name.
     #[test]
-    fn handles_show_their_names_and_wait_for_nothing() {
+    fn debug_output_has_the_name_and_waits_for_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let (tree, list) = (env.btree("words").unwrap(), env.list("lines").unwrap());

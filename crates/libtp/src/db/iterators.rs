@@ -1,8 +1,8 @@
 //! Iterators over databases, for `for` loops: they work on the cursors, from both ends.
 //!
 //! Paper: none. An iterator has a cursor for each end; the second is made when it is first needed. Each step copies the
-//! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The ends compare the keys that the cursors hold,
-//! as the file stores them. An iterator ends after an error, so no loop runs into the same error for ever.
+//! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The ends compare the keys that the cursors
+//! hold, as the file stores them. An iterator ends after an error, so no loop meets the same error for ever.
 
 mod listed;
 mod numbered;
@@ -122,10 +122,11 @@ impl End for Cursor<'_> {
     }
 }
 
-/// An iterator over pairs of keys and values, in the order of the keys and from both ends: a [`Cursor`] in a `for` loop.
+/// An iterator over pairs of keys and values, in the order of the keys and from both ends: a [`Cursor`] in a `for`
+/// loop.
 ///
-/// In a transaction each step locks as the cursor's step does. The loop may change the database: pairs that it puts ahead
-/// of itself come, too, and pairs that it removes do not. A hash file has no order and no last pair:
+/// In a transaction each step locks as the cursor's step does. The loop may change the database: it then meets the
+/// pairs that it puts ahead of its place, and not the pairs that it removes. A hash file has no order and no last pair:
 /// [`next_back`](DoubleEndedIterator::next_back) is refused there. After an error the iterator ends.
 ///
 /// ```
@@ -245,8 +246,8 @@ impl<'t> IntoIterator for MultiCursor<'t> {
 
 /// An iterator over the records that an index finds: an [`IndexCursor`] in a `for` loop.
 ///
-/// A record comes again if the loop changes it so that its entry moves ahead of the loop: a loop that raises the value by
-/// which it goes may never end. Collect the keys first, or go from the back.
+/// The iterator returns a record again if the loop changes the record so that its entry moves ahead of the loop. So a
+/// loop that raises the indexed value may never end. Collect the keys first, or iterate from the back.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

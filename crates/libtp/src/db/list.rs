@@ -15,13 +15,13 @@ use crate::txn::failure::keep_first;
 use crate::{Reader, Result, Txn};
 
 /// A database of records of any length, numbered from 1 without gaps: inserting or removing a record changes the
-/// numbers of all that follow. db(3) calls this `DB_RECNO`.
+/// numbers of all records behind it. db(3) calls this `DB_RECNO`.
 ///
 /// Any number of transactions read a list, and replace records, at once. A transaction that inserts or deletes has the
-/// list to itself until it ends: it waits for all others that have read the list, and they wait for it. So read little
-/// before inserting: if two transactions have read and both go on to insert, one gets `Deadlock`
+/// list to itself until it ends: it waits for all other transactions that have read the list, and they wait for it. So
+/// read little before inserting: if two transactions have read and both go on to insert, one gets `Deadlock`
 /// ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the list of its moment, and
-/// waits for no transaction. A step costs as much as the list is deep: a million records have four levels.
+/// waits for no transaction. The cost of a step grows with the depth of the list: a million records have four levels.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -134,7 +134,8 @@ impl List {
     }
 
     /// Locks the list for this transaction alone until the transaction ends: no other transaction reads or changes it.
-    /// For a transaction that first reads and then inserts or deletes: two of them at once would wait for each other.
+    /// For a transaction that first reads and then inserts or deletes: two such transactions at once would wait for
+    /// each other.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Io`.
@@ -144,7 +145,7 @@ impl List {
 
     /// Returns a cursor over the records in the order of their numbers.
     pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> ListCursor<'t, R> {
-        ListCursor { list: self, reader, standing: Standing::Nowhere, stretch: Stretch::default(), stamp: 0 }
+        ListCursor { list: self, reader, place: NumberPlace::Nowhere, stretch: Stretch::default(), stamp: 0 }
     }
 
     /// Returns the list's notes about its text file. No other transaction reads or changes the list from now on.
@@ -172,7 +173,7 @@ impl List {
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum NumberPlace {
     Nowhere,
     BelowAll,
     AboveAll,
@@ -207,7 +208,7 @@ enum Standing {
 pub struct ListCursor<'t, R: Reader> {
     list: &'t List,
     reader: &'t R,
-    standing: Standing,
+    place: NumberPlace,
     /// The part of the list around the cursor, valid while nothing changes.
     stretch: Stretch,
     stamp: u64,
@@ -235,8 +236,8 @@ impl<'t, R: Reader> ListCursor<'t, R> {
 
     /// Returns the number under the cursor.
     pub fn number(&self) -> Option<u64> {
-        match self.standing {
-            Standing::On(number) => Some(number),
+        match self.place {
+            NumberPlace::On(number) => Some(number),
             _ => None,
         }
     }
@@ -259,9 +260,9 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     }
 
     /// Goes to the record with a number. If it is missing, the cursor goes to `miss`, or stays.
-    fn go(&mut self, number: u64, miss: Option<Standing>) -> Result<Found> {
+    fn go(&mut self, number: u64, miss: Option<NumberPlace>) -> Result<Found> {
         let found = self.read(number)?;
-        self.standing = if found.is_some() { Standing::On(number) } else { miss.unwrap_or(self.standing) };
+        self.place = if found.is_some() { NumberPlace::On(number) } else { miss.unwrap_or(self.place) };
         Ok(found)
     }
 
@@ -290,35 +291,35 @@ impl<'t, R: Reader> ListCursor<'t, R> {
         self.go(number.max(1), None)
     }
 
-    /// Moves to the next record; to the first if the cursor stands nowhere yet.
+    /// Moves to the next record; to the first if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`List::count`].
     pub fn next(&mut self) -> Result<Found> {
-        match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.go(1, Some(Standing::AboveAll)),
-            Standing::On(number) => self.go(number.saturating_add(1), Some(Standing::AboveAll)),
-            Standing::Before(number) => self.go(number, Some(Standing::AboveAll)),
-            Standing::AboveAll => Ok(None),
+        match self.place {
+            NumberPlace::Nowhere | NumberPlace::BelowAll => self.go(1, Some(NumberPlace::AboveAll)),
+            NumberPlace::On(number) => self.go(number.saturating_add(1), Some(NumberPlace::AboveAll)),
+            NumberPlace::Before(number) => self.go(number, Some(NumberPlace::AboveAll)),
+            NumberPlace::AboveAll => Ok(None),
         }
     }
 
-    /// Moves to the previous record; to the last if the cursor stands nowhere yet.
+    /// Moves to the previous record; to the last if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`List::count`].
     pub fn prev(&mut self) -> Result<Found> {
-        match self.standing {
-            Standing::Nowhere | Standing::AboveAll => {
+        match self.place {
+            NumberPlace::Nowhere | NumberPlace::AboveAll => {
                 let count = self.list.count(self.reader)?;
-                self.go(count, Some(Standing::BelowAll))
+                self.go(count, Some(NumberPlace::BelowAll))
             }
-            Standing::On(number) | Standing::Before(number) => {
+            NumberPlace::On(number) | NumberPlace::Before(number) => {
                 // The list may be shorter by now.
                 let number = (number - 1).min(self.list.count(self.reader)?);
-                self.go(number, Some(Standing::BelowAll))
+                self.go(number, Some(NumberPlace::BelowAll))
             }
-            Standing::BelowAll => Ok(None),
+            NumberPlace::BelowAll => Ok(None),
         }
     }
 }
@@ -329,7 +330,7 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::count`].
     pub fn place(&mut self) -> Result<Option<ListPlace>> {
-        let Standing::On(number) = self.standing else { return Ok(None) };
+        let NumberPlace::On(number) = self.place else { return Ok(None) };
         self.see(number)?;
         let mut stretch = self.stretch.clone();
         if stretch.first == number && number > 1 {
@@ -370,9 +371,9 @@ impl ListCursor<'_, Txn<'_>> {
     /// As [`List::count`].
     pub fn go_to(&mut self, place: &ListPlace) -> Result<bool> {
         let now = self.reader.list_now(&self.list.tree, &place.0)?;
-        self.standing = match now {
-            Now::At(number) => Standing::On(number),
-            Now::GoneBefore(number) => Standing::Before(number),
+        self.place = match now {
+            Now::At(number) => NumberPlace::On(number),
+            Now::GoneBefore(number) => NumberPlace::Before(number),
         };
         Ok(matches!(now, Now::At(_)))
     }
@@ -382,7 +383,7 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::put`].
     pub fn put(&mut self, record: &[u8]) -> Result<bool> {
-        let Standing::On(number) = self.standing else { return Ok(false) };
+        let NumberPlace::On(number) = self.place else { return Ok(false) };
         if number > self.list.count(self.reader)? {
             return Ok(false);
         }
@@ -395,7 +396,7 @@ impl ListCursor<'_, Txn<'_>> {
     /// As [`List::put`].
     pub fn set(&mut self, number: u64, record: &[u8]) -> Result<()> {
         self.list.put(self.reader, number, record)?;
-        self.standing = Standing::On(number);
+        self.place = NumberPlace::On(number);
         Ok(())
     }
 
@@ -405,13 +406,13 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::put`].
     pub fn insert_before(&mut self, record: &[u8]) -> Result<Option<u64>> {
-        let (number, then) = match self.standing {
-            Standing::On(number) => (number, Standing::On(number.saturating_add(1))),
-            Standing::Before(number) => (number, Standing::Before(number.saturating_add(1))),
+        let (number, then) = match self.place {
+            NumberPlace::On(number) => (number, NumberPlace::On(number.saturating_add(1))),
+            NumberPlace::Before(number) => (number, NumberPlace::Before(number.saturating_add(1))),
             _ => return Ok(None),
         };
         self.list.insert_before(self.reader, number, record)?;
-        self.standing = then;
+        self.place = then;
         Ok(Some(number))
     }
 
@@ -421,9 +422,9 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::put`].
     pub fn insert_after(&mut self, record: &[u8]) -> Result<Option<u64>> {
-        let number = match self.standing {
-            Standing::On(number) => number.saturating_add(1),
-            Standing::Before(number) => number,
+        let number = match self.place {
+            NumberPlace::On(number) => number.saturating_add(1),
+            NumberPlace::Before(number) => number,
             _ => return Ok(None),
         };
         self.list.insert_before(self.reader, number, record).map(Some)
@@ -435,10 +436,10 @@ impl ListCursor<'_, Txn<'_>> {
     /// # Errors
     /// As [`List::put`].
     pub fn delete(&mut self) -> Result<bool> {
-        let Standing::On(number) = self.standing else { return Ok(false) };
+        let NumberPlace::On(number) = self.place else { return Ok(false) };
         let was_there = self.list.delete(self.reader, number)?;
         if was_there {
-            self.standing = Standing::Before(number);
+            self.place = NumberPlace::Before(number);
         }
         Ok(was_there)
     }

@@ -72,9 +72,9 @@ impl Db {
     /// Loads records into this empty database; returns the number of its keys afterwards. Of records with equal keys
     /// the last counts. For very many records: they cost about as much as writing them to the disk.
     ///
-    /// It is a transaction of its own, which locks the whole database: when it returns, all of the records are on disk,
-    /// or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all loaded
-    /// records until the load ends. An interrupted load leaves the file at its length, with its pages free.
+    /// The load is a transaction of its own, which locks the whole database: when it returns, all of the records are on
+    /// disk, or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all
+    /// loaded records until the load ends. An interrupted load leaves the file at its length, with its pages free.
     ///
     /// # Errors
     /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and for an invalid

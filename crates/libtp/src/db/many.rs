@@ -38,8 +38,8 @@ impl Db {
     }
 
     /// Asks the processor to bring the place of a key into its cache, for a key that the program will read or change
-    /// after some other work. A hint: it locks nothing, reads nothing from the disk, and finds neither a missing key nor
-    /// a deleted one.
+    /// after some other work. A hint: it locks nothing, reads nothing from the disk, and finds neither a missing key
+    /// nor a deleted one.
     ///
     /// # Errors
     /// Those of any call in a transaction or a snapshot that has ended with its process or its memory.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_as_one_after_the_other() {
+    fn get_many_returns_the_results_of_single_gets() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::create(dir.path()).unwrap();
         for db in filled(&env) {

@@ -9,7 +9,7 @@ use libtp_record::duplicates::{self, NUMBER_BYTES};
 use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
 use rio::planted;
 
-use crate::db::cursor::{Cursor, OnMiss, Pair, Stands};
+use crate::db::cursor::{Cursor, EntryPlace, OnMiss, Pair};
 use crate::db::handle::Db;
 use crate::db::keys::Keys;
 use crate::db::opening::not_side_by_side;
@@ -276,7 +276,7 @@ impl Multi {
 
     /// Returns a cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
-        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), stands: Stands::Nowhere }
+        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), place: EntryPlace::Nowhere }
     }
 
     /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them,
@@ -286,7 +286,7 @@ impl Multi {
     /// `Database` when `keys` is a prefix and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
         let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
-        Ok(MultiCursor { multi: self, at, stands: Stands::Nowhere })
+        Ok(MultiCursor { multi: self, at, place: EntryPlace::Nowhere })
     }
 
     /// Returns a cursor over the pairs whose keys begin with the given bytes.
@@ -298,25 +298,25 @@ impl Multi {
     }
 
     /// Removes the pair under a cursor; the cursor then stands between its neighbours. Returns false if the pair is
-    /// gone, or the cursor stands nowhere.
+    /// gone, or the cursor has no place.
     ///
     /// # Errors
     /// As [`Db::put`].
     pub fn delete_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>) -> Result<bool> {
         self.check_writable()?;
-        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
+        let Some(entry) = cursor.place.entry() else { return Ok(false) };
         txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
     }
 
     /// Replaces the value under a cursor. In a list the new value takes the old one's place; in a sorted set it goes to
     /// its own place, and the cursor stays. Returns false, with nothing changed, if the pair is gone or the cursor
-    /// stands nowhere.
+    /// has no place.
     ///
     /// # Errors
     /// As [`Multi::put`].
     pub fn put_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>, value: &[u8]) -> Result<bool> {
         self.check_writable()?;
-        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
+        let Some(entry) = cursor.place.entry() else { return Ok(false) };
         txn.guarded(|| {
             let access = self.tree.access(txn);
             if access.get_for_update(entry, |_| ())?.is_none() {
@@ -345,7 +345,7 @@ impl Multi {
 pub struct MultiCursor<'t> {
     multi: &'t Multi,
     at: Cursor<'t>,
-    stands: Stands,
+    place: EntryPlace,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
@@ -362,18 +362,18 @@ impl<'t> MultiCursor<'t> {
 
     fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
         let multi = self.multi;
-        self.stands.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
+        self.place.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
     }
 
     /// Returns the key under the cursor, as the tree stores it.
     fn key(&self) -> Option<Vec<u8>> {
-        Some(duplicates::read(self.stands.entry()?)?.0)
+        Some(duplicates::read(self.place.entry()?)?.0)
     }
 
     /// Returns the place of the pair under the cursor: bytes for [`MultiCursor::go_to`], valid in this database only.
-    /// `None` if the cursor stands nowhere.
+    /// `None` if the cursor has no place.
     pub fn place(&self) -> Option<&[u8]> {
-        self.stands.entry()
+        self.place.entry()
     }
 
     /// Goes to the pair at `place`, as returned by another cursor, or to the first pair behind if that pair is gone
@@ -413,7 +413,7 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is no next
+    /// Moves to the next pair, of this key or the next; to the first if the cursor has no place. If there is no next
     /// pair, the cursor stands behind all.
     ///
     /// # Errors
@@ -423,7 +423,7 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::GoesAboveAll)
     }
 
-    /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is no previous pair, the cursor
+    /// Moves to the previous pair; to the last if the cursor has no place. If there is no previous pair, the cursor
     /// stands before all.
     ///
     /// # Errors
@@ -444,7 +444,7 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is no next
+    /// Moves to the first value of the next key; to the first of all if the cursor has no place. If there is no next
     /// key, the cursor stays.
     ///
     /// # Errors
@@ -455,7 +455,7 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is no
+    /// Moves to the last value of the previous key; to the last of all if the cursor has no place. If there is no
     /// previous key, the cursor stays.
     ///
     /// # Errors
@@ -468,7 +468,7 @@ impl<'t> MultiCursor<'t> {
         });
         match found {
             Ok(found) => self.arrive(found, OnMiss::Stays),
-            Err(error) => self.stands.stay(&mut self.at).and(Err(error)),
+            Err(error) => self.place.stay(&mut self.at).and(Err(error)),
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             opened => opened.map_err(|error| error.of_name(name))?,
         };
         let mut databases = env.databases();
-        // A new life takes along the databases in the list. So no new life may have begun since, nor may another
+        // A new life opens the databases of this list again. So no new life may have begun since, nor may another
         // process have begun one that knows only the files it found then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
@@ -112,7 +112,7 @@ fn wait_for_name(wait: Wait) -> Wait {
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
     let generation = env.newest();
-    // A given-up region tells nothing about the database; the next life does.
+    // A given-up region states nothing about the database; the next life does.
     let Ok(info) = generation.guarded(|| Ok(generation.managers.buffers.file_by_id(open.id()))) else {
         return Some(open);
     };

@@ -141,10 +141,10 @@ mod tests {
             env.run(|txn| {
                 for (db, length) in [(&tree, 20), (&hash, 20), (&tree, 5000), (&tree, 100_000), (&hash, 100_000)] {
                     db.put(txn, b"k", &vec![b'v'; length])?;
-                    let said = refused(db.update_part(txn, b"k", length - 2, b"abc"));
+                    let message = refused(db.update_part(txn, b"k", length - 2, b"abc"));
                     assert!(
-                        said.contains(&format!("up to 2 bytes from byte {} of this value on", length - 2)),
-                        "{said}"
+                        message.contains(&format!("up to 2 bytes from byte {} of this value on", length - 2)),
+                        "{message}"
                     );
                     refused(db.update_part(txn, b"k", length + 1, b""));
                     refused(db.update_part(txn, b"k", usize::MAX, b"a"));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_come_and_go_with_their_transaction() {
+    fn a_sum_is_seen_after_its_commit_and_undone_by_an_abort() {
         with_env(|env| {
             let (tree, numbers) = (env.btree("t").unwrap(), env.recno("n", 16).unwrap());
             env.run(|txn| tree.put(txn, b"k", &[0; 16]).and_then(|()| numbers.append(txn, &[0; 16]))).unwrap();

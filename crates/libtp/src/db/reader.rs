@@ -17,8 +17,8 @@ mod sealed {
     impl<R: Sealed> Sealed for &R {}
 }
 
-/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which does
-/// not.
+/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which
+/// does not.
 pub trait Reader: sealed::Sealed {
     #[doc(hidden)]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
@@ -121,7 +121,7 @@ impl Reader for Txn<'_> {
     }
 
     fn stamp(&self) -> u64 {
-        // Before this transaction ends it sees no changes of others: they wait.
+        // Until this transaction ends it sees no changes of other transactions: they wait.
         self.session().last_lsn().raw()
     }
 }

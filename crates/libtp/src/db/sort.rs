@@ -5,7 +5,7 @@
 //! sort for the same database takes over. A run that begins where the previous run ended extends the previous run, so
 //! sorted input makes one run of any length.
 //!
-//! Of records with equal keys, the last one in comes out last.
+//! Of records with equal keys, the record that was pushed last comes last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -194,7 +194,7 @@ type Head = Reverse<(Vec<u8>, usize, Vec<u8>)>;
 pub(crate) enum Merge {
     /// All records are in memory.
     Memory { bytes: Vec<u8>, waiting: std::vec::IntoIter<Waiting> },
-    /// The first record of each run that has records left, and the readers of the others.
+    /// The first record of each run that has records left, and the readers of the further records.
     Runs { readers: Vec<RunReader>, heads: BinaryHeap<Head> },
 }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sorted_in_runs_is_what_is_sorted_in_memory() {
+    fn sorting_in_runs_and_in_memory_gives_the_same_records() {
         let input = pairs(5000, 1237);
         let mut expected = input.clone();
         expected.sort();
@@ -315,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_sorted_is_one_run() {
+    fn sorted_input_makes_one_run() {
         let input = pairs(5000, 1);
         assert_eq!(sorted(&input, 10_000), (input, 1));
     }
 
     #[test]
-    fn of_equal_keys_the_one_that_came_last_comes_out_last() {
+    fn of_equal_keys_the_record_that_was_pushed_last_comes_last() {
         let input: Vec<Pair> =
             (0..1000u64).map(|at| ((at % 7).to_be_bytes().to_vec(), at.to_be_bytes().to_vec())).collect();
         let mut expected = input.clone();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_longer_than_the_memory_is_sorted_as_others_are() {
+    fn a_value_longer_than_the_memory_is_sorted_like_any_other() {
         let input = vec![(b"b".to_vec(), vec![1; 3_000_000]), (b"a".to_vec(), vec![2; 10]), (b"c".to_vec(), vec![])];
         let mut expected = input.clone();
         expected.sort();

@@ -15,7 +15,7 @@ pub enum Stored {
     /// Records that a tool sees as the program does.
     Records(Database),
     /// A tree in an order that the library does not know: its keys are the bytes that the order's `encode` made, and
-    /// keys to be put must be such bytes ([`AsStored`]). The database tells the order's name.
+    /// keys to be put must be such bytes ([`AsStored`]). The database states the order's name.
     Encoded(Database),
     /// A file of pages.
     Pages(PageFile),

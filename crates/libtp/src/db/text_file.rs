@@ -151,7 +151,7 @@ impl TextFile {
     /// `Database`; as [`List::get`].
     pub fn check(&self, txn: &Txn<'_>, record: &[u8]) -> Result<()> {
         let Err(what) = self.form.put(record, &mut Vec::new()) else { return Ok(()) };
-        if self.takes_any_bytes && self.list.text_note(txn)?.is_some_and(is_of_no_records) {
+        if self.takes_any_bytes && self.list.text_note(txn)?.is_some_and(has_no_records) {
             return Ok(());
         }
         Err(self.refused(&format!("the record cannot be stored in it: {what}; nothing was changed")))
@@ -219,7 +219,7 @@ impl TextFile {
                 ));
             };
             let text = match self.text(txn) {
-                Err(Error::Database { .. }) if self.takes_any_bytes && is_of_no_records(notes) => return Ok(None),
+                Err(Error::Database { .. }) if self.takes_any_bytes && has_no_records(notes) => return Ok(None),
                 text => text?,
             };
             let next = TextNote::of(&text);
@@ -301,7 +301,8 @@ impl TextFile {
     }
 
     /// Replaces the file by one with this text. The list's lock keeps other writers away. Temporary files found here
-    /// belong to dead sessions, or to sessions stopped when the memory was rebuilt, which find their file gone.
+    /// belong to dead sessions, or to sessions that were stopped when the memory was rebuilt; such a session then finds
+    /// its file gone.
     fn replace(&self, txn: &Txn<'_>, text: &[u8]) -> Result<()> {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut prefix = self.path.file_name().unwrap_or_default().to_os_string();
@@ -351,13 +352,13 @@ impl TextFile {
 }
 
 /// Returns whether the file is empty and no writer is about to fill it.
-fn is_of_no_records(notes: TextNotes) -> bool {
+fn has_no_records(notes: TextNotes) -> bool {
     notes == TextNotes::both(TextNote::of(b""))
 }
 
-/// Gives the new file the old one's owner, whose access would end otherwise; returns the permissions to set. If
-/// that is not allowed, the old file stays. A file of this user in a group that the user is not in is written all the
-/// same, and its group loses access.
+/// Gives the new file the owner of the old file, who would otherwise lose access; returns the permissions to set. If
+/// that is not allowed, the old file stays. If a file of this user has a group that the user is not in, the new file is
+/// written anyway, and the group loses access.
 fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
     let (made, mut permissions) = (new.metadata()?, old.permissions());
     if (made.uid(), made.gid()) == (old.uid(), old.gid()) {
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_changed_since_is_known() {
+    fn opening_recognises_whether_the_list_or_the_file_has_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         let env = Env::open_or_create(dir.path().join("env")).unwrap();
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_records_stays_so_when_the_list_has_what_cannot_stand_in_it() {
+    fn an_empty_file_stays_empty_if_the_list_has_records_that_do_not_fit_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         let env = Env::open_or_create(dir.path().join("env")).unwrap();
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_anew_belongs_to_whom_it_belonged() {
+    fn a_rewritten_file_keeps_its_owner() {
         use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
@@ -501,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_who_died_has_written_is_known_to_who_writes_next() {
+    fn the_next_writer_recognises_the_text_of_a_dead_writer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         let env = Env::open_or_create(dir.path().join("env")).unwrap();
@@ -524,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_written_though_the_list_is_another_by_then() {
+    fn a_noted_text_is_written_although_the_list_has_changed_since() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         let env = Env::open_or_create(dir.path().join("env")).unwrap();
@@ -545,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_the_file_is_durable_in_the_list() {
+    fn a_text_in_the_file_is_durable_in_the_list() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         let env = Env::builder().durability(Durability::Relaxed).open(dir.path().join("env")).unwrap();

@@ -19,7 +19,7 @@ pub trait KeyLike<K: ?Sized> {
     /// Appends the bytes of a key that nothing follows.
     fn encode_key(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the bytes of a key that another follows. No key's bytes may begin with another's.
+    /// Appends the bytes of a key that another key follows. No key's bytes may begin with the bytes of another key.
     fn encode_key_part(&self, bytes: &mut Vec<u8>);
 }
 
@@ -56,10 +56,10 @@ pub trait KeyLike<K: ?Sized> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Key: KeyLike<Self> + Sized {
-    /// Returns the key of these bytes; `None` if they are none.
+    /// Returns the key of these bytes; `None` if no key has them.
     fn decode_key(bytes: &[u8]) -> Option<Self>;
 
-    /// Takes the bytes of a key that another follows from the front of `bytes`; `None` if they are none.
+    /// Takes the bytes of a key that another key follows off the front of `bytes`; `None` if no key has such bytes.
     fn decode_key_part(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -80,7 +80,7 @@ pub(super) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*front)
 }
 
-/// Returns a key of bytes that its parts' form takes wholly.
+/// Returns the key that all of `bytes` encode, in the form of a part; `None` if bytes are left over.
 fn whole<K: Key>(mut bytes: &[u8]) -> Option<K> {
     K::decode_key_part(&mut bytes).filter(|_| bytes.is_empty())
 }
@@ -137,7 +137,7 @@ fn encode_escaped(key: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0, 0]);
 }
 
-/// Takes such bytes from the front.
+/// Takes escaped bytes off the front.
 fn decode_escaped(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::new();
     loop {
@@ -358,7 +358,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_that_are_no_key_are_refused_and_panic_never(given in bytes()) {
+        fn bytes_that_are_no_key_are_refused_and_never_panic(given in bytes()) {
             let _ = u32::decode_key(&given);
             let _ = <(String, Option<Vec<u8>>, u16)>::decode_key(&given);
             let _ = <Option<(Vec<u8>, char)>>::decode_key(&given);

@@ -221,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_that_are_no_value_are_refused_and_panic_never(given in prop::collection::vec(0..4_u8, 0..12)) {
+        fn bytes_that_are_no_value_are_refused_and_never_panic(given in prop::collection::vec(0..4_u8, 0..12)) {
             let _ = <(String, Option<Vec<u8>>, u16)>::decode_value(&given);
             if let Some(value) = <(Vec<u8>, bool)>::decode_value(&given) {
                 prop_assert_eq!(encoded::<(Vec<u8>, bool)>(&value), given);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_little_endian_and_text_is_as_it_is() {
+    fn numbers_are_little_endian_and_text_is_unchanged() {
         assert_eq!(encoded::<u32>(1), [1, 0, 0, 0]);
         assert_eq!(encoded::<String>("text"), b"text");
         assert_eq!(encoded::<(String, String)>(("a", "b")), b"\x01\0\0\0ab");

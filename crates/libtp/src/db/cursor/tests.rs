@@ -12,8 +12,8 @@ fn name(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Walks with one transaction a step, while other records are inserted, enough to split the file, and removed,
-/// including the record under the cursor. Returns how often each record was met.
+/// Walks through the file, with a transaction for each step, while other records are inserted, enough to split the
+/// file, and removed, including the record under the cursor. Returns how often each record was met.
 fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
     for number in 0..300 {
         env.run(|txn| db.put(txn, &name(number), b"")).unwrap();
@@ -37,7 +37,7 @@ fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
 }
 
 #[test]
-fn a_walk_in_many_transactions_meets_what_is_there_all_the_time_once() {
+fn a_walk_in_many_transactions_meets_each_lasting_record_once() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
@@ -48,7 +48,7 @@ fn a_walk_in_many_transactions_meets_what_is_there_all_the_time_once() {
 }
 
 #[test]
-fn a_snapshot_is_walked_on_from_a_key_in_the_same_order() {
+fn a_walk_of_a_snapshot_continues_behind_a_key_in_the_same_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
@@ -66,7 +66,7 @@ fn a_snapshot_is_walked_on_from_a_key_in_the_same_order() {
 }
 
 #[test]
-fn behind_a_key_is_behind_all_that_are_equal_in_the_order() {
+fn next_behind_passes_all_keys_that_are_equal_in_the_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let words = env.btree_ordered("words", AsciiCaseless).unwrap();
@@ -83,7 +83,7 @@ fn behind_a_key_is_behind_all_that_are_equal_in_the_order() {
 }
 
 #[test]
-fn a_pair_among_several_of_its_key_is_found_again_and_so_is_the_gap_it_leaves() {
+fn go_to_finds_one_of_several_pairs_of_a_key_and_the_gap_that_it_leaves() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
@@ -145,7 +145,7 @@ fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate
 }
 
 #[test]
-fn what_is_shown_in_stretches_is_what_is_given_one_by_one() {
+fn for_each_and_next_return_the_same_pairs() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let empty = env.btree("empty").unwrap();
@@ -326,7 +326,7 @@ fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
 }
 
 #[test]
-fn a_cursor_of_an_index_stays_where_a_record_cannot_be_read() {
+fn a_cursor_of_an_index_stays_in_its_place_if_a_record_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     let people = env.btree("people").unwrap();
@@ -349,7 +349,7 @@ fn a_cursor_of_an_index_stays_where_a_record_cannot_be_read() {
 }
 
 #[test]
-fn a_key_is_removed_with_all_its_values_or_with_none() {
+fn a_key_is_removed_with_all_its_values_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
@@ -385,8 +385,8 @@ fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
     let mut cursor = db.cursor(reader);
     assert_eq!(cursor.first().unwrap(), pair(0));
     for _ in 0..2 {
-        let told = cursor.next().unwrap_err();
-        assert!(matches!(&told, Error::Corrupt(_)), "{}: {told:?}", env.path().display());
+        let outcome = cursor.next().unwrap_err();
+        assert!(matches!(&outcome, Error::Corrupt(_)), "{}: {outcome:?}", env.path().display());
         assert!(cursor.next_behind(&keys[0]).is_err());
     }
     if !db.is_hash() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{Durability, Env, Error, Granularity, PageLock};
 
 #[test]
-fn a_database_number_is_given_out_once_whoever_asks() {
+fn each_database_number_is_given_out_once() {
     let dir = tempfile::tempdir().unwrap();
     let first = Env::open_or_create(dir.path()).unwrap();
     let ask = || {
@@ -44,7 +44,7 @@ fn databases_are_made_by_several_handles_at_once() {
 }
 
 #[test]
-fn all_who_have_a_database_open_lock_the_same_things_in_it() {
+fn all_handles_of_a_database_have_the_same_granularity_of_locks() {
     let dir = tempfile::tempdir().unwrap();
     let with = |granularity| Env::builder().granularity("stock", granularity).open(dir.path()).unwrap();
     let pages = with(Granularity::Page);
@@ -60,7 +60,7 @@ fn all_who_have_a_database_open_lock_the_same_things_in_it() {
 }
 
 #[test]
-fn what_is_given_a_value_to_read_may_call_the_library() {
+fn a_function_that_reads_a_value_may_call_the_library() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -101,7 +101,7 @@ fn keys(db: &crate::Db, reader: &impl crate::Reader) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
+fn keys_are_in_the_order_that_the_file_names_and_another_order_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let words: [&[u8]; 4] = [b"ab", b"ba", b"ca", b"bc"];
     let open = |env: &Env| env.btree_ordered("words", ByTheEnd("by the end"));
@@ -149,7 +149,7 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
 }
 
 #[test]
-fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
+fn equal_keys_of_an_order_share_one_record_and_one_lock() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     let db = env.btree_ordered("names", crate::order::AsciiCaseless).unwrap();
@@ -172,7 +172,7 @@ fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
 }
 
 #[test]
-fn values_of_a_key_have_the_lengths_that_are_told() {
+fn values_of_a_key_have_the_documented_length_limits() {
     use crate::Duplicates;
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
@@ -239,7 +239,7 @@ fn ranges_of_keys_with_several_values_are_in_the_order_of_the_database() {
 }
 
 #[test]
-fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
+fn a_replaced_long_value_is_freed_exactly_once() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(Durability::Relaxed).open(dir.path()).unwrap();
     for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
@@ -269,7 +269,7 @@ fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
 }
 
 #[test]
-fn what_was_read_stays_as_it_is_until_the_reader_ends() {
+fn a_record_that_was_read_does_not_change_until_its_reader_ends() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {

@@ -84,8 +84,8 @@ fn a_database_is_dropped_with_its_indices_whatever_the_transaction_has_renamed()
             txn.rename_database(renamed[0], renamed[1])?;
             txn.drop_database(dropped)?;
             for name in ["stock", "goods", "first", "second", "another"] {
-                let told = txn.drop_database(name);
-                assert!(matches!(&told, Err(Error::NoDatabase { .. })), "{name}: {told:?}");
+                let outcome = txn.drop_database(name);
+                assert!(matches!(&outcome, Err(Error::NoDatabase { .. })), "{name}: {outcome:?}");
             }
             Ok(())
         })
@@ -95,7 +95,7 @@ fn a_database_is_dropped_with_its_indices_whatever_the_transaction_has_renamed()
 }
 
 #[test]
-fn a_drop_that_waits_in_vain_for_an_index_drops_nothing() {
+fn a_drop_whose_wait_for_an_index_times_out_drops_nothing() {
     for held in ["first", "second"] {
         let dir = tempfile::tempdir().unwrap();
         let env = open(dir.path());
@@ -103,8 +103,8 @@ fn a_drop_that_waits_in_vain_for_an_index_drops_nothing() {
         let other = env.begin().unwrap();
         read_alone(&env, held, &other);
         let txn = env.begin().unwrap();
-        let told = txn.within(Some(Duration::ZERO), || txn.drop_database("stock"));
-        assert!(matches!(&told, Err(Error::LockTimeout(_))), "{told:?}");
+        let outcome = txn.within(Some(Duration::ZERO), || txn.drop_database("stock"));
+        assert!(matches!(&outcome, Err(Error::LockTimeout(_))), "{outcome:?}");
         txn.commit().unwrap();
         other.commit().unwrap();
         assert_eq!(names(&env), ["first", "second", "stock"]);
@@ -116,14 +116,14 @@ fn a_drop_that_waits_in_vain_for_an_index_drops_nothing() {
 }
 
 #[test]
-fn a_name_is_waited_for_as_long_as_the_call_allows() {
+fn a_call_waits_for_a_name_no_longer_than_its_limit() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     let _stock = env.btree("stock").unwrap();
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     one.drop_database("stock").unwrap();
-    let told = two.within(Some(Duration::ZERO), || two.drop_database("stock"));
-    assert!(matches!(&told, Err(Error::LockTimeout(_))), "{told:?}");
+    let outcome = two.within(Some(Duration::ZERO), || two.drop_database("stock"));
+    assert!(matches!(&outcome, Err(Error::LockTimeout(_))), "{outcome:?}");
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
             // One database takes the place of another.
             txn.drop_database("stock")?;
             txn.rename_database(name, "stock")?;
-            let told = txn.empty_database(name);
-            assert!(matches!(&told, Err(Error::NoDatabase { .. })), "{name}: {told:?}");
+            let outcome = txn.empty_database(name);
+            assert!(matches!(&outcome, Err(Error::NoDatabase { .. })), "{name}: {outcome:?}");
             if name == "tree" {
                 txn.rename_database("by value", "by its value")?;
             }
@@ -204,7 +204,7 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
         match txn.within(Some(Duration::ZERO), || txn.empty_database("stock")) {
             Err(Error::Corrupt { .. }) => assert!(is_damaged),
             Err(Error::LockTimeout(_)) => assert!(!is_damaged),
-            told => panic!("{told:?}"),
+            outcome => panic!("{outcome:?}"),
         }
         txn.commit().unwrap();
         drop(other);
@@ -284,7 +284,7 @@ fn meddled(place: &Path) -> (Env, Arc<Meddling>) {
 }
 
 #[test]
-fn a_list_leaves_out_what_is_dropped_meanwhile() {
+fn a_list_leaves_out_databases_that_are_dropped_meanwhile() {
     for mode in [OpenMode::Existing, OpenMode::ReadOnly] {
         let dir = tempfile::tempdir().unwrap();
         let (env, meddling) = meddled(dir.path());
@@ -305,13 +305,13 @@ fn a_list_leaves_out_what_is_dropped_meanwhile() {
         drops("dropped");
         assert_eq!(names(&env), ["kept"], "{mode:?}");
         drops("kept");
-        let told = env.list_database("kept");
-        assert!(matches!(&told, Err(Error::NoDatabase { .. })), "{mode:?}: {told:?}");
+        let outcome = env.list_database("kept");
+        assert!(matches!(&outcome, Err(Error::NoDatabase { .. })), "{mode:?}: {outcome:?}");
     }
 }
 
 #[test]
-fn a_list_says_that_a_file_is_not_in_its_place_only_where_that_is_so() {
+fn a_list_reports_only_a_missing_file_as_missing() {
     let dir = tempfile::tempdir().unwrap();
     let (env, meddling) = meddled(dir.path());
     for name in ["first", "second", "third"] {
@@ -320,8 +320,11 @@ fn a_list_says_that_a_file_is_not_in_its_place_only_where_that_is_so() {
     for (mode, errno) in [(OpenMode::Existing, 24), (OpenMode::ReadOnly, 24), (OpenMode::Existing, 5)] {
         let refused = move || Err(libtp_io::Error::from_errno(Operation::Open, "second.tp".into(), None, errno));
         meddling.before("second.tp", mode, Box::new(refused));
-        let told = env.list_databases().map(|_| ());
-        assert!(told.as_ref().is_err_and(|told| told.to_string().contains("second.tp")), "{mode:?} {errno}: {told:?}");
+        let outcome = env.list_databases().map(|_| ());
+        assert!(
+            outcome.as_ref().is_err_and(|error| error.to_string().contains("second.tp")),
+            "{mode:?} {errno}: {outcome:?}"
+        );
         assert_eq!(names(&env).len(), 3);
     }
     fs::remove_file(dir.path().join("first.tp")).unwrap();
@@ -361,8 +364,8 @@ fn more_drops_than_a_log_record_has_room_for_are_refused_and_nothing_is_changed(
         let fate = Fate { id: FileId::new(1000 + number), name: format!("{number:0200}"), ..first.fate.clone() };
         txn.decided().0.borrow_mut().push(Decision { open: Arc::clone(&first.open), fate });
     }
-    let told = txn.commit().unwrap_err();
-    assert!(matches!(told, Error::Full { .. }) && told.to_string().contains("several transactions"), "{told}");
+    let outcome = txn.commit().unwrap_err();
+    assert!(matches!(outcome, Error::Full { .. }) && outcome.to_string().contains("several transactions"), "{outcome}");
     assert_eq!(names(&env), ["first", "second", "stock"]);
     is_whole(&env, &stock);
 }

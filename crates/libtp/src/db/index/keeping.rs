@@ -62,7 +62,7 @@ impl Db {
     ) -> Result<Option<T>> {
         let kept = self.kept_indices(txn)?;
         let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, <[u8]>::to_vec)?))?;
-        let Some((told, after)) = become_(before.as_deref()) else { return Ok(None) };
+        let Some((answer, after)) = become_(before.as_deref()) else { return Ok(None) };
         let changes = differing(&kept, stored, before.as_deref(), after.as_deref())?;
         txn.savepoint_of_records().around(|| {
             txn.guarded(|| {
@@ -77,7 +77,7 @@ impl Db {
                 changes.iter().try_for_each(|change| change.apply(self, txn))
             })
         })?;
-        Ok(Some(told))
+        Ok(Some(answer))
     }
 
     pub(crate) fn put_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<()> {
@@ -105,8 +105,8 @@ impl Db {
     ) -> Result<Option<R>> {
         self.change_indexed(txn, stored, |before| {
             let mut value = before?.to_vec();
-            let told = change(&mut value);
-            Some((told, Some(value)))
+            let answer = change(&mut value);
+            Some((answer, Some(value)))
         })
     }
 

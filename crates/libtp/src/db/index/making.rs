@@ -1,9 +1,9 @@
 //! Making, reopening and dropping an index.
 //!
 //! Making an index is one transaction, which has the whole database to itself: it puts the index on the list, reads
-//! every record, sorts the entries, loads them, and commits. Death on the way leaves a file that is on no list, and the
-//! next caller makes the index again. Death behind the end of the load leaves its entries there (docs/design/0014);
-//! they are never read, and the next caller removes them.
+//! every record, sorts the entries, loads them, and commits. A death on the way leaves a file that is on no list, and
+//! the next caller makes the index again. A death after the end of the load leaves the entries in the file
+//! (docs/design/0014); they are never read, and the next caller removes them.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Db {
             // A read of the index is refused if the database does not keep it.
             return Ok(index);
         }
-        // Before the index is on the list: from then on this process's writers need it.
+        // Noted before the index is on the list: from then on this process's writers need it.
         let before = env.indices.note(&index.kept);
         // Durable at once, as loaded records are.
         if let Err(error) = crate::txn::run::run(env, Durability::Sync, |txn| index.make(txn)) {
@@ -113,7 +113,7 @@ impl Index {
             failpoint("index: listed, not made");
             Ok(())
         })?;
-        // Entries may remain of a dropped index, or of one whose maker died behind the end of the load.
+        // Entries may remain of a dropped index, or of an index whose maker died after the end of the load.
         self.tree.clear(txn)?;
         self.fill(txn)?;
         txn.guarded(|| {

@@ -1,8 +1,8 @@
 //! Finding records by index keys.
 //!
 //! In a transaction the visited entries, the gaps between them, and the records they lead to are locked; in a snapshot
-//! index and records are of the same moment. A writer locks a record before its entries, a reader here the other way
-//! round: a deadlock between the two ends as any does.
+//! index and records are of the same moment. A writer locks a record before its entries, and a reader locks the entries
+//! first: a deadlock between the two is resolved like any other.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use libtp_record::{duplicates, Listed};
 use rio::planted;
 
 use super::Index;
-use crate::db::cursor::{Cursor, OnMiss, Pair, Stands};
+use crate::db::cursor::{Cursor, EntryPlace, OnMiss, Pair};
 use crate::{Error, Keys, Reader, Result};
 
 /// A record found through an index.
@@ -70,7 +70,7 @@ impl Index {
     /// Returns a cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
         let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
-        IndexCursor { index: self, reader, at, stands: Stands::Nowhere, is_listed: Cell::new(false) }
+        IndexCursor { index: self, reader, at, place: EntryPlace::Nowhere, is_listed: Cell::new(false) }
     }
 
     /// Returns a cursor over the index keys that begin with the given bytes.
@@ -115,7 +115,7 @@ pub struct IndexCursor<'t, R: Reader> {
     index: &'t Index,
     reader: &'t R,
     at: Cursor<'t>,
-    stands: Stands,
+    place: EntryPlace,
     /// Whether the index was found on its database's list.
     is_listed: Cell<bool>,
 }
@@ -132,16 +132,16 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
         (self.index, self.reader, self.at)
     }
 
-    /// Stands on an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
+    /// Moves to an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
     fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<IndexEntry>> {
         let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);
         if !is_listed.replace(true) {
             let checked = index.check_listed(reader).inspect_err(|_| is_listed.set(false));
             if let Err(error) = checked {
-                return self.stands.stay(&mut self.at).and(Err(error));
+                return self.place.stay(&mut self.at).and(Err(error));
             }
         }
-        self.stands.arrive(&mut self.at, found, on_miss, |entry| index.record_of(reader, entry))
+        self.place.arrive(&mut self.at, found, on_miss, |entry| index.record_of(reader, entry))
     }
 
     /// Moves to the first record of the first index key.
@@ -171,7 +171,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the next record; to the first if the cursor stands nowhere.
+    /// Moves to the next record; to the first if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -180,7 +180,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
         self.arrive(found, OnMiss::GoesAboveAll)
     }
 
-    /// Moves to the previous record; to the last if the cursor stands nowhere.
+    /// Moves to the previous record; to the last if the cursor has no place.
     ///
     /// # Errors
     /// As [`Cursor::first`].

@@ -90,7 +90,7 @@ fn every_way_to_change_a_record_changes_its_index() {
 }
 
 #[test]
-fn an_index_is_made_of_what_is_there_and_found_again() {
+fn an_index_is_made_of_the_existing_records_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
     {
         let env = Env::open_or_create(dir.path()).unwrap();
@@ -123,7 +123,7 @@ fn an_index_is_made_of_what_is_there_and_found_again() {
 }
 
 #[test]
-fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
+fn an_index_opens_only_as_an_index_and_no_other_database_does() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let (db, _index) = people(&env);
@@ -150,7 +150,7 @@ fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
 }
 
 #[test]
-fn a_change_that_cannot_be_kept_in_an_index_is_none() {
+fn a_change_that_its_index_cannot_follow_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("db").unwrap();
@@ -176,7 +176,7 @@ fn a_change_that_cannot_be_kept_in_an_index_is_none() {
 }
 
 #[test]
-fn keys_in_an_order_of_their_own_are_the_programs_in_an_index() {
+fn an_index_returns_the_programs_keys_of_a_database_with_its_own_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree_ordered("news", crate::order::Descending).unwrap();
@@ -192,7 +192,7 @@ fn keys_in_an_order_of_their_own_are_the_programs_in_an_index() {
 }
 
 #[test]
-fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it() {
+fn making_an_index_waits_for_writers_and_later_writers_update_the_index() {
     let dir = tempfile::tempdir().unwrap();
     let writing = Env::builder().lock_timeout(Duration::from_secs(20)).open(dir.path()).unwrap();
     let making = Env::builder().lock_timeout(Duration::ZERO).open(dir.path()).unwrap();
@@ -267,18 +267,18 @@ fn threads_change_records_while_indices_come_and_go() {
 }
 
 #[test]
-fn who_goes_on_with_a_transaction_knows_of_the_indices() {
+fn a_session_that_takes_a_transaction_over_knows_the_indices() {
     let dir = tempfile::tempdir().unwrap();
     let (env, other) = (Env::open_or_create(dir.path()).unwrap(), Env::open_or_create(dir.path()).unwrap());
     let (db, index) = people(&env);
     let theirs = other.btree("people").unwrap();
     env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
-    for goes_on in [true, false] {
+    for writes in [true, false] {
         let txn = env.begin().unwrap();
         db.put(&txn, b"kurt", b"Brno:logician").unwrap();
         let detached = txn.detach().unwrap();
         let txn = other.attach(&detached).unwrap();
-        if goes_on {
+        if writes {
             let message = theirs.put(&txn, b"alan", b"London:logician").unwrap_err().to_string();
             assert!(message.contains("by town"), "{message}");
         }
@@ -296,7 +296,7 @@ fn findings(env: &Env, names: [&str; 2]) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without() {
+fn verify_finds_all_faults_of_an_index_with_its_function_and_some_without() {
     let dir = tempfile::tempdir().unwrap();
     {
         let env = Env::open_or_create(dir.path()).unwrap();
@@ -367,7 +367,7 @@ fn an_index_of_many_records_is_loaded() {
 }
 
 #[test]
-fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
+fn entries_of_a_maker_that_died_after_its_load_are_not_read_and_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let (db, index) = people(&env);
@@ -384,7 +384,7 @@ fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
 }
 
 #[test]
-fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
+fn a_snapshot_refuses_an_index_that_was_made_later() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("people").unwrap();
@@ -410,7 +410,7 @@ fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
 }
 
 #[test]
-fn an_index_whose_drop_was_undone_is_as_old_as_it_was() {
+fn an_index_whose_drop_was_undone_keeps_its_age() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("people").unwrap();

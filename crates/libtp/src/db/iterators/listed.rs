@@ -1,9 +1,9 @@
 //! Iterators over the records of a list, whose numbers change under them.
 //!
-//! Each end of an iterator is a *gap*, a place between two records, and the records between the gaps are still to come.
-//! A gap remembers one of its two records, and the ids around that record. If the transaction has changed anything since
-//! the last step, both gaps are found again by these records. The remembered record is the next one that the end would
-//! show: so a record that is inserted where the last one stood does not come.
+//! Each end of an iterator is a *gap*, a place between two records, and the records between the gaps are still to be
+//! returned. A gap remembers one of its two records, and the ids around that record. If the transaction has changed
+//! anything since the last step, both gaps are found again by these records. The remembered record is the next one that
+//! the end would return. So a record that is inserted at the place of the last returned record is not returned.
 
 use std::iter::FusedIterator;
 use std::ops::RangeBounds;
@@ -99,9 +99,10 @@ fn beside(mut known: Stretch, mut found: Stretch) -> Stretch {
 
 /// An iterator over the records of a list, from both ends: [`List::range`], or a [`ListCursor`] in a `for` loop.
 ///
-/// The loop may change the list. Each record comes once at most, with its number at that time, and a record that is not
-/// removed before its turn comes. The numbers of the range count at the first step: later the range keeps its records,
-/// with other numbers. Inserted records come where their neighbours are still to come. After an error the iterator ends.
+/// The loop may change the list. The iterator returns each record at most once, with its number at that time, and it
+/// returns every record that is not removed before its turn. The numbers of the range count at the first step: later
+/// the range keeps its records, with other numbers. An inserted record is returned if its neighbours are still to be
+/// returned. After an error the iterator ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -155,7 +156,8 @@ impl<'t, R: Reader> ListRecords<'t, R> {
         let record = self.reader.list_record(self.list.tree(), id)?;
         self.front.at = number + 1;
         self.front.settle(self.list, self.reader)?;
-        // This was the last record: those that the loop appends from now on do not come, or it might never end.
+        // This was the last record: records that the loop appends from now on are not returned, or the loop might never
+        // end.
         self.has_ended = self.front.seen.number == number;
         Ok(Some((number, record)))
     }

@@ -51,8 +51,8 @@ impl End for RecnoCursor<'_> {
     }
 }
 
-/// An iterator over the records of a record-number database, from both ends: [`Recno::range`], or a [`RecnoCursor`] in a
-/// `for` loop. In a transaction the iterator locks the numbers that it passes, and no numbers outside of its range.
+/// An iterator over the records of a record-number database, from both ends: [`Recno::range`], or a [`RecnoCursor`] in
+/// a `for` loop. In a transaction the iterator locks the numbers that it passes, and no numbers outside of its range.
 /// After an error the iterator ends.
 pub struct Records<'t>(Ends<RecnoCursor<'t>>);
 

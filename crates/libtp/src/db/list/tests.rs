@@ -16,7 +16,7 @@ fn all(list: &List, reader: &impl Reader) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_shows_the_numbers_that_were() {
+fn a_snapshot_shows_the_numbers_of_its_moment() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -49,7 +49,7 @@ fn a_snapshot_shows_the_numbers_that_were() {
 }
 
 #[test]
-fn who_has_read_a_number_keeps_it_and_records_are_replaced_side_by_side() {
+fn a_read_number_stays_and_transactions_replace_records_side_by_side() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { lock_timeout_millis: Some(20), ..crate::Settings::default() };
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -77,7 +77,7 @@ fn who_has_read_a_number_keeps_it_and_records_are_replaced_side_by_side() {
 }
 
 #[test]
-fn a_list_is_none_of_the_others_and_is_found_as_what_it_is() {
+fn a_list_opens_only_as_a_list() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     env.list("lines").unwrap();
@@ -100,7 +100,7 @@ fn a_list_is_none_of_the_others_and_is_found_as_what_it_is() {
 }
 
 #[test]
-fn a_queue_gives_its_pages_back() {
+fn a_list_used_as_a_queue_frees_its_pages() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("queue").unwrap();
@@ -127,7 +127,7 @@ fn a_queue_gives_its_pages_back() {
 }
 
 #[test]
-fn snapshots_held_among_random_changes_show_each_its_own_numbers() {
+fn each_snapshot_shows_its_own_numbers_during_random_changes() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -222,7 +222,7 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
                     }
                     met += 1;
                 }
-                panic!("{met} of the first lines are there");
+                panic!("only {met} of the first lines exist");
             })
             .unwrap();
         }
@@ -265,7 +265,7 @@ fn raw_put(list: &List, txn: &Txn<'_>, key: &[u8], value: &[u8]) {
 }
 
 #[test]
-fn a_change_that_fails_half_way_is_taken_back() {
+fn a_change_that_fails_half_way_is_undone() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -293,7 +293,7 @@ fn a_change_that_fails_half_way_is_taken_back() {
 }
 
 #[test]
-fn verify_finds_what_the_counts_do_not_say() {
+fn verify_finds_wrong_counts_and_lost_entries() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -400,7 +400,7 @@ fn how_long_a_step_takes() {
 
 /// Compares a cursor's place, kept over several transactions, with a model, while other transactions insert and remove.
 #[test]
-fn a_place_is_found_again_wherever_its_record_has_gone() {
+fn a_remembered_place_is_found_wherever_its_record_has_moved() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -448,7 +448,7 @@ fn a_place_is_found_again_wherever_its_record_has_gone() {
             let wanted = model.iter().position(|other| *other == name);
             assert_eq!(is_there, wanted.is_some(), "round {round}");
             assert_eq!(cursor.number(), wanted.map(|at| at as u64 + 1), "round {round}");
-            // A removed record was between two neighbours: those that remain are still on its sides.
+            // A removed record was between two neighbours: the remaining neighbours are still on its two sides.
             let next = cursor.next()?.map(|(number, _)| number);
             let back = cursor.go_to(&place).and_then(|_| cursor.prev())?.map(|(number, _)| number);
             match (wanted, back, next) {
@@ -463,7 +463,7 @@ fn a_place_is_found_again_wherever_its_record_has_gone() {
 }
 
 #[test]
-fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
+fn a_removed_record_leaves_its_place_between_its_former_neighbours() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();

@@ -38,7 +38,7 @@ fn a_loop_that_removes_each_record_removes_all_of_them() {
             assert!(list.delete(&txn, found.unwrap().0).unwrap());
         }
         assert_eq!(list.count(&txn).unwrap(), 0, "from the back, of {count}");
-        // Only those of the range.
+        // Only the records of the range.
         fill(&list, &txn, 20 + count);
         for found in list.range(&txn, 11..=10 + count) {
             assert!(list.delete(&txn, found.unwrap().0).unwrap());
@@ -49,7 +49,7 @@ fn a_loop_that_removes_each_record_removes_all_of_them() {
 }
 
 #[test]
-fn a_loop_that_inserts_beside_each_record_shows_each_once() {
+fn a_loop_that_inserts_beside_each_record_gets_each_record_once() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::create(dir.path()).unwrap();
     let list = env.list("list").unwrap();
@@ -61,7 +61,7 @@ fn a_loop_that_inserts_beside_each_record_shows_each_once() {
         while let Some(found) = if is_back { range.next_back() } else { range.next() } {
             let (number, record) = found.unwrap();
             shown.push(id_of(&record));
-            assert!(shown.len() <= 500, "inserted records come: {is_after} {is_back}");
+            assert!(shown.len() <= 500, "inserted records are returned: {is_after} {is_back}");
             match is_after {
                 true => list.insert_after(&txn, number, &bytes(u64::MAX)).unwrap(),
                 false => list.insert_before(&txn, number, &bytes(u64::MAX)).unwrap(),
@@ -137,7 +137,7 @@ fn walk(list: &List, txn: &Txn<'_>, dice: &mut Dice, count: u64) {
     let mut shown = BTreeSet::new();
     let (mut fronts, mut backs) = (Vec::new(), Vec::new());
     for step in 0.. {
-        assert!(step < 10_000, "it does not end");
+        assert!(step < 10_000, "the iterator does not end");
         let is_front = dice.below(3) != 0;
         let Some(found) = (if is_front { records.next() } else { records.next_back() }) else { break };
         let (number, record) = found.unwrap();
@@ -160,7 +160,7 @@ fn walk(list: &List, txn: &Txn<'_>, dice: &mut Dice, count: u64) {
 }
 
 #[test]
-fn whatever_a_loop_changes_each_record_that_stays_comes_once() {
+fn each_remaining_record_is_returned_once_whatever_the_loop_changes() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::create(dir.path()).unwrap();
     let list = env.list("list").unwrap();
