@@ -1,8 +1,9 @@
 //! Compiles SQLite with a second B-tree layer: libtp's.
 //!
 //! The source is the amalgamation that the package `libsqlite3-sys` carries (`source.rs`). It is never a part of this
-//! repository. The build varies a copy of it (`vary.rs`, `patches.rs`) and compiles that copy together with the shim in `c/`.
-//! A patch whose place is not found ends the build: an unknown version of SQLite fails here, and not with the data.
+//! repository. The build varies a copy of it (`vary.rs`, `patches.rs`) and compiles that copy together with the shim in
+//! `c/`. A patch whose place is not found ends the build: an unknown version of SQLite fails here, and not with the
+//! data.
 
 mod patches;
 mod source;
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// The parts of the shim, in the order in which the varied source includes them.
 const SHIM: [&str; 6] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c", "copy.c"];
 
-/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a file, and
-/// LIMIT for UPDATE and DELETE, which the amalgamation's parser does not have.
+/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a
+/// file, and LIMIT for UPDATE and DELETE, which the amalgamation's parser does not have.
 const OPTIONS: [&str; 22] = [
     "SQLITE_CORE",
     "SQLITE_THREADSAFE=1",
@@ -68,7 +69,7 @@ fn build() -> Result<(), String> {
     write(&exports, EXPORTS)?;
     compile(&varied_path, &source, &here);
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
-    // The calls inside of the library stay inside, whatever other SQLite the program carries.
+    // Calls inside the library go to its own functions, even if the program carries another SQLite.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     // rustc's own version script names the functions of Rust. A linker that takes a second script is needed (lld, which
     // rustc uses by itself from 1.90 on).
@@ -80,7 +81,7 @@ fn build() -> Result<(), String> {
 fn compile(varied: &Path, source: &Path, here: &Path) {
     let mut compiler = cc::Build::new();
     compiler.file(varied).include(source).include(here).warnings(false);
-    // Beyond level 2 the library grows and is no faster.
+    // Levels beyond 2 make the library larger and no faster.
     let level = std::env::var("OPT_LEVEL").ok().and_then(|level| level.parse::<u32>().ok());
     compiler.opt_level(level.unwrap_or(2).min(2));
     for option in OPTIONS {

@@ -1,8 +1,8 @@
-//! The places in SQLite that know more of a B-tree than `btree.h` says.
+//! The patches for places in SQLite that use more of a B-tree than `btree.h` declares.
 
 use crate::text::Patch;
 
-/// All of them. They are applied in this order.
+/// All patches, in the order in which they are applied.
 pub const PATCHES: &[Patch] = &[
     Patch {
         name: "a connection keeps the statements of its transaction",
@@ -53,7 +53,7 @@ pub const PATCHES: &[Patch] = &[
         at: "    pKey = sqlite3KeyInfoAlloc(pParse->db, nCol, 0);\n",
         put: "<SAME>    if( pKey && IsUniqueIndex(pIdx) ) pKey->nTpUnique = nKey;\n",
     },
-    // The last row plus one would be one row on which all inserts meet.
+    // With the last row plus one as the number, all inserts would wait for each other at that row.
     Patch {
         name: "a new rowid comes from the environment",
         behind: "\ncase OP_NewRowid: {",
@@ -71,15 +71,17 @@ pub const PATCHES: &[Patch] = &[
         at: "    rc = sqlite3BtreeBeginTrans(pBt, pOp->p2, &iMeta);\n",
         put: "    rc = sqlite3TpBeginTrans(p, pBt, pOp->p2, &iMeta);\n",
     },
-    // A statement that writes an environment can meet a lock that is not granted. It must not leave a half of its changes. A
-    // statement within another one has the outer savepoint, and a blob's handle (without text) makes one change.
+    // A statement that writes an environment can meet a lock that is not granted. It must not leave a part of its
+    // changes. A statement within another statement has the outer savepoint, and a blob's handle (without text) makes
+    // one change.
     Patch {
         name: "a writing statement has a savepoint",
         behind: "\ncase OP_Transaction: {",
         at: "    if( p->usesStmtJournal\n",
         put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && p->zSql && sqlite3TpHandleIsOurs(pBt)))\n",
     },
-    // A virtual table would write its changes out, and a statement that writes one has a savepoint anyway.
+    // At such a savepoint a virtual table would write out its changes. A statement that writes a virtual table has a
+    // savepoint anyway.
     Patch {
         name: "the savepoint of a statement is not one of virtual tables",
         behind: "\ncase OP_Transaction: {",
@@ -132,7 +134,7 @@ pub const PATCHES: &[Patch] = &[
         at: "    sqlite3Error(db, rc);\n    goto opendb_out;\n",
         put: "    sqlite3TpOpenError(db, rc);\n    goto opendb_out;\n",
     },
-    // That copies cells as they are in pages.
+    // That optimization copies cells as they are in pages.
     Patch {
         name: "INSERT .. SELECT copies row by row",
         behind: "  int destHasUniqueIdx = 0;        /* True if pDest has a UNIQUE index */\n",

@@ -1,9 +1,9 @@
 //! Finds the directory of SQLite's amalgamation.
 //!
-//! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it, the
-//! source is that of the package `libsqlite3-sys`, which cargo has fetched for this build. It is in cargo's directory of unpacked
-//! packages; elsewhere (vendored packages) `cargo metadata` tells where. That command needs all packages of the workspace, of which
-//! cargo fetches only some for a build.
+//! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it,
+//! the source is that of the package `libsqlite3-sys`, which cargo has fetched for this build. It is in cargo's
+//! directory of unpacked packages; elsewhere (vendored packages) `cargo metadata` tells where. That command needs all
+//! packages of the workspace, of which cargo fetches only some for a build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,8 +49,8 @@ fn of_package() -> Result<PathBuf, String> {
     if !ended.status.success() {
         return Err(fail(&format!("`cargo metadata` says: {}", String::from_utf8_lossy(&ended.stderr))));
     }
-    let told: serde_json::Value = serde_json::from_slice(&ended.stdout).map_err(|error| fail(&error.to_string()))?;
-    let packages = told["packages"].as_array().ok_or_else(|| fail("`cargo metadata` lists no packages"))?;
+    let listed: serde_json::Value = serde_json::from_slice(&ended.stdout).map_err(|error| fail(&error.to_string()))?;
+    let packages = listed["packages"].as_array().ok_or_else(|| fail("`cargo metadata` lists no packages"))?;
     let package = packages.iter().find(|package| package["name"] == PACKAGE);
     let manifest = package.and_then(|package| package["manifest_path"].as_str());
     let manifest = manifest.ok_or_else(|| fail(&format!("`cargo metadata` does not list {PACKAGE}")))?;

@@ -1,8 +1,8 @@
 //! Gives the amalgamation a second B-tree layer.
 //!
-//! Each function of `btree.h` that the shim defines gets a second name in SQLite's own B-tree source: `sqlite3BtreeX` is
-//! `stockBtreeX` there. The shim's function of the name `sqlite3BtreeX` asks whether the handle is of an environment, and goes
-//! on to libtp or to `stockBtreeX`. All other source calls `sqlite3BtreeX` as before.
+//! Each function of `btree.h` that the shim defines gets a second name in SQLite's own B-tree source: `sqlite3BtreeX`
+//! is `stockBtreeX` there. The shim's function of the name `sqlite3BtreeX` asks whether the handle is of an
+//! environment, and goes on to libtp or to `stockBtreeX`. All other source calls `sqlite3BtreeX` as before.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-/* Copies of an environment: sqlite3_backup and sqlite3_serialize copy pages, which an environment does not have. So a second connection
-** writes one snapshot into a temporary file (VACUUM INTO), and that file is copied. */
+/* Copies of an environment: sqlite3_backup and sqlite3_serialize copy pages, which an environment does not have. So a
+** second connection writes one snapshot into a temporary file (VACUUM INTO), and that file is copied. */
 
 static Btree *tpBtree(sqlite3 *db, const char *zDb){
   int i = sqlite3FindDbName(db, zDb ? zDb : "main");
@@ -46,7 +46,8 @@ static int tpSnapshotFile(Btree *p, char **pzFile){
   return rc;
 }
 
-/* Begins a backup of an environment. The backup closes the connection to the file. Returns 0 if zSrc is a file's: SQLite goes on. */
+/* Begins a backup of an environment. The backup closes the connection to the file. Returns 0 if zSrc is a file: SQLite
+** makes the backup. */
 static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, const char *zSrc, sqlite3_backup **pp){
   Btree *p;
   sqlite3 *db = 0;

@@ -1,4 +1,5 @@
-/* Cursors. A key of an index goes to Rust as an array of fields: src/keys.rs spells it in bytes whose order is SQLite's. */
+/* Cursors. A key of an index goes to Rust as an array of fields: src/keys.rs encodes it in bytes whose order is
+** SQLite's. */
 
 /* The order of a column, for src/keys.rs: a collation, and 4 for DESC. The program may have a NOCASE of its own. */
 static int nocaseCollatingFunc(void*, int, const void*, int, const void*);
@@ -29,8 +30,8 @@ static TpField *tpFields(TpPlace *c, const Mem *aMem, int n){
   }
   return c->aField;
 }
-/* How many of n fields are spelled, and whether that is the whole key of an entry. An entry of a UNIQUE index has the rowid in its
-** key only if a column is NULL: so the check of a new row looks one key up, and locks no gap. */
+/* How many of n fields are encoded, and whether they are the whole key of an entry. An entry of a UNIQUE index has the
+** rowid in its key only if a column is NULL: so the check of a new row looks one key up, and locks no gap. */
 static int tpNumber(TpPlace *c, const Mem *aMem, int n, int *pIsWhole){
   KeyInfo *k = c->pKeyInfo;
   int i, nUnique = k->nTpUnique;
@@ -122,7 +123,7 @@ SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *p, int f) {
   TP_CALL(rc, p->pBtree, tpsql_previous(c->pConn, c->iCursor));
   return rc;
 }
-/* SQLite expects no error here: the cursor answers it when the entry is read. */
+/* SQLite expects no error here: the cursor returns the error when the entry is read. */
 SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *p) {
   TpPlace *c = TPP(p);
   int rc, isEnd = 0;
@@ -261,7 +262,7 @@ SQLITE_PRIVATE int sqlite3BtreeDelete(BtCursor *p, u8 flags) {
   int rc;
   if( p->pTp==0 ) return stockBtreeDelete(p, flags);
   rc = tpStand(p);
-  /* The row that it stood on is gone already. */
+  /* The row under the cursor is gone already. */
   if( rc==SQLITE_ABORT ) return SQLITE_OK;
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_delete(TPP(p)->pConn, TPP(p)->iCursor));
   return rc;
@@ -270,6 +271,6 @@ static int sqlite3TpIsOurs(BtCursor *p){ return p->pTp!=0; }
 static int sqlite3TpNewRowid(BtCursor *p, i64 *pv){
   int rc;
   TP_CALL(rc, p->pBtree, tpsql_new_rowid(TPP(p)->pConn, TPP(p)->iCursor, pv));
-  /* No number is above the highest: SQLite takes one at random. */
+  /* No number is above the highest: SQLite takes a random number. */
   return rc==SQLITE_DONE ? SQLITE_FULL : rc;
 }

@@ -22,15 +22,15 @@ static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   return zResult;
 }
 
-/* The version of the library: for the program, and for a look into the file of a program that has the library inside. */
+/* The library's version, for the program, and for a search in the file of a program that has the library inside. */
 SQLITE_API const char *sqlite3_tp_version(void){ return "libtp-sqlite " TP_VERSION; }
 static void tpVersionFunc(sqlite3_context *p, int n, sqlite3_value **a){
   UNUSED_PARAMETER2(n, a);
   sqlite3_result_text(p, sqlite3_tp_version(), -1, SQLITE_STATIC);
 }
 
-/* ?tp=1, a directory, a name that ends in .tp, or a name in LIBTP_SQLITE; with ?tp=0 none of these. Rust refuses a directory that is no
-** environment, and a file. Returns -1 for a list that is refused. */
+/* ?tp=1, a directory, a name that ends in .tp, or a name in LIBTP_SQLITE; with ?tp=0 none of these. Rust refuses a
+** directory that is no environment, and a file. Returns -1 for a list that is refused. */
 static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   int n = sqlite3Strlen30(z);
   struct stat st;
@@ -50,7 +50,7 @@ static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   return rc;
 }
 
-/* The number of open handles. sqlite3_interrupt may be called from a signal handler, and for a connection without any. */
+/* The number of open handles. A signal handler may call sqlite3_interrupt, and for a connection without handles. */
 static int tpOpenHandles = 0;
 static void sqlite3TpInterrupt(void){
   if( __atomic_load_n(&tpOpenHandles, __ATOMIC_SEQ_CST)>0 ) tpsql_cancel();
@@ -115,8 +115,9 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   return stockBtreeClose(p);
 }
 
-/* How long a lock is waited for, in milliseconds: PRAGMA busy_timeout. A busy handler of the program's is asked after a short wait (tpAgain):
-** only who waits has a place in the queue, and is seen in a deadlock. Where the program set neither, a second: a row is held for microseconds. */
+/* Returns the longest wait for a lock, in milliseconds: PRAGMA busy_timeout. A busy handler of the program is called
+** after a short wait (tpAgain): only a session that waits has a place in the queue, and is seen in a deadlock. If the
+** program set neither, the limit is a second: a row is held for microseconds. */
 static int sqliteDefaultBusyCallback(void*, int);
 static int tpWait(sqlite3 *db){
   if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
@@ -136,7 +137,7 @@ static int tpAgain(Btree *p, int rc){
   if( rc==SQLITE_BUSY && h->xBusyHandler && h->xBusyHandler!=sqliteDefaultBusyCallback && sqlite3InvokeBusyHandler(h) ) return 1;
   return 0;
 }
-/* A statement within another one has no savepoint: after an error a half of it would stay. */
+/* A statement within another statement has no savepoint: after an error a part of its changes would stay. */
 static int tpFailed(Btree *p, int rc){
   if( p->db->nVdbeExec>1 && p->db->nVdbeWrite>0 && rc!=SQLITE_DONE && tpsql_state(TPH(p)->pConn)==2 ){
     tpsql_doom(TPH(p)->pConn, 1, "an error of a statement within another statement");
@@ -160,7 +161,7 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned f) {
   if( p->pTp ) TPH(p)->eSync = f & PAGER_SYNCHRONOUS_MASK;
   return stockBtreeSetPagerFlags(p, f);
 }
-/* The numbers of roots are checked against it. */
+/* SQLite checks the numbers of roots against this number. */
 SQLITE_PRIVATE Pgno sqlite3BtreeLastPage(Btree *p) { return p->pTp ? 0x7ffffffe : stockBtreeLastPage(p); }
 SQLITE_PRIVATE const char *sqlite3BtreeGetFilename(Btree *p) { return p->pTp ? TPH(p)->zName : stockBtreeGetFilename(p); }
 SQLITE_PRIVATE int sqlite3BtreeIsReadonly(Btree *p) { return p->pTp ? TPH(p)->isReadOnly : stockBtreeIsReadonly(p); }

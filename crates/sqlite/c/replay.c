@@ -1,12 +1,13 @@
 /* Checked replay: the statements of a transaction run again after a deadlock.
 **
-** A connection keeps the statements of its open transaction: their texts, their parameters, and a digest of all that the program has
-** seen of them (rows, codes, counts of changes, the last rowid). If the transaction becomes the victim of a deadlock, it is
-** rolled back, and its statements run again. If the program would have seen the same, the transaction goes on, and the program
-** sees nothing of the deadlock. Else the transaction has ended, and the program gets SQLITE_BUSY_SNAPSHOT.
+** A connection keeps the statements of its open transaction: their texts, their parameters, and a digest of all that
+** the program has seen of them (rows, codes, counts of changes, the last rowid). If the transaction becomes the victim
+** of a deadlock, it is rolled back, and its statements run again. If the program would have seen the same, the
+** transaction goes on, and the program sees nothing of the deadlock. Else the transaction has ended, and the program
+** gets SQLITE_BUSY_SNAPSHOT.
 **
-** A transaction is not replayed if it has many statements or long parameters, or an effect outside of the database (tpHasEffects,
-** hooks, writes by blob handles), or while another statement is open. */
+** A transaction is not replayed if it has many statements or long parameters, or an effect outside of the database
+** (tpHasEffects, hooks, writes by blob handles), or while another statement is open. */
 
 #define TP_REPLAY_STATEMENTS 64
 #define TP_REPLAY_BYTES (1<<20)
@@ -122,7 +123,8 @@ static u64 tpError(Vdbe *v){
   const char *z = v->rc==SQLITE_OK || v->rc==SQLITE_DONE ? "" : sqlite3_errmsg(v->db);
   return tpHash(1, z, sqlite3Strlen30(z));
 }
-/* Notes what the last statement has changed. A statement that was not read to its end has changed all when it was reset. */
+/* Notes what the last statement has changed. A statement that was not read to its end has changed all when it was
+** reset. */
 static void tpNoteChanges(TpLog *l, TpStep *t){
   TpDone *d;
   if( l->nDone==0 ) return;
@@ -169,7 +171,7 @@ static void tpNote(Vdbe *v, int rc, TpStep *t){
   }
   d->pVdbe = 0;
   if( (rc&0xff)==SQLITE_BUSY && d->nRow==0 && d==&l->aDone[l->nDone-1] ){
-    /* It is undone. Alone it would not have failed. */
+    /* The statement was undone, and would not fail if it ran alone. */
     l->nDone--;
     tpFreeDone(d);
     return;
@@ -205,7 +207,7 @@ static int tpMayReplay(Vdbe *v, TpStep *t){
   int i;
   if( l==0 || l->cannot || l->isReplaying || l->nDone==0 || t->wasAuto || !t->isFresh || t->nAgain>=10 ) return 0;
   if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) || tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
-  /* The statements would run with the settings of today. */
+  /* The statements would run with the present settings, not with the earlier ones. */
   for(i=0; i<l->nDone; i++) if( l->aDone[i].flags!=db->flags ) return 0;
   t->nAgain++;
   return 1;

@@ -1,8 +1,8 @@
 /* The second B-tree layer: what SQLite's other source calls, and what the shim calls in Rust (src/door.rs).
 **
-** A B-tree handle whose pTp is set is of an environment. The rest of such a handle is a stock handle on an empty :memory:
-** database, its companion. The companion answers all that concerns pagers, schemas in memory, page sizes and caches.
-** Any other handle goes to the stock functions. */
+** A B-tree handle whose pTp is set is of an environment. The rest of such a handle is a stock handle on an empty
+** :memory: database, its companion. The companion answers all that concerns pagers, schemas in memory, page sizes and
+** caches. Any other handle goes to the stock functions. */
 typedef struct TpConn TpConn;                   /* A connection: owned by Rust */
 typedef struct TpHandle TpHandle;               /* Btree.pTp */
 typedef struct TpPlace TpPlace;                 /* BtCursor.pTp */
@@ -90,7 +90,7 @@ extern int tpsql_is_doomed(TpConn*);
 extern int tpsql_roll_back(TpConn*, int keepsReading);
 extern int tpsql_was_victim(TpConn*);
 extern void tpsql_replays(TpConn*);             /* The next roll back is of a transaction whose statements run again */
-extern void tpsql_doom(TpConn*, int isTold, const char *zCause); /* Ends the transaction; !isTold: the next call says BUSY_SNAPSHOT */
+extern void tpsql_doom(TpConn*, int isReported, const char *zCause); /* Ends the transaction; !isReported: the next call returns BUSY_SNAPSHOT */
 extern int tpsql_savepoints(TpConn*, int nSavepoint);
 extern int tpsql_savepoint_end(TpConn*, int isRollback, int iSavepoint, int isStatement);
 extern void tpsql_trip(TpConn*, int rc, int isWriteOnly);

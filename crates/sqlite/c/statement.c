@@ -24,8 +24,8 @@ static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
   t->nAgain = 0;
   t->isFresh = v->eVdbeState!=VDBE_RUN_STATE;
 }
-/* Whether some operation has an effect outside of the database: a function of the program that is not deterministic, or a
-** virtual table. */
+/* Whether some operation has an effect outside of the database: a function of the program that is not deterministic, or
+** a virtual table. */
 static int tpHasEffects(const Op *aOp, int nOp){
   int i;
   for(i=0; i<nOp; i++){
@@ -49,14 +49,15 @@ static int tpIsDoomed(sqlite3 *db){
   }
   return 0;
 }
-static void tpDoomAll(sqlite3 *db, int isTold, const char *zCause){
+static void tpDoomAll(sqlite3 *db, int isReported, const char *zCause){
   int i;
   for(i=0; i<db->nDb; i++){
-    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_doom(TPH(db->aDb[i].pBt)->pConn, isTold, zCause);
+    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_doom(TPH(db->aDb[i].pBt)->pConn, isReported, zCause);
   }
 }
 #include "replay.c"
-/* A statement that a deadlock ended runs again if it is alone and a transaction of its own, and the program has seen nothing of it. */
+/* A statement that a deadlock ended runs again if it is alone and a transaction of its own, and the program has seen
+** nothing of it. */
 static int tpMayRunAgain(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   if( !t->isFresh || !t->wasAuto || !db->autoCommit || t->nAgain>=10 ) return 0;
@@ -66,7 +67,8 @@ static int tpMayRunAgain(Vdbe *v, TpStep *t){
   return 1;
 }
 static int sqlite3Step(Vdbe*);
-/* RELEASE of the outermost savepoint rolls a doomed transaction back, and SQLite stays in its transaction: it stays doomed. */
+/* RELEASE of the outermost savepoint rolls a doomed transaction back, and SQLite stays in its transaction: it stays
+** doomed. */
 static int tpStepDoomed(Vdbe *v){
   sqlite3 *db = v->db;
   int wasDoomed = v->eVdbeState!=VDBE_RUN_STATE && !db->autoCommit && tpIsDoomed(db);
@@ -76,7 +78,7 @@ static int tpStepDoomed(Vdbe *v){
 }
 static int sqlite3TpStep(Vdbe *v, TpStep *t){
   int rc = tpStepDoomed(v), isSame = 1;
-  /* Within another statement nothing runs again: that statement does. */
+  /* Nothing runs again within another statement: the outer statement runs again as a whole. */
   while( isSame && (rc&0xff)==SQLITE_BUSY && v->db->nVdbeExec==0 && tpWasVictim(v->db) ){
     if( tpMayRunAgain(v, t) ){
       sqlite3_reset((sqlite3_stmt*)v);

@@ -15,7 +15,8 @@ static int tpBegin(Btree *p, int eHow, int *pVersion){
 SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
   return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
 }
-/* Of OP_Transaction: the operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from statements. */
+/* Of OP_Transaction: the operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from
+** statements. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   int rc, i, eHow = wr ? TP_WRITE : TP_READ;
   if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);
@@ -25,7 +26,8 @@ static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   rc = tpBegin(p, eHow, pVersion);
   return rc==SQLITE_OK ? rc : sqlite3TpError(v, rc);
 }
-/* A SELECT that is open goes on only if all that it has read is the same. Else its cursors fail, and it opens no new ones. */
+/* A SELECT that is open goes on only if all that it has read is the same. Else its cursors fail, and it opens no new
+** ones. */
 static void tpExpire(Btree *p){
   if( tpsql_has_expired(TPH(p)->pConn) ) sqlite3ExpirePreparedStatements(p->db, 0);
 }

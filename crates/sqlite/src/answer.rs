@@ -1,7 +1,8 @@
 //! The codes that SQLite knows, and the sentence beside each.
 //!
-//! A victim of a deadlock gets `BUSY_SNAPSHOT`, as a writer in WAL mode whose snapshot has become old: a program that uses
-//! transactions of WAL mode begins again there. A lock that was not granted in time is `BUSY`; only the call failed.
+//! A victim of a deadlock gets `BUSY_SNAPSHOT`, as a writer in WAL mode whose snapshot has become old: a program that
+//! uses transactions of WAL mode begins again there. A lock that was not granted in time is `BUSY`; only the call
+//! failed.
 
 use std::ffi::c_int;
 

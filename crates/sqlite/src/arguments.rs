@@ -1,7 +1,8 @@
 //! The pointers that the shim passes with a length, and the values of keys.
 //!
-//! The shim passes handles as references (`&mut Connection`) and places for results as `&mut T`: it owns or borrows them for the
-//! call, and never passes NULL there. SQLite calls a connection from one thread at a time (`sqlite3.mutex`).
+//! The shim passes handles as references (`&mut Connection`) and places for results as `&mut T`: it owns or borrows
+//! them for the call, and never passes NULL there. SQLite calls a connection from one thread at a time
+//! (`sqlite3.mutex`).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, CStr, OsStr};
@@ -27,8 +28,8 @@ pub(crate) fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     if length == 0 || start.is_null() {
         return &[];
     }
-    // SAFETY: the shim's contract: `length` bytes at `start` are readable and stay unchanged for the call; the caller in
-    // `door.rs` lets no reference outlive the call.
+    // SAFETY: the shim's contract: `length` bytes at `start` are readable and stay unchanged for the call; the caller
+    // in `door.rs` lets no reference outlive the call.
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn word<'a>(name: *const c_char) -> &'a str {
 }
 
 fn text<'a>(start: *const c_char) -> &'a [u8] {
-    // SAFETY: the shim's contract: the text ends in a zero byte and stays unchanged for the call; the caller in `door.rs` lets no
-    // reference outlive the call.
+    // SAFETY: the shim's contract: the text ends in a zero byte and stays unchanged for the call; the caller in
+    // `door.rs` lets no reference outlive the call.
     unsafe { CStr::from_ptr(start) }.to_bytes()
 }

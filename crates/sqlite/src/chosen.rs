@@ -1,7 +1,7 @@
 //! `LIBTP_SQLITE`: a list of paths and patterns, whose files are environments, whatever their names.
 //!
-//! A pattern that may meet any file of the machine is refused. Programs keep many small files of SQLite that are not meant: caches, histories,
-//! locks.
+//! A pattern that may match any file of the machine is refused. Programs keep many small files of SQLite that are not
+//! meant: caches, histories, locks.
 
 use std::path::Path;
 

@@ -19,7 +19,7 @@ use crate::settings::Setting;
 
 /// The type that the shim calls `TpConn`.
 pub struct Connection {
-    /// By the number that the shim has.
+    /// The cursors, by the number that the shim uses.
     cursors: Vec<Option<Cursor>>,
     pub(crate) session: Session,
 }
@@ -40,7 +40,7 @@ impl Connection {
 
     /// Begins a transaction, or goes on in the running one.
     pub(crate) fn begin(&mut self, how: How) -> Outcome<()> {
-        self.session.tell_doom()?;
+        self.session.report_doom()?;
         let begun = match (self.session.has_reader(), self.session.is_writing(), how) {
             (_, true, How::Exclusive) => self.session.exclude_writers(),
             (_, true, _) | (true, _, How::Read) => Ok(()),
@@ -61,7 +61,7 @@ impl Connection {
         })
     }
 
-    /// Goes from a snapshot to a transaction, if all that was read is still so.
+    /// Goes from a snapshot to a transaction, if everything that was read is unchanged.
     fn write_behind_reads(&mut self, how: How) -> Outcome<()> {
         self.end_sweeps();
         let session = &mut self.session;
@@ -91,8 +91,8 @@ impl Connection {
         with_txn(&reader, |txn| session.numbers.store(&session.home, txn))
     }
 
-    /// Commits. `keeps_reading`: a SELECT is open and goes on. It sees the state of a moment behind the commit, if all that it has read
-    /// is still so there; else its next step fails.
+    /// Commits. `keeps_reading`: a SELECT is open and goes on. It then sees the state of a moment after the commit, if
+    /// everything that it has read is the same there; otherwise its next step fails.
     pub(crate) fn commit(&mut self, keeps_reading: bool) -> Outcome<()> {
         self.session.refuse_doomed()?;
         if !self.session.is_writing() {
@@ -134,7 +134,7 @@ impl Connection {
         Ok(Some(digest))
     }
 
-    /// Goes on behind the end of a transaction.
+    /// Continues after the end of a transaction.
     fn after(&mut self, is_committed: bool, before: Option<u64>, keeps_reading: bool) {
         let session = &mut self.session;
         session.numbers.end(&session.home, is_committed, session.wait);
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction at once, with its locks. SQLite comes to roll it back later.
+    /// Ends a transaction at once, with its locks. SQLite rolls it back later.
     pub(crate) fn doom(&mut self, cause: &str) {
         if !self.session.is_writing() {
             return;
@@ -171,20 +171,21 @@ impl Connection {
         // The abort of a transaction that the library has ended does nothing; its error is the cause.
         let _ = self.session.take_reader().map(Reader::abort);
         self.session.doom = Some(cause.to_owned());
-        self.session.is_doom_told = true;
+        self.session.is_doom_reported = true;
         self.session.note_victim();
     }
 
-    /// Ends a transaction at once, which was the victim of no deadlock. The next call is refused as a victim's, if the program was not told.
-    pub(crate) fn doom_for(&mut self, cause: &str, is_told: bool) {
+    /// Ends a transaction at once that was not the victim of a deadlock. If the program has not got an error yet, its
+    /// next call is refused like the call of a victim.
+    pub(crate) fn doom_for(&mut self, cause: &str, is_reported: bool) {
         self.leave();
         let _ = self.session.take_reader().map(Reader::abort);
         self.session.spans.clear();
         self.session.doom = Some(cause.to_owned());
-        self.session.is_doom_told = is_told;
+        self.session.is_doom_reported = is_reported;
     }
 
-    /// Ends savepoints from the place `from` of the program's count on. A roll back keeps the savepoint itself.
+    /// Ends the savepoints from the number `from` of the program's count on. A roll back keeps the savepoint itself.
     pub(crate) fn end_savepoint(&mut self, is_rollback: bool, from: c_int, is_statement: bool) -> Outcome<()> {
         if self.session.doom.is_some() {
             // The end of a statement that failed must not end the transaction for SQLite.
@@ -226,7 +227,8 @@ impl Connection {
         with_txn(&reader, |txn| session.meta.put(&session.home, txn, place, value))
     }
 
-    /// Returns the word of a setting of the environment. With a `word`, changes the setting before, in a transaction of its own.
+    /// Returns the word of a setting of the environment. With a `word`, changes the setting before, in a transaction of
+    /// its own.
     pub(crate) fn setting(&mut self, name: &str, word: Option<&str>) -> Outcome<&'static str> {
         let setting = Setting::of_name(name)?;
         if let Some(word) = word {
@@ -338,7 +340,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Changes the tree of a cursor by it. Other cursors on that tree look their entries up again.
+    /// Changes the tree of a cursor through that cursor. Other cursors on that tree look their entries up again.
     pub(crate) fn change(
         &mut self,
         number: u32,

@@ -1,11 +1,12 @@
 //! Cursors, as SQLite moves them.
 //!
-//! A cursor keeps a copy of its key and record, and takes a native cursor only when it steps. A lookup that misses does not look at the
-//! neighbours, which would lock the gap between them: the cursor says that it stands on the entry before, and looks for it only
-//! if SQLite asks. An error found then is not hidden: the cursor answers it at the next call that can fail.
+//! A cursor keeps a copy of its key and record, and takes a native cursor only when it steps. A lookup that misses does
+//! not look at the neighbours, which would lock the gap between them: the cursor reports that it stands on the entry
+//! before, and looks for that entry only if SQLite asks for it. An error found then is not hidden: the cursor returns
+//! it at the next call that can fail.
 //!
-//! In a transaction a lookup of one key locks it for writing, so two transactions that read and then write the same row queue up. A
-//! search for equal keys, or for the first or last entry, locks its own name (`queue_up`).
+//! In a transaction a lookup of one key locks it for writing, so two transactions that read and then write the same row
+//! queue up. A search for equal keys, or for the first or last entry, locks its own name (`queue_up`).
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -20,13 +21,13 @@ use crate::owned::{with_source, Pair, Place, Source};
 use crate::rowid::{Numbers, Table};
 use crate::session::{with_txn, Session};
 
-/// The sentence of a cursor that failed before: the cause has one of its own.
+/// The sentence of a cursor that failed before: the cause has a sentence of its own.
 pub(crate) const FAILED_BEFORE: &str = "a call of this statement failed before";
 
 /// The beginning of the names that searches lock.
 const SEARCH: &[u8] = b"sql.search";
 
-/// What the searches for the first and for the last entry look for.
+/// The endings of the names that searches for the first and for the last entry lock.
 const FIRST: &[u8] = b"first";
 const LAST: &[u8] = b"last";
 
@@ -63,12 +64,12 @@ struct Sweep {
 }
 
 /// A key of an index that SQLite looks up.
-pub(crate) struct Sought<'a> {
+pub(crate) struct SearchKey<'a> {
     pub(crate) fields: &'a [Field],
     /// Whether they are the whole key of an entry.
     pub(crate) is_whole: bool,
-    /// SQLite's answer to a comparison with an equal key: negative to stand behind all equal keys, positive to stand before them,
-    /// zero to stand on one.
+    /// SQLite's answer to a comparison with an equal key: negative to stand behind all equal keys, positive to stand
+    /// before them, zero to stand on one.
     pub(crate) bias: c_int,
     /// Whether only equal keys are wanted.
     pub(crate) is_equal: bool,
@@ -78,22 +79,22 @@ pub(crate) struct Sought<'a> {
 pub(crate) struct Cursor {
     pub(crate) root: u32,
     tree: Arc<Db>,
-    /// Of an index; empty for a table of rowids.
+    /// The columns of an index; empty for a table of rowids.
     columns: Vec<Column>,
     is_write: bool,
     /// The number of bytes of a key that searches compare: entries have shorter keys.
     longest: usize,
-    /// SQLite reads from the record, and refuses changes of it.
+    /// Whether SQLite reads from the record, and refuses changes of it.
     pub(crate) is_pinned: bool,
-    /// Of a blob's handle, which knows the blob's place in the record.
+    /// Whether the cursor belongs to a blob's handle, which knows the blob's place in the record.
     pub(crate) is_blob: bool,
     native: Option<Place>,
-    /// Whether `native` stands where this cursor does.
+    /// Whether `native` is at the place of this cursor.
     is_placed: bool,
     at: At,
     key: Vec<u8>,
     value: Vec<u8>,
-    spelled: Vec<u8>,
+    encoded: Vec<u8>,
     sweep: Option<Sweep>,
 }
 
@@ -113,7 +114,7 @@ impl Cursor {
             at: At::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
-            spelled: Vec::new(),
+            encoded: Vec::new(),
             sweep: None,
         }
     }
@@ -152,7 +153,7 @@ impl Cursor {
         self.set_stale();
     }
 
-    /// Notes that its entry may have been changed.
+    /// Notes that the entry under the cursor may have been changed.
     pub(crate) fn set_stale(&mut self) {
         if self.at == At::Valid {
             self.at = At::Stale;
@@ -167,7 +168,7 @@ impl Cursor {
         }
     }
 
-    /// Makes the next call that can fail answer the code.
+    /// Makes the next call that can fail return the code.
     pub(crate) fn set_fault(&mut self, code: c_int) {
         self.at = At::Fault(code);
     }
@@ -177,7 +178,7 @@ impl Cursor {
         (self.at, self.is_placed) = (At::Nowhere, false);
     }
 
-    /// Gives the stretch that it has read to the session. Further steps begin another one.
+    /// Gives the session the stretch that the cursor has read. Further steps begin another one.
     pub(crate) fn end_sweep(&mut self, session: &mut Session) {
         let Some(Sweep { low, high }) = self.sweep.take() else { return };
         let edge = |edge: Edge| match edge {
@@ -207,7 +208,7 @@ impl Cursor {
         Ok(self.native.get_or_insert_with(|| Place::new(&self.tree, reader)))
     }
 
-    /// Stands on a pair that the native cursor found, or nowhere.
+    /// Takes the place of the pair that the native cursor found, or the place at the end.
     fn arrive(&mut self, found: Option<Pair>) -> bool {
         let is_there = found.is_some();
         if let Some(pair) = found {
@@ -242,8 +243,9 @@ impl Cursor {
         Ok(found)
     }
 
-    /// In a transaction: queues up behind all transactions that search for the same, until they end. Searches for the first entry and the last entry,
-    /// and for equal keys, are where queues and counters meet: two that read and then write would wait for each other.
+    /// In a transaction: waits for all transactions that search for the same, until they end. Programs with queues and
+    /// counters search for the first entry, the last entry or equal keys: two transactions that read so and then write
+    /// would wait for each other.
     fn queue_up(&self, session: &Session, sought: &[u8]) -> Outcome<()> {
         let reader = session.reader()?;
         let Source::Txn(txn) = reader.source() else { return Ok(()) };
@@ -378,7 +380,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Returns whether the cursor stands on no entry. A fault counts as an entry: the cursor answers it when the entry is read.
+    /// Returns whether the cursor stands on no entry. A fault counts as an entry: the cursor returns the error when the
+    /// entry is read.
     pub(crate) fn is_at_end(&mut self, session: &mut Session) -> Outcome<bool> {
         self.settle(session)?;
         Ok(!matches!(self.at, At::Valid | At::Fault(_)))
@@ -398,7 +401,7 @@ impl Cursor {
         Ok(!is_there)
     }
 
-    /// Looks a row up.
+    /// Looks up a row.
     pub(crate) fn seek_row(&mut self, session: &mut Session, rowid: i64) -> Outcome<bool> {
         let key = keys::of_rowid(rowid);
         self.seek_exactly(session, &key)
@@ -412,11 +415,11 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Looks a key of an index up. Returns the order of the place to the key, and whether an equal key was seen.
-    pub(crate) fn seek_key(&mut self, session: &mut Session, sought: Sought<'_>) -> Outcome<(c_int, bool)> {
+    /// Looks up a key of an index. Returns the order of the place to the key, and whether an equal key was seen.
+    pub(crate) fn seek_key(&mut self, session: &mut Session, sought: SearchKey<'_>) -> Outcome<(c_int, bool)> {
         self.refuse_fault()?;
-        let mut key = std::mem::take(&mut self.spelled);
-        keys::spell(sought.fields, &self.columns, &mut key);
+        let mut key = std::mem::take(&mut self.encoded);
+        keys::encode(sought.fields, &self.columns, &mut key);
         // No entry has a longer key, and each entry is before or behind it by the bytes that are kept.
         let is_long = key.len() > self.longest;
         key.truncate(self.longest);
@@ -426,11 +429,11 @@ impl Cursor {
             1 => self.seek_before(session, &key, sought.is_equal),
             _ => self.seek_behind(session, &mut key, sought.is_equal, is_long),
         };
-        self.spelled = key;
+        self.encoded = key;
         sought
     }
 
-    /// Looks the first entry up whose key begins so.
+    /// Looks up the first entry whose key begins with these bytes.
     fn seek_beginning(&mut self, session: &mut Session, key: &[u8]) -> Outcome<bool> {
         self.end_sweep(session);
         let tree = Arc::clone(&self.tree);
@@ -487,8 +490,8 @@ impl Cursor {
 
     /// Stores a record under a key of an index.
     pub(crate) fn put_key(&mut self, session: &Session, fields: &[Field], record: &[u8]) -> Outcome<()> {
-        let mut key = std::mem::take(&mut self.spelled);
-        keys::spell(fields, &self.columns, &mut key);
+        let mut key = std::mem::take(&mut self.encoded);
+        keys::encode(fields, &self.columns, &mut key);
         let put = match key.len() {
             length if length < self.longest => self.put(session, &key, record),
             length => {
@@ -499,7 +502,7 @@ impl Cursor {
                 Err(Refusal::new(TOOBIG, what))
             }
         };
-        self.spelled = key;
+        self.encoded = key;
         put
     }
 
@@ -525,7 +528,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Deletes the entry under the cursor, which stands in its gap then.
+    /// Deletes the entry under the cursor. The cursor then stands in the gap.
     pub(crate) fn delete(&mut self, session: &Session) -> Outcome<()> {
         let was_there = with_txn(session.reader()?, |txn| Ok(self.tree.delete(txn, &self.key)?))?;
         self.at = At::Gap;

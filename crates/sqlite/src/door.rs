@@ -1,4 +1,4 @@
-//! The functions that the shim calls (c/shim.h). Each answers with a code of SQLite, and no panic leaves a call.
+//! The functions that the shim calls (c/shim.h). Each returns a code of SQLite, and no panic leaves a call.
 //!
 //! A connection is a pointer that [`tpsql_open`] gave, and C gives back to [`tpsql_close`]. A cursor is a number.
 
@@ -15,7 +15,7 @@ use crate::answer::{Outcome, Refusal, CANTOPEN, CORRUPT, DONE, INTERNAL, INTERRU
 use crate::arguments::{bytes, fields, path, word, Field};
 use crate::chosen::{is_chosen, VARIABLE};
 use crate::connection::Connection;
-use crate::cursor::{Cursor, Sought, FAILED_BEFORE};
+use crate::cursor::{Cursor, SearchKey, FAILED_BEFORE};
 use crate::home::Home;
 use crate::session::{How, Session};
 
@@ -42,9 +42,9 @@ fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
     }
     let session = &mut connection.session;
     session.failed_before = refusal.sentence == FAILED_BEFORE;
-    // A fault that is answered again keeps the sentence of its cause.
+    // An earlier error that is returned again keeps the sentence of its cause.
     if !session.failed_before || session.refused.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
-        // SQLite's own word is known to programs.
+        // Programs know SQLite's own sentence.
         let sentence = if refusal.code == INTERRUPT { "interrupted".to_owned() } else { refusal.sentence };
         session.refused = Some((refusal.code, sentence));
     }
@@ -128,8 +128,8 @@ extern "C" fn tpsql_close(connection: Option<Box<Connection>>) {
     });
 }
 
-/// Returns the length of the sentence of an error with the code `rc`, and its own code: SQLite calls a record that cannot be
-/// read damaged.
+/// Returns the length of the sentence of an error with the code `rc`, and its own code: SQLite calls a record that
+/// cannot be read damaged.
 #[no_mangle]
 extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut c_int, text: &mut *const u8) -> c_int {
     let session = &mut connection.session;
@@ -138,9 +138,9 @@ extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut 
     };
     *code = *known;
     let sentence = session.refused.take().map_or_else(String::new, |(_, sentence)| sentence);
-    let told = session.told.insert(sentence);
-    *text = told.as_ptr();
-    c_int::try_from(told.len()).unwrap_or(0)
+    let fetched = session.fetched.insert(sentence);
+    *text = fetched.as_ptr();
+    c_int::try_from(fetched.len()).unwrap_or(0)
 }
 
 #[no_mangle]
@@ -218,9 +218,9 @@ extern "C" fn tpsql_was_victim(connection: &mut Connection) -> c_int {
 }
 
 #[no_mangle]
-extern "C" fn tpsql_doom(connection: &mut Connection, is_told: c_int, cause: *const c_char) {
+extern "C" fn tpsql_doom(connection: &mut Connection, is_reported: c_int, cause: *const c_char) {
     let _ = caught(|| {
-        connection.doom_for(word(cause), is_told != 0);
+        connection.doom_for(word(cause), is_reported != 0);
         Ok(())
     });
 }
@@ -278,8 +278,8 @@ extern "C" fn tpsql_compact(connection: &mut Connection) -> c_int {
     call(connection, |connection| connection.session.home.compact().map(|()| OK))
 }
 
-/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the answer, or the sentence of
-/// an error, until the connection's next call.
+/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the
+/// answer, or the sentence of an error, until the connection's next call.
 #[no_mangle]
 extern "C" fn tpsql_setting(
     connection: &mut Connection,
@@ -289,16 +289,16 @@ extern "C" fn tpsql_setting(
     bytes: &mut c_int,
 ) -> c_int {
     let value = (!value.is_null()).then(|| word(value));
-    let (code, told) = match caught(|| connection.setting(word(name), value)) {
+    let (code, answer) = match caught(|| connection.setting(word(name), value)) {
         Ok(answer) => (OK, answer.to_owned()),
         Err(refusal) => {
             let sentence = refusal.sentence.clone();
             (refused(connection, refusal), sentence)
         }
     };
-    let told = connection.session.told.insert(told);
-    *text = told.as_ptr();
-    *bytes = c_int::try_from(told.len()).unwrap_or(0);
+    let fetched = connection.session.fetched.insert(answer);
+    *text = fetched.as_ptr();
+    *bytes = c_int::try_from(fetched.len()).unwrap_or(0);
     code
 }
 
@@ -453,7 +453,7 @@ extern "C" fn tpsql_seek_key(
     at(connection, cursor, |cursor, session| {
         let (found, is_seen) = cursor.seek_key(
             session,
-            Sought { fields: fields(start, number), is_whole: is_whole != 0, bias, is_equal: is_equal != 0 },
+            SearchKey { fields: fields(start, number), is_whole: is_whole != 0, bias, is_equal: is_equal != 0 },
         )?;
         *order = found;
         *was_equal_seen |= u8::from(is_seen);

@@ -1,9 +1,9 @@
 //! An environment, open in this process for all connections to it.
 //!
-//! The connections of a process share one handle. It is found by the identity of the directory and of the control file in it,
-//! not by the path: a directory that was removed and made again is another environment. The control file of an open environment is held, so
-//! no other file has its identity. A connection to an environment that was removed reads on, and writes no more. A child of `fork` opens
-//! anew.
+//! The connections of a process share one handle. It is found by the identity of the directory and of the control file
+//! in it, not by the path: a directory that was removed and made again is another environment. The control file of an
+//! open environment is held, so no other file has its identity. A connection to an environment that was removed can
+//! still read, but not write. A child of `fork` opens the environment anew.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -25,8 +25,8 @@ pub(crate) struct Home {
     control: File,
     /// The header values, the next root, and the roots that are free.
     meta: Arc<Db>,
-    /// The last rowid that was given out, by root. It is apart from `meta`: a transaction beside the main one changes it, and would
-    /// wait for ranges that the main one holds there.
+    /// The last rowid that was given out, by root. It is apart from `meta`: a transaction beside the main one changes
+    /// it, and would wait for ranges that the main one holds there.
     numbers: Arc<Db>,
     trees: Mutex<HashMap<u32, Arc<Db>>>,
 }
@@ -153,8 +153,8 @@ fn has_files(directory: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
-/// Removes an empty file, as programs make one to have a name of their own (`mkstemp`). SQLite takes it for a new database, too.
-/// Returns whether there was one.
+/// Removes an empty file, as programs make one to have a name of their own (`mkstemp`). SQLite takes it for a new
+/// database, too. Returns whether there was one.
 fn takes_the_place_of_an_empty_file(place: &Path, is_read_only: bool) -> bool {
     let is_empty = place.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0);
     // Another process may be faster: then there is a directory, which this call leaves alone.

@@ -1,14 +1,14 @@
 //! Keys of trees in bytes, whose order is SQLite's order of the values.
 //!
 //! A row's key is its rowid: 8 bytes, most significant first, the sign inverted. A key of an index is its columns one
-//! after the other. No spelling of a value is the beginning of another, so a key of fewer columns is the beginning of the bytes of
-//! every key that it is the beginning of.
+//! after the other. No encoding of a value is the beginning of another one. So the bytes of a key with fewer columns
+//! are the beginning of the bytes of every key that begins with these columns.
 //!
 //! * NULL is `05`.
 //! * A number is `15` and the largest double that is not above it, its sign inverted (all bits of a negative one). From
 //!   2^53 on, two more bytes hold the distance to that double. Integers and reals are in one exact order.
-//! * Text is `25` and its bytes, a blob `35` and its bytes; `00` is `00 ff`, and the end is `00 01`. `NOCASE` spells capitals of ASCII as
-//!   small letters, and `RTRIM` leaves spaces at the end out.
+//! * Text is `25` and its bytes, a blob `35` and its bytes; `00` is `00 ff`, and the end is `00 01`. `NOCASE` encodes
+//!   ASCII capitals as small letters, and `RTRIM` leaves out spaces at the end.
 //! * A column in descending order has all bits inverted.
 //!
 //! A byte `ff` is behind every value. Paper: none.
@@ -66,8 +66,8 @@ pub(crate) fn rowid_of(key: &[u8]) -> i64 {
     key.try_into().map_or(0, |key| (u64::from_be_bytes(key) ^ 1 << 63).cast_signed())
 }
 
-/// Spells the first columns of a key.
-pub(crate) fn spell(fields: &[Field], columns: &[Column], key: &mut Vec<u8>) {
+/// Encodes the first columns of a key.
+pub(crate) fn encode(fields: &[Field], columns: &[Column], key: &mut Vec<u8>) {
     key.clear();
     for (field, column) in fields.iter().zip(columns) {
         let start = key.len();
@@ -88,7 +88,7 @@ pub(crate) fn spell(fields: &[Field], columns: &[Column], key: &mut Vec<u8>) {
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn floor(integer: i64) -> (f64, u16) {
     let mut double = integer as f64;
-    // 2^63 is the only double of an integer beyond the integers.
+    // Near `i64::MAX` the double of an integer is 2^63, which no `i64` has.
     if double >= 9_223_372_036_854_775_808.0 || double as i64 > integer {
         double = double.next_down();
     }
@@ -158,9 +158,9 @@ mod tests {
         Field { start: bytes.as_ptr(), length: bytes.len(), ..field(kind) }
     }
 
-    fn spelled(field: Field, code: u8) -> Vec<u8> {
+    fn encoded(field: Field, code: u8) -> Vec<u8> {
         let mut key = Vec::new();
-        spell(&[field], &[Column::of_code(code).unwrap()], &mut key);
+        encode(&[field], &[Column::of_code(code).unwrap()], &mut key);
         key
     }
 
@@ -193,7 +193,7 @@ mod tests {
             bytes_of(4, b"\0"),
             bytes_of(4, b"a"),
         ];
-        let keys = |code| ordered.iter().map(move |f| spelled(Field { ..*f }, code)).collect::<Vec<_>>();
+        let keys = |code| ordered.iter().map(move |f| encoded(Field { ..*f }, code)).collect::<Vec<_>>();
         let (up, down) = (keys(0), keys(4));
         assert!(up.windows(2).all(|pair| pair[0] < pair[1]), "{up:02x?}");
         assert!(down.windows(2).all(|pair| pair[0] > pair[1]), "{down:02x?}");
@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn equal_values_have_equal_keys() {
-        assert_eq!(spelled(integer(3), 0), spelled(real(3.0), 0));
-        assert_eq!(spelled(real(-0.0), 0), spelled(integer(0), 0));
-        assert_eq!(spelled(integer(1 << 60), 0), spelled(real((1_u64 << 60) as f64), 0));
-        assert_eq!(spelled(bytes_of(3, b"HeLLo"), 1), spelled(bytes_of(3, b"hello"), 1));
-        assert_eq!(spelled(bytes_of(3, b"a  "), 2), spelled(bytes_of(3, b"a"), 2));
-        assert_eq!(spelled(Field { zeros: 2, ..field(4) }, 0), spelled(bytes_of(4, b"\0\0"), 0));
+        assert_eq!(encoded(integer(3), 0), encoded(real(3.0), 0));
+        assert_eq!(encoded(real(-0.0), 0), encoded(integer(0), 0));
+        assert_eq!(encoded(integer(1 << 60), 0), encoded(real((1_u64 << 60) as f64), 0));
+        assert_eq!(encoded(bytes_of(3, b"HeLLo"), 1), encoded(bytes_of(3, b"hello"), 1));
+        assert_eq!(encoded(bytes_of(3, b"a  "), 2), encoded(bytes_of(3, b"a"), 2));
+        assert_eq!(encoded(Field { zeros: 2, ..field(4) }, 0), encoded(bytes_of(4, b"\0\0"), 0));
     }
 
     #[test]

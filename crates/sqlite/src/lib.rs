@@ -1,13 +1,15 @@
 //! SQLite, with its B-tree layer on libtp: SQL that many processes write at once.
 //!
-//! The library is SQLite with a second set of the functions of its `btree.h`. A database that is a file goes to SQLite's own
-//! code. A database that is an environment ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) says
-//! which is one) goes through the shim in `c/` to this crate, which knows `libtp`'s door and nothing below it.
+//! The library is SQLite with a second set of the functions of its `btree.h`. A database that is a file goes to
+//! SQLite's own code. A database that is an environment
+//! ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) says which is one) goes through the shim in
+//! `c/` to this crate, which knows `libtp`'s door and nothing below it.
 //!
-//! `chosen` reads the list of files that are environments whatever their names. From below upwards: `owned` holds transactions and cursors without lifetimes; `home` is an environment in this process, with
-//! its trees (`roots`), header values (`meta`), `settings` and numbers of rows (`rowid`); `keys` spells keys of indices in bytes; `session` is
-//! the transaction of a connection, and `spans` its reads; `cursor` is a place in a tree; `connection` has a session and
-//! its cursors; `door` is the part that C calls.
+//! `chosen` reads the list of files that are environments whatever their names. From below upwards: `owned` holds
+//! transactions and cursors without lifetimes; `home` is an environment in this process, with its trees (`roots`),
+//! header values (`meta`), `settings` and numbers of rows (`rowid`); `keys` encodes keys of indices in bytes; `session`
+//! is the transaction of a connection, and `spans` its reads; `cursor` is a place in a tree; `connection` has a session
+//! and its cursors; `door` is the part that C calls.
 #![deny(unsafe_code)]
 
 mod answer;

@@ -1,7 +1,7 @@
 //! Transactions, snapshots, cursors and savepoints as values without a lifetime.
 //!
-//! In `libtp` they borrow from each other and from the environment. SQLite holds them from one call to the next, so here each
-//! value carries a counted pointer to all that it borrows from.
+//! In `libtp` they borrow from each other and from the environment. SQLite holds them from one call to the next, so
+//! here each value carries a counted pointer to all that it borrows from.
 //!
 //! Invariants
 //! 1. A value that borrows stands before the pointer to its lender in the same struct, so it is dropped first; and
@@ -43,8 +43,8 @@ pub(crate) use with_source;
 
 /// Returns the environment for a `Reader` with the same `home`.
 fn lasting(home: &Arc<Home>) -> &'static Env {
-    // SAFETY: the environment is in the `Home`, which does not move (invariant 2). The caller stores the value that borrows it
-    // before a clone of this `Arc` (invariant 1), so the environment outlives the borrow.
+    // SAFETY: the environment is in the `Home`, which does not move (invariant 2). The caller stores the value that
+    // borrows it before a clone of this `Arc` (invariant 1), so the environment outlives the borrow.
     unsafe { &*std::ptr::from_ref(home.env()) }
 }
 
@@ -103,7 +103,8 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 impl Place {
     pub(crate) fn new(tree: &Arc<Db>, reader: &Rc<Reader>) -> Place {
-        // SAFETY: the tree's handle does not move (invariant 2), and `_tree` drops its pointer after the cursor (invariant 1).
+        // SAFETY: the tree's handle does not move (invariant 2), and `_tree` drops its pointer after the cursor
+        // (invariant 1).
         let lasting_tree: &'static Db = unsafe { &*Arc::as_ptr(tree) };
         // SAFETY: as above, of `_reader`.
         let lasting_reader: &'static Reader = unsafe { &*Rc::as_ptr(reader) };
@@ -144,7 +145,7 @@ impl Place {
     }
 }
 
-/// A savepoint. A dropped one undoes the changes since.
+/// A savepoint. A dropped mark undoes the changes since the savepoint.
 pub(crate) struct Mark {
     savepoint: Savepoint<'static, 'static>,
     _reader: Rc<Reader>,
@@ -153,7 +154,8 @@ pub(crate) struct Mark {
 impl Mark {
     /// Marks the state of a transaction; returns `None` for a snapshot.
     pub(crate) fn new(reader: &Rc<Reader>) -> Option<Mark> {
-        // SAFETY: the reader does not move (invariant 2), and `_reader` drops its pointer after the savepoint (invariant 1).
+        // SAFETY: the reader does not move (invariant 2), and `_reader` drops its pointer after the savepoint
+        // (invariant 1).
         let lasting_reader: &'static Reader = unsafe { &*Rc::as_ptr(reader) };
         match lasting_reader.source() {
             Source::Txn(txn) => Some(Mark { savepoint: txn.savepoint(), _reader: Rc::clone(reader) }),
@@ -161,13 +163,13 @@ impl Mark {
         }
     }
 
-    /// Keeps the changes since, and those of all later savepoints.
+    /// Keeps the changes since the savepoint, and ends all later savepoints.
     pub(crate) fn keep(self) {
         let Mark { savepoint, _reader } = self;
         savepoint.keep();
     }
 
-    /// Undoes the changes since. The savepoint ends.
+    /// Undoes the changes since the savepoint, and ends the savepoint.
     pub(crate) fn roll_back(self) -> Result<()> {
         let Mark { savepoint, _reader } = self;
         savepoint.roll_back()

@@ -1,8 +1,8 @@
 //! Roots: each tree of SQLite is a tree of its own in the environment, `sql.N` for the root page N.
 //!
-//! A tree's file is made outside of the transaction, and stays when the transaction is undone: it is empty, and its number is
-//! given out again. A dropped root is emptied and goes to a list of free roots in `sql.meta`, so no file is removed in
-//! a transaction.
+//! A tree's file is made outside of the transaction, and stays when the transaction is undone: it is empty, and its
+//! number is given out again. A dropped root is emptied and goes to a list of free roots in `sql.meta`, so no file is
+//! removed in a transaction.
 
 use libtp::{PageLock, Txn};
 

@@ -2,15 +2,17 @@
 //!
 //! The last number of each table is a record of `sql.rowid`. The environment has one of two rules (`PRAGMA tp_rowid`):
 //!
-//! * exact: the first insert of a transaction into a table locks the table's record until the transaction ends. Other inserts that need a
-//!   number of that table wait. So rows become visible in the order of their numbers, and the numbers of an undone transaction come again.
-//! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where transactions were
-//!   undone, except where no other transaction took a number since: then the number is given back.
+//! * exact: the first insert of a transaction into a table locks the table's record until the transaction ends. Other
+//!   inserts that need a number of that table wait. So rows become visible in the order of their numbers, and the
+//!   numbers of an undone transaction come again.
+//! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where
+//!   transactions were undone, except where no other transaction took a number since: then the number is given back.
 //!
-//! A wrong count overwrites no row. A transaction looks a free number up before its use, and stores an exact number as a new key.
+//! A wrong count overwrites no row. A transaction looks a free number up before its use, and stores an exact number as
+//! a new key.
 //!
-//! A transaction counts by itself in a table whose record it has locked, and in a table that it made or emptied. It stores such a count at
-//! its commit.
+//! A transaction counts by itself in a table whose record it has locked, and in a table that it made or emptied. It
+//! stores such a count at its commit.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;
@@ -48,17 +50,17 @@ pub(crate) struct Numbers {
     given: Vec<Given>,
     /// Numbers that the transaction took before its statements run again, and takes again.
     again: Vec<Given>,
-    /// Whether the roll back that comes is of a transaction whose statements run again.
+    /// Whether the next roll back is of a transaction whose statements run again.
     runs_again: bool,
     /// Tables whose count was wrong, until a commit.
     wrong: Vec<u32>,
     /// The length of `given` at the last mark.
     marked: usize,
-    /// The number that was given last, until its row is put. An ignored row leaves it.
+    /// The number that was given last, until its row is stored. It stays unused if the row is ignored.
     unused: Option<(u32, i64)>,
 }
 
-/// The count of a table whose record the transaction holds, or whose rows it holds all.
+/// The count of a table, if the transaction has locked the table's record or all of its rows.
 struct Own {
     /// The last number; `None` if it must be looked up.
     last: Option<i64>,
@@ -114,7 +116,8 @@ impl Numbers {
         self.unused == Some((root, rowid)) && self.own.contains_key(&root)
     }
 
-    /// Makes the next numbers of a table come from its highest row: the count was wrong. The next commit stores a right one.
+    /// Makes the next numbers of a table come from its highest row: the count was wrong. The next commit stores a right
+    /// one.
     pub(crate) fn distrust(&mut self, root: u32) {
         self.own.insert(root, Own { last: None, stored: None });
         self.unused = None;
@@ -203,7 +206,7 @@ impl Numbers {
         self.marked
     }
 
-    /// Gives the numbers back that were taken since a mark. A number that is not the last any more stays a gap.
+    /// Gives the numbers back that were taken since a mark. A number that is no longer the last one stays a gap.
     pub(crate) fn give_back(&mut self, home: &Home, mark: usize, wait: Duration) {
         let mut rows: HashMap<u32, Given> = HashMap::new();
         for given in self.given.drain(mark.min(self.given.len())..).rev() {
@@ -296,7 +299,8 @@ fn next(table: Table<'_>, above: Option<i64>) -> Outcome<Option<i64>> {
     Ok(counted)
 }
 
-/// Raises a count that is lower than a row that the program numbered. Without a count the next insert looks the highest row up.
+/// Raises a count that is lower than a row that the program numbered. Without a count the next insert looks the highest
+/// row up.
 fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
     let (home, key) = (table.home, table.root.to_be_bytes());
     home.env().run_with(Durability::Relaxed, |txn| {

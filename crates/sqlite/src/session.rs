@@ -6,12 +6,13 @@
 //!    '--write, BEGIN IMMEDIATE, BEGIN EXCLUSIVE--> transaction --deadlock--> doomed --rollback--'
 //! ```
 //!
-//! Every transaction that writes holds the name [`WRITERS`] in mode IX, and BEGIN EXCLUSIVE holds it in mode X: it waits for open
-//! writers and keeps others out, while snapshots go on. So does BEGIN IMMEDIATE where the environment says so (`settings.rs`). After a deadlock the next transaction of the connection holds it in mode X, too:
-//! it runs alone, and is the victim of none.
+//! Every transaction that writes holds the name [`WRITERS`] in mode IX, and BEGIN EXCLUSIVE holds it in mode X: it
+//! waits for open writers and keeps others out, while snapshots go on. So does BEGIN IMMEDIATE if a setting of the
+//! environment asks for it (`settings.rs`). After a deadlock the next transaction of the connection holds the name in
+//! mode X, too: it runs alone, and cannot be a victim.
 //!
-//! A doomed transaction has ended, with its locks, but SQLite has not rolled it back yet. Until then every call but the rollback
-//! is refused, so no second half of it commits alone.
+//! A doomed transaction has ended, with its locks, but SQLite has not rolled it back yet. Until then every call except
+//! the rollback is refused, so no later part of the transaction commits alone.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -65,7 +66,7 @@ pub(crate) struct Savepoint {
 pub(crate) struct Session {
     pub(crate) home: Arc<Home>,
     reader: Option<Rc<Reader>>,
-    /// The first is of the transaction's beginning. SQLite counts from the second.
+    /// The first one marks the beginning of the transaction. SQLite counts from the second.
     pub(crate) savepoints: Vec<Savepoint>,
     pub(crate) spans: Spans,
     pub(crate) meta: Meta,
@@ -73,7 +74,7 @@ pub(crate) struct Session {
     /// The sentence of the error that ended the transaction, until SQLite rolls it back.
     pub(crate) doom: Option<String>,
     /// Whether the program has got the error.
-    pub(crate) is_doom_told: bool,
+    pub(crate) is_doom_reported: bool,
     /// Whether a transaction was ended by a deadlock since SQLite asked last.
     pub(crate) was_victim: bool,
     runs_alone: bool,
@@ -81,14 +82,14 @@ pub(crate) struct Session {
     pub(crate) wait: Duration,
     /// The last error, for SQLite to fetch.
     pub(crate) refused: Option<(c_int, String)>,
-    /// Whether that error is an earlier one that a cursor answered again.
+    /// Whether that error is an earlier error that a cursor returned again.
     pub(crate) failed_before: bool,
     /// Whether the end of a transaction changed what an open SELECT has read, since SQLite asked last.
     pub(crate) has_expired: bool,
     /// The end of a wait that cancellations of other connections interrupt.
     heeds_until: Option<Instant>,
-    /// The sentence that SQLite fetched last, and reads from here.
-    pub(crate) told: Option<String>,
+    /// The sentence that SQLite fetched last, and still reads.
+    pub(crate) fetched: Option<String>,
 }
 
 impl Session {
@@ -101,7 +102,7 @@ impl Session {
             meta: Meta::default(),
             numbers: Numbers::default(),
             doom: None,
-            is_doom_told: false,
+            is_doom_reported: false,
             was_victim: false,
             runs_alone: false,
             durability: Durability::Sync,
@@ -110,7 +111,7 @@ impl Session {
             failed_before: false,
             has_expired: false,
             heeds_until: None,
-            told: None,
+            fetched: None,
         }
     }
 
@@ -129,11 +130,11 @@ impl Session {
         self.reader.as_ref().is_some_and(|reader| matches!(reader.source(), Source::Txn(_)))
     }
 
-    /// Refuses the first call after the end as a victim's, and later ones as [`Session::refuse_doomed`].
-    pub(crate) fn tell_doom(&mut self) -> Outcome<()> {
+    /// Refuses the first call after the end like the call of a victim, and later calls as [`Session::refuse_doomed`].
+    pub(crate) fn report_doom(&mut self) -> Outcome<()> {
         match &self.doom {
-            Some(cause) if !self.is_doom_told => {
-                self.is_doom_told = true;
+            Some(cause) if !self.is_doom_reported => {
+                self.is_doom_reported = true;
                 let what = format!(
                     "this transaction has ended, and nothing of it is kept. Run it again. It ended because of: {cause}"
                 );
@@ -278,11 +279,11 @@ impl Session {
         self.runs_alone = true;
     }
 
-    /// Returns a number that is another one after every commit of another connection.
+    /// Returns a number that changes with every commit of another connection.
     pub(crate) fn data_version(&self) -> u32 {
         match self.reader.as_deref().map(Reader::source) {
             Some(Source::Snapshot(snapshot)) => version_of(snapshot.lsn()),
-            // A transaction sees what others have committed until now.
+            // A transaction sees every commit of other connections until now.
             Some(Source::Txn(_)) | None => self.home.env().snapshot().map_or(0, |snapshot| version_of(snapshot.lsn())),
         }
     }

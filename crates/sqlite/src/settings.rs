@@ -1,7 +1,7 @@
 //! The settings that an environment keeps for all its connections: `PRAGMA tp_rowid` and `PRAGMA tp_immediate`.
 //!
-//! They are two of the header values that SQLite leaves free. Every transaction that writes has read them, so a change waits for open
-//! writers, and all connections follow it from their next transaction on.
+//! They are two of the header values that SQLite leaves free. Every transaction that writes has read them, so a change
+//! waits for open writers, and all connections follow it from their next transaction on.
 
 use crate::answer::{Outcome, Refusal, ERROR};
 use crate::meta::Meta;

@@ -1,8 +1,8 @@
 //! The reads of a connection: spans of keys, in its own memory.
 //!
-//! Reads of a snapshot take no locks. When the connection then writes, these spans are read again in the transaction, which locks them,
-//! and compared with the snapshot: if all is the same, the transaction is as if it had read now. The spans of an open SELECT
-//! are compared over a commit in the same way.
+//! Reads of a snapshot take no locks. When the connection then writes, these spans are read again in the transaction,
+//! which locks them, and compared with the snapshot: if all is the same, the transaction is as if it had read now. The
+//! spans of an open SELECT are compared over a commit in the same way.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ pub(crate) struct Spans {
     whole: BTreeSet<u32>,
 }
 
-/// From this number on whole trees are remembered.
+/// From this number of spans on, whole trees are remembered.
 const SPANS_MAX: usize = 10_000;
 
 impl Spans {

@@ -1,4 +1,4 @@
-//! Has the library all that a program which links Debian's SQLite asks for? Hole 34 of docs/sql.md.
+//! Does the library have every name and option that a program linked with Debian's SQLite uses? Hole 34 of docs/sql.md.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;

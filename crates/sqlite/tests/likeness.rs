@@ -1,7 +1,7 @@
-//! Does SQL on an environment answer as SQL on a file?
+//! Does SQL on an environment give the same results as SQL on a file?
 //!
-//! The same statements run on both by the same library: one script of all kinds of statements, then random statements from a
-//! seed. `LIBTP_TEST_SEED` is the first seed, `LIBTP_TEST_ROUNDS` the number of seeds.
+//! The same statements run on both by the same library: one script of all kinds of statements, then random statements
+//! from a seed. `LIBTP_TEST_SEED` is the first seed, `LIBTP_TEST_ROUNDS` the number of seeds.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -37,11 +37,11 @@ impl Both {
     }
 }
 
-/// Statements whose rows or errors must be alike; one a line.
+/// Statements whose rows or errors must be alike, one on each line.
 const SCRIPT: &str = include_str!("likeness.sql");
 
 #[test]
-fn a_script_of_all_kinds_of_statements_answers_alike() {
+fn a_script_of_all_kinds_of_statements_gives_the_same_results() {
     let both = Both::new();
     let mut results = 0;
     let mut statement = String::new();
@@ -195,7 +195,7 @@ fn statement(random: &mut Random) -> String {
 }
 
 #[test]
-fn random_statements_answer_alike() {
+fn random_statements_give_the_same_results() {
     let number = |name: &str, other: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other);
     let (first, rounds) = (number("LIBTP_TEST_SEED", 1), number("LIBTP_TEST_ROUNDS", 3));
     let mut statements = 0;

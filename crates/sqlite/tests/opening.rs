@@ -85,7 +85,8 @@ fn an_empty_file_is_taken_for_a_new_database() {
     assert!(empty.is_file());
 }
 
-/// Hole 31: tests of programs make and remove their database again and again in one process, and forget to close a connection.
+/// Hole 31: tests of programs make and remove their database again and again in one process, and forget to close a
+/// connection.
 #[test]
 fn a_connection_to_a_removed_environment_reads_on_and_writes_no_more() {
     let rounds: u32 = std::env::var("LIBTP_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);

@@ -1,8 +1,8 @@
 //! Is SQL by many processes right, when some of them are killed?
 //!
-//! Children of this test move money between accounts and tell of each commit through a pipe. Some children are killed with
-//! SIGKILL at any moment, and other children begin. At the end each reported commit is there, the sums are right, and each index
-//! fits its table. `LIBTP_TEST_KILLS` is the number of kills.
+//! Children of this test move money between accounts and report each commit through a pipe. Some children are killed
+//! with SIGKILL at any moment, and other children begin. At the end each reported commit is there, the sums are right,
+//! and each index fits its table. `LIBTP_TEST_KILLS` is the number of kills.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -32,7 +32,7 @@ fn environment() -> tempfile::TempDir {
 }
 
 /// Starts a child of this test program, which runs the test `child` with these words.
-fn start(directory: &Path, words: &str, told: &Sender<String>) -> Child {
+fn start(directory: &Path, words: &str, reported: &Sender<String>) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--ignored", "--nocapture", "--quiet"])
         .env(PATH, directory.join("bank.tp"))
@@ -40,10 +40,10 @@ fn start(directory: &Path, words: &str, told: &Sender<String>) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (lines, told) = (BufReader::new(child.stdout.take().unwrap()).lines(), told.clone());
+    let (lines, reported) = (BufReader::new(child.stdout.take().unwrap()).lines(), reported.clone());
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok).filter(|line| line.starts_with("done ")) {
-            let _ = told.send(line);
+            let _ = reported.send(line);
         }
     });
     child
@@ -85,11 +85,12 @@ fn child() {
     }
 }
 
-/// Checks the sums and the indices, and that each reported commit is there. Returns the numbers of reported commits and of commits.
-fn audit(directory: &Path, told: &Receiver<String>) -> (usize, usize) {
+/// Checks the sums and the indices, and that each reported commit is there. Returns the numbers of reported commits and
+/// of commits.
+fn audit(directory: &Path, reported: &Receiver<String>) -> (usize, usize) {
     let connection = Connection::open(&directory.join("bank.tp"));
-    let told: Vec<String> = told.try_iter().map(|line| line["done ".len()..].to_owned()).collect();
-    for teller in &told {
+    let reported: Vec<String> = reported.try_iter().map(|line| line["done ".len()..].to_owned()).collect();
+    for teller in &reported {
         let found = connection.one(&format!("SELECT count(*) FROM moved WHERE teller = '{teller}'"));
         assert_eq!(found, "1", "the answered commit {teller} is there once");
     }
@@ -102,10 +103,10 @@ fn audit(directory: &Path, told: &Receiver<String>) -> (usize, usize) {
     let kept: usize = connection.one("SELECT count(*) FROM moved").parse().unwrap();
     assert_eq!(connection.one("SELECT sum(version) FROM acc"), (2 * kept).to_string());
     assert_eq!(connection.one("PRAGMA integrity_check"), "'ok'");
-    (told.len(), kept)
+    (reported.len(), kept)
 }
 
-/// Lets the pipes' threads read what the dead wrote.
+/// Lets the threads of the pipes read the last lines of dead children.
 fn settle() {
     std::thread::sleep(Duration::from_millis(300));
 }
@@ -121,8 +122,8 @@ fn two_and_four_processes_write_at_once() {
             assert!(child.wait().unwrap().success());
         }
         settle();
-        let (told, kept) = audit(directory.path(), &receiver);
-        assert_eq!((told, kept), (processes * 300, processes * 300));
+        let (reported, kept) = audit(directory.path(), &receiver);
+        assert_eq!((reported, kept), (processes * 300, processes * 300));
     }
 }
 
@@ -145,7 +146,7 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
             victim.wait().unwrap();
             children.push(another());
         }
-        // The others go on after the last kill.
+        // The other children go on after the last kill.
         let begin = Instant::now();
         let reader = Connection::open(&directory.path().join("bank.tp"));
         let count = || reader.one("SELECT count(*) FROM moved").parse::<u64>().unwrap();
@@ -159,17 +160,19 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
             child.wait().unwrap();
         }
         settle();
-        let (told, kept) = audit(directory.path(), &receiver);
-        assert!(told > 0 && told <= kept);
-        println!("figures: {kills} kills, {synchronous}: {kept} commits, {told} answered, none of these lost");
+        let (reported, kept) = audit(directory.path(), &receiver);
+        assert!(reported > 0 && reported <= kept);
+        println!("figures: {kills} kills, {synchronous}: {kept} commits, {reported} answered, none of these lost");
     }
 }
 
-/// Python's own module with the library in the place of SQLite's. Skipped where there is no Python that links `libsqlite3.so.0`.
+/// Python's own module with the library in the place of SQLite's. Skipped where there is no Python that links
+/// `libsqlite3.so.0`.
 #[test]
 fn python_takes_the_library_for_sqlite() {
     let directory = tempfile::tempdir().unwrap();
-    // Cargo builds the library beside the test program, and makes a link in the directory above only where the library is asked for.
+    // Cargo builds the library beside the test program, and makes a link in the directory above only where the library
+    // is asked for.
     let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
     assert!(library.exists(), "cargo builds {}", library.display());
     std::os::unix::fs::symlink(&library, directory.path().join("libsqlite3.so.0")).unwrap();

@@ -1,4 +1,4 @@
-//! A thing that an environment does not do is refused with a sentence, and an ordinary file is SQLite's.
+//! An operation that an environment does not support is refused with a sentence, and an ordinary file goes to SQLite.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -18,7 +18,7 @@ fn an_ordinary_file_goes_to_sqlite() {
 }
 
 #[test]
-fn a_name_an_existing_directory_and_a_parameter_say_that_it_is_an_environment() {
+fn an_environment_is_recognised_by_its_name_its_directory_or_a_parameter() {
     let directory = tempfile::tempdir().unwrap();
     let made = Connection::open(&directory.path().join("one.tp"));
     made.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
@@ -194,7 +194,7 @@ fn a_connection_for_reading_writes_nothing() {
 
 /// Tests of programs make and remove their database again and again in one process.
 #[test]
-fn an_environment_that_was_removed_and_made_again_is_another_one() {
+fn an_environment_made_again_after_its_removal_is_a_new_environment() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one.tp");
     let mut kept = Vec::new();

@@ -71,7 +71,7 @@ fn two_connections_write_one_table_at_once_and_a_reader_waits_for_neither() {
 }
 
 #[test]
-fn a_writer_waits_for_a_row_and_then_reads_what_the_other_wrote() {
+fn a_writer_waits_for_a_row_and_then_reads_its_new_value() {
     let bank = Bank::new();
     let one = bank.connect();
     one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 10 WHERE id = 1");
@@ -143,7 +143,7 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
 
 /// A statement that gets no lock in its middle leaves nothing behind: no row without its index entry.
 #[test]
-fn a_lock_that_is_not_granted_in_time_fails_the_statement_alone() {
+fn a_lock_that_is_not_granted_in_time_fails_only_the_statement() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     // With exact numbers the holder would stop each insert at its beginning.
@@ -195,7 +195,7 @@ fn a_reader_in_a_transaction_blocks_no_writer_and_sees_one_moment() {
 }
 
 #[test]
-fn a_deferred_transaction_writes_only_if_its_reads_are_still_so() {
+fn a_deferred_transaction_writes_only_if_its_reads_are_unchanged() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     let reads = [
@@ -283,7 +283,8 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     assert!(sums >= 10, "{sums} sums, {failures} failures");
 }
 
-/// Another connection moves money while a commit is on its way to the disk, from a row that the SELECT has not read to one that it has.
+/// Another connection moves money while a commit is on its way to the disk, from a row that the SELECT has not read to
+/// a row that it has read.
 #[test]
 fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
     let bank = Bank::new();
@@ -346,7 +347,8 @@ fn a_row_that_a_unique_insert_collided_with_is_found() {
     bank.check();
 }
 
-/// SQLite asks some questions that cannot fail. An answer that needs a lock is whole, or the statement fails.
+/// Some calls of SQLite cannot return an error. If such a call needs a lock that is not granted, the statement fails:
+/// it never returns only a part of its rows.
 #[test]
 fn a_lock_that_is_not_granted_never_shortens_an_answer() {
     let bank = Bank::new();
@@ -396,7 +398,7 @@ fn a_lock_that_is_not_granted_never_shortens_an_answer() {
 }
 
 #[test]
-fn an_interrupt_ends_the_wait_of_its_connection_and_of_no_other() {
+fn an_interrupt_ends_the_wait_of_its_own_connection_only() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 1 WHERE id = 1");
@@ -416,7 +418,7 @@ fn an_interrupt_ends_the_wait_of_its_connection_and_of_no_other() {
 }
 
 #[test]
-fn exclusive_keeps_writers_out_and_readers_go_on() {
+fn begin_exclusive_keeps_writers_out_and_lets_readers_continue() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     two.busy_timeout(30);
@@ -512,7 +514,7 @@ fn a_job_queue_in_immediate_transactions_gives_each_job_once() {
 }
 
 #[test]
-fn all_make_the_same_table_at_once_and_one_makes_it() {
+fn one_of_several_connections_makes_a_table_that_all_make_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new.tp");
     let threads: Vec<_> = (0..4)
@@ -569,7 +571,7 @@ fn a_change_of_the_schema_waits_for_writers_and_is_seen_by_all() {
 }
 
 #[test]
-fn the_data_version_changes_with_commits_of_others() {
+fn the_data_version_changes_with_commits_of_other_connections() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     let before = one.one("PRAGMA data_version");
@@ -635,7 +637,7 @@ fn a_poller_by_number_misses_no_row() {
 }
 
 #[test]
-fn numbers_of_rows_are_those_of_sqlite() {
+fn rowids_are_the_same_as_in_sqlite() {
     let bank = Bank::new();
     let file = Connection::open(&bank.directory.path().join("file.db"));
     let statements = [
@@ -687,7 +689,7 @@ fn a_rule_of_the_environment_holds_for_all_its_connections() {
 }
 
 #[test]
-fn immediate_excludes_writers_where_the_environment_says_so() {
+fn begin_immediate_excludes_writers_if_the_setting_asks_for_it() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     one.ok("PRAGMA tp_immediate = alone; BEGIN IMMEDIATE");
@@ -702,7 +704,7 @@ fn immediate_excludes_writers_where_the_environment_says_so() {
 }
 
 #[test]
-fn freely_rolled_back_numbers_come_again_if_no_other_was_taken_since() {
+fn free_numbers_of_an_undone_transaction_come_again_if_no_later_number_was_taken() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     one.ok("PRAGMA tp_rowid = free");
@@ -710,7 +712,7 @@ fn freely_rolled_back_numbers_come_again_if_no_other_was_taken_since() {
     assert_eq!(one.one("INSERT INTO other(v) VALUES ('c') RETURNING id"), "1");
     one.ok("BEGIN; INSERT INTO other(v) VALUES ('d')");
     std::thread::scope(|scope| {
-        // The other does not wait for the first one's end.
+        // The other connection does not wait for the end of the first one's transaction.
         assert_eq!(scope.spawn(|| two.one("INSERT INTO other(v) VALUES ('e') RETURNING id")).join().unwrap(), "3");
     });
     one.ok("ROLLBACK");

@@ -1,7 +1,7 @@
 //! What does a program see of deadlocks, and of a transaction that has ended?
 //!
-//! A victim's statements run again, alone (c/replay.c). Where the program would see something else, the transaction has ended, and
-//! nothing of it is kept.
+//! A victim's statements run again, alone (c/replay.c). If the program would see other results, the transaction has
+//! ended, and nothing of it is kept.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -79,7 +79,7 @@ fn crosswise(bank: &Bank, prepare: fn(&Connection)) -> i64 {
 }
 
 #[test]
-fn two_rows_in_two_orders_show_no_error() {
+fn transactions_on_two_rows_in_two_orders_see_no_error() {
     for prepare in [|_: &Connection| {}, Connection::keep_trying] {
         let bank = Bank::new();
         // With exact numbers the inserts would queue up.
@@ -93,7 +93,7 @@ fn two_rows_in_two_orders_show_no_error() {
 }
 
 #[test]
-fn a_victim_that_would_read_something_else_has_ended() {
+fn a_victim_whose_statements_would_read_other_rows_has_ended() {
     let bank = Bank::new();
     for _ in 0..5 {
         let (one, two) = (bank.connect(), bank.connect());
@@ -111,7 +111,7 @@ fn a_victim_that_would_read_something_else_has_ended() {
 }
 
 #[test]
-fn a_transaction_that_has_ended_keeps_no_second_half() {
+fn an_ended_transaction_keeps_nothing_of_its_later_statements() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     for connection in [&one, &two] {
@@ -197,9 +197,9 @@ fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
     assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["300", "0"]]);
 }
 
-/// The row of the table and its entries in indices are one change, whatever the error.
+/// The row of the table and its index entries are one change, whatever the error.
 #[test]
-fn an_error_of_a_nested_statement_leaves_no_half_of_it() {
+fn an_error_of_a_nested_statement_leaves_no_part_of_its_changes() {
     let bank = Bank::new();
     let one = bank.connect();
     one.ok("CREATE TABLE t(a, b); CREATE INDEX tb ON t(b); CREATE INDEX ta ON t(a)");
@@ -228,7 +228,7 @@ fn a_statement_that_fails_leaves_a_full_text_index_as_it_was() {
     one.ok("INSERT INTO ft(ft) VALUES ('integrity-check')");
 }
 
-/// Statements that would fail in another way when they run again.
+/// Statements that would fail in another way if they ran again.
 #[test]
 fn a_victim_whose_statements_fail_in_another_way_has_ended() {
     let bank = Bank::new();
@@ -269,7 +269,7 @@ fn a_victim_whose_statements_fail_in_another_way_has_ended() {
 
 /// An INSERT locks the count of its table, and then the table; so does a DELETE of all.
 #[test]
-fn inserts_beside_a_delete_of_all_end_well() {
+fn inserts_beside_a_delete_of_all_rows_succeed() {
     let bank = Bank::new();
     std::thread::scope(|scope| {
         for worker in 0..3 {
@@ -320,7 +320,7 @@ fn a_full_text_index_keeps_its_rows_when_locks_are_not_granted() {
 }
 
 #[test]
-fn a_busy_handler_that_waits_meets_the_row_when_it_is_free() {
+fn with_a_busy_handler_a_statement_gets_the_row_when_it_is_free() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     one.keep_trying();
