@@ -1,7 +1,7 @@
 //! Compares a copy with its original: the schema, and of each table the number of rows and a sum over all rows.
 //!
-//! The sum adds the hashes of the rows, so the order in which rows are read does not matter. A hash is over the type and the bytes of each
-//! value.
+//! The sum adds the hashes of the rows, so the order in which rows are read does not matter. A hash is over the type
+//! and the bytes of each value.
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -5,8 +5,8 @@ use std::ffi::CString;
 
 use crate::rusqlite::ffi;
 
-/// Returns whether a text can be run: it is a command of the shell, or its last statement has its semicolon. Semicolons in texts,
-/// comments and triggers end no statement.
+/// Returns whether a text can be run: it is a command of the shell, or its last statement has its semicolon. Semicolons
+/// in texts, comments and triggers end no statement.
 pub fn is_complete(text: &str) -> bool {
     let begin = text.trim_start();
     if begin.is_empty() || begin.starts_with('.') {

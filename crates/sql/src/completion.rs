@@ -73,8 +73,8 @@ const WORDS: [&str; 62] = [
 const NAMES: &str = "SELECT name FROM pragma_table_list WHERE type <> 'shadow' UNION
     SELECT c.name FROM pragma_table_list l, pragma_table_info(l.name, l.schema) c WHERE l.type <> 'shadow' LIMIT 10000";
 
-/// Returns the names of tables, views and columns. Within a transaction there are none, because the transaction would remember to have read
-/// the schema; an error leaves names out.
+/// Returns the names of tables, views and columns. Returns no names within a transaction, because reading them would
+/// add the schema to the transaction's reads. After an error names are missing.
 pub fn names(connection: &Connection) -> Vec<String> {
     if !connection.is_autocommit() {
         return Vec::new();

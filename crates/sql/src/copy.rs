@@ -1,7 +1,8 @@
 //! Copies a database, statement by statement and row by row, with its rowids.
 //!
-//! Tables come first, then their rows, then the indices. Virtual tables, triggers and views are rows of the schema: their tables were
-//! copied as they are, and no function of a program is called. VACUUM INTO proceeds in the same order.
+//! Tables come first, then their rows, then the indices. Virtual tables, triggers and views are rows of the schema:
+//! their tables were copied as they are, and no function of a program is called. VACUUM INTO proceeds in the same
+//! order.
 
 use libtp_console::failure::{Failure, Result};
 use libtp_console::progress::Progress;
@@ -12,7 +13,7 @@ use crate::rusqlite::{Connection, Error, Row, Statement, ToSql};
 use crate::sentence;
 use crate::tables::{self, Table};
 
-/// Rows and bytes after which a transaction of the copy ends: it holds a lock a row.
+/// Rows and bytes after which a transaction of the copy ends: it holds a lock for each row.
 const ROWS_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -78,7 +79,7 @@ impl ToSql for Column<'_> {
 /// Copies the rows of a table.
 fn rows(from: &Connection, to: &Connection, table: &Table, bar: &Progress, done: &mut u64) -> Result<Sum> {
     if table.is_made_by_sqlite() {
-        // The rows that came with the tables.
+        // SQLite has put rows into this table during the copy of other tables.
         run(to, &format!("DELETE FROM main.{}", tables::quoted(&table.name)))?;
     }
     let mut select = from.prepare(&table.select()).map_err(sentence)?;
@@ -108,7 +109,8 @@ fn put(insert: &mut Statement<'_>, row: &Row<'_>, width: usize) -> std::result::
     insert.raw_execute().map(drop)
 }
 
-/// Makes the indices, and then all that has no rows of its own. The last commit waits for the disk, and with it all others.
+/// Makes the indices, and then everything that has no rows of its own. The last commit waits for the disk, which makes
+/// all earlier commits durable, too.
 fn schema(from: &Connection, to: &Connection, shows: bool) -> Result<()> {
     let list = |condition: &str| -> Result<Vec<(String, String, String, String)>> {
         let sql = format!("SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE {condition} ORDER BY rowid");

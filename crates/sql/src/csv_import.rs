@@ -18,8 +18,8 @@ pub struct Shape {
     pub skips: u64,
 }
 
-/// Adds all records to a table, or none. A missing table is made, with the first record as the names of its columns. Returns the
-/// number of rows.
+/// Adds all records to a table, or none. A missing table is made, with the first record as the names of its columns.
+/// Returns the number of rows.
 pub fn run(connection: &Connection, path: &Path, table: &str, shape: &Shape) -> Result<u64> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(Failure::doing(format!("open {name}")))?;

@@ -12,7 +12,7 @@ use crate::{dump, sentence, statements};
 /// Each command with its words and its purpose, as `.help` lists them.
 pub const COMMANDS: [(&str, &str, &str); 15] = [
     (".help", "", "list these commands"),
-    (".tables", "[PATTERN]", "list tables and views; a pattern is LIKE's"),
+    (".tables", "[PATTERN]", "list tables and views; PATTERN is a pattern of LIKE"),
     (".schema", "[PATTERN]", "print the statements that made tables, indices, triggers and views"),
     (".indexes", "[TABLE]", "list indices"),
     (".import", "[--tabs] [--skip N] FILE TABLE", "add the records of a CSV file to a table; a missing table is made"),
@@ -28,7 +28,7 @@ pub const COMMANDS: [(&str, &str, &str); 15] = [
     (".exit", "", "leave the shell"),
 ];
 
-/// What follows a command.
+/// The next step after a command.
 pub enum Next {
     /// The next command.
     GoesOn,

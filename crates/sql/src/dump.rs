@@ -9,7 +9,8 @@ use crate::sentence;
 use crate::sink::Sink;
 use crate::tables::{self, quoted, Table};
 
-/// Prints the statements. `names`: only these tables, with their indices and triggers; none: all.
+/// Prints the statements: of the tables in `names` only, with their indices and triggers, or of all tables if `names`
+/// is empty.
 pub fn run(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Result<()> {
     // One snapshot, unless a transaction is open.
     let begins = connection.is_autocommit();

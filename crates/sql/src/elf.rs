@@ -21,7 +21,7 @@ const DATE: usize = 19;
 const DIGEST: usize = 40;
 
 impl Elf<'_> {
-    /// Reads a file. Returns `None` if it is none of these.
+    /// Reads a file. Returns `None` if it is no program and no library.
     pub fn read(bytes: &[u8]) -> Option<Elf<'_>> {
         if !bytes.starts_with(goblin::elf::header::ELFMAG) {
             return None;

@@ -41,7 +41,7 @@ pub fn run(name: &Path, file: &Path, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// The file under its first name. Dropping it removes the file.
+/// The file under its temporary name. Dropping it removes the file.
 struct Room(PathBuf);
 
 impl Room {

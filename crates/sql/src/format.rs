@@ -19,11 +19,11 @@ pub enum Mode {
     Csv,
     /// An array of objects for each statement.
     Json,
-    /// A value a line, with its name.
+    /// One value on each line, with its name.
     Line,
     /// Values with a bar between them.
     List,
-    /// An object a line: `--json`.
+    /// One object on each line: `--json`.
     Objects,
 }
 

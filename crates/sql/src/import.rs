@@ -1,11 +1,13 @@
 //! `tp sql --import`: a file of SQLite becomes an environment.
 //!
-//! The import has the file to itself: a program that is at work on the file refuses the import, and none can begin. The environment is
-//! made under another name beside its place, is compared with the file, and takes its place only then; the file is renamed last. If the
-//! import is refused, fails or is interrupted, its environment is removed, and the file is as it was.
+//! The import has the file to itself: while another program works on the file, the import is refused, and during the
+//! import no program can begin. The environment is made under another name beside its place, is compared with the file,
+//! and takes its place only then; the file is renamed last. If the import is refused, fails or is interrupted, its
+//! environment is removed, and the file is as it was.
 //!
-//! If we are killed here: an environment is left under the other name. The next import of the file removes it. If we are killed between
-//! the two renames, both the file and the environment are there, and the file is still the program's database.
+//! If we are killed here: an environment is left under the other name. The next import of the file removes it. If we
+//! are killed between the two renames, both the file and the environment are there, and the file is still the program's
+//! database.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -127,7 +129,8 @@ impl Drop for Room {
     }
 }
 
-/// Puts the environment into its place, and the file aside. The file is moved last, unless the environment takes its name.
+/// Puts the environment into its place, and the file aside. The file is moved last, unless the environment takes its
+/// name.
 fn exchange(room: &Path, place: &Path, file: &Path, aside: &Path) -> Result<()> {
     let mut moves = vec![(room.to_owned(), place.to_owned()), (file.to_owned(), aside.to_owned())];
     if place == file {

@@ -1,7 +1,7 @@
 //! Ctrl-C ends the running statement, and not the shell.
 //!
-//! A thread takes the signals. While a statement runs, a signal interrupts it through `sqlite3_interrupt`, which also ends a
-//! wait for a lock. Between two statements a signal ends a script and nothing else.
+//! A thread takes the signals. While a statement runs, a signal interrupts it through `sqlite3_interrupt`, which also
+//! ends a wait for a lock. Between two statements a signal ends a script and nothing else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,7 +42,7 @@ impl Interrupts {
         Ok(())
     }
 
-    /// Says that statements of these connections run.
+    /// Notes that statements of these connections run.
     pub fn while_running(&self, connections: &[&Connection]) -> Running<'_> {
         self.handles().extend(connections.iter().map(|connection| connection.get_interrupt_handle()));
         Running(self)

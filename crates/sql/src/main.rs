@@ -1,7 +1,7 @@
 //! `tp-sql`: SQL on environments and on files of SQLite, from the command line; `tp sql ARGUMENTS` starts it.
 //!
-//! The program has SQLite on libtp inside (`libtp-sqlite`). Without an option it is a shell; `--import` and `--export` move a
-//! database between a file and an environment, and `--check` tells which SQLite another program has.
+//! The program has SQLite on libtp inside (`libtp-sqlite`). Without an option it is a shell; `--import` and `--export`
+//! move a database between a file and an environment, and `--check` reports which SQLite another program has.
 //!
 //! Exit code: 0: done; 1: failed; 2: wrong usage; 130: ended by Ctrl-C; 141: the reader closed standard output.
 #![deny(unsafe_code)]
@@ -40,12 +40,13 @@ use crate::interrupts::Work;
 
 /// Work with SQL on an environment, which many processes may write at once, or on a file of SQLite.
 ///
-/// NAME is an environment if it ends in .tp, if it is the directory of an environment, or if it is a URI with ?tp=1. Without NAME the
-/// database is in memory. Without SQL the statements are read from standard input; `.help` lists the commands of the shell.
+/// NAME is an environment if it ends in .tp, if it is the directory of an environment, or if it is a URI with ?tp=1.
+/// Without NAME the database is in memory. Without SQL the statements are read from standard input; `.help` lists the
+/// commands of the shell.
 #[derive(Parser)]
 #[command(name = "tp-sql", bin_name = "tp sql", version)]
 struct CommandLine {
-    /// Print each row as an object of JSON, one a line.
+    /// Print each row as an object of JSON, one on each line.
     #[arg(short = 'j', long)]
     json: bool,
     /// How rows are printed: column, table, csv, json, line or list.
@@ -57,14 +58,14 @@ struct CommandLine {
     /// Refuse every change.
     #[arg(long)]
     read_only: bool,
-    /// Copy a file of SQLite into a new environment, NAME or the file's name with .tp, check the copy, and rename the file to
-    /// FILE.imported.
+    /// Copy a file of SQLite into a new environment, NAME or the file's name with .tp, check the copy, and rename the
+    /// file to FILE.imported.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "sql", "read_only"])]
     import: Option<PathBuf>,
     /// Copy a database into a new file of SQLite, and check the copy.
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], conflicts_with_all = ["name", "sql"])]
     export: Option<Vec<PathBuf>>,
-    /// Tell which SQLite programs have: their paths or names, or directories of libraries.
+    /// Report which SQLite programs have: their paths or names, or directories of libraries.
     #[arg(long, num_args = 1.., value_name = "PROGRAM", conflicts_with_all = ["name", "sql", "import", "export"])]
     check: Option<Vec<PathBuf>>,
     /// The database.

@@ -1,7 +1,8 @@
 //! `tp sql --check`: which SQLite does a program have?
 //!
-//! A program that links `libsqlite3.so.0` takes the file that the system's linker finds, so `LD_LIBRARY_PATH` gives it SQLite on libtp. A program
-//! that has an SQLite inside keeps it. The files are read, and not run, except Python, whose module of SQLite is a file that it names itself.
+//! A program that links `libsqlite3.so.0` takes the file that the system's linker finds, so `LD_LIBRARY_PATH` gives it
+//! SQLite on libtp. A program that has an SQLite inside keeps it. The files are read, and not run, except Python, whose
+//! module of SQLite is a file that it names itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +29,7 @@ struct Found {
     is_linked: bool,
 }
 
-/// Checks programs. The answer is negative if one of them has another SQLite, or none.
+/// Checks programs. The answer is negative if one of them has another SQLite, or no SQLite.
 pub fn run(programs: &[PathBuf], output: &mut Output) -> Result<Ending> {
     let linker = Linker::of_system();
     let mut all_ours = true;
@@ -71,7 +72,8 @@ fn sentence(found: &Found, is_program: bool) -> String {
     format!("has {version}, {place}{advice}")
 }
 
-/// Returns the files to look into: a program by its path or by its name, the interpreter of a script, the libraries of a directory.
+/// Returns the files to look into: a program by its path or by its name, the interpreter of a script, the libraries of
+/// a directory.
 fn files_of(program: &Path) -> Result<Vec<PathBuf>> {
     let path = match program.exists() {
         true => program.to_owned(),
@@ -126,8 +128,8 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 fn module_of_python(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
     name.starts_with("python").then_some(())?;
-    let said = Command::new(program).args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output().ok()?;
-    let file = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
+    let printed = Command::new(program).args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output().ok()?;
+    let file = PathBuf::from(String::from_utf8(printed.stdout).ok()?.trim());
     file.is_file().then_some(file)
 }
 

@@ -1,5 +1,5 @@
-//! The shell: statements and commands, one after the other, from an argument, from standard input or from a file. In a file the first
-//! that fails is the last one.
+//! The shell: statements and commands, one after the other, from an argument, from standard input or from a file. In a
+//! file the first statement that fails is the last one.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

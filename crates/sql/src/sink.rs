@@ -58,7 +58,7 @@ impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match &mut self.file {
             Some((_, file)) => file.write(bytes),
-            // Its own error type would lose the closed pipe.
+            // The output's own method returns an error type that loses the closed pipe.
             None => Write::write(self.standard, bytes),
         }
     }

@@ -25,8 +25,8 @@ pub fn run(connection: &Connection, text: &str, settings: &Settings, sink: &mut 
             false => print(&mut statement, settings, sink)?,
         };
         if settings.has_timer {
-            let said = writeln!(sink, "time {:.6} s, {rows} rows", begin.elapsed().as_secs_f64());
-            said.map_err(|error| sink.failed(error))?;
+            let written = writeln!(sink, "time {:.6} s, {rows} rows", begin.elapsed().as_secs_f64());
+            written.map_err(|error| sink.failed(error))?;
         }
     }
     Ok(())

@@ -8,13 +8,15 @@ use crate::sentence;
 /// The names by which SQLite knows a rowid. A column of that name hides it.
 const ROWIDS: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
-/// A table with rows of its own: tables of the program, the tables in which a virtual table keeps its rows, and SQLite's own tables.
+/// A table with rows of its own: tables of the program, the tables in which a virtual table keeps its rows, and
+/// SQLite's own tables.
 pub struct Table {
     /// The name.
     pub name: String,
     /// The statement that makes it.
     pub sql: String,
-    /// The names that are read and written: the rowid, if no column is its name, and the columns that are not generated. Quoted.
+    /// The names that are read and written: the rowid, if no column is its name, and the columns that are not
+    /// generated. Quoted.
     pub columns: Vec<String>,
 }
 

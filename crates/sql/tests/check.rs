@@ -1,4 +1,4 @@
-//! Does `--check` tell the SQLite of a program?
+//! Does `--check` report the SQLite of a program?
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_sql;
@@ -11,8 +11,9 @@ use tp_sql::{command, run, sql};
 
 /// Returns a program that links the system's SQLite: Python's module, or nothing with a word about it.
 fn module_of_python() -> Option<String> {
-    let said = Command::new("/usr/bin/python3").args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output();
-    let file = said.ok().and_then(|said| String::from_utf8(said.stdout).ok()).map(|file| file.trim().to_owned());
+    let outcome = Command::new("/usr/bin/python3").args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output();
+    let file =
+        outcome.ok().and_then(|outcome| String::from_utf8(outcome.stdout).ok()).map(|file| file.trim().to_owned());
     let found = file.filter(|file| Path::new(file).is_file());
     if found.is_none() {
         println!("skipped: there is no /usr/bin/python3 with a module of SQLite");
@@ -21,7 +22,7 @@ fn module_of_python() -> Option<String> {
 }
 
 #[test]
-fn a_program_is_told_which_sqlite_it_has() {
+fn check_reports_which_sqlite_a_program_has() {
     let home = tempdir().unwrap();
     let itself = sql(home.path(), &["--check", env!("CARGO_BIN_EXE_tp-sql")]).text();
     assert!(itself.contains("has SQLite on libtp") && itself.contains("inside"), "{itself}");
@@ -33,10 +34,10 @@ fn a_program_is_told_which_sqlite_it_has() {
     assert!(sql(home.path(), &["--check", "no-such-program"]).refused(1).contains("no-such-program"));
     let Some(module) = module_of_python() else { return };
     for program in [module.as_str(), "/usr/bin/python3", Path::new(&module).parent().unwrap().to_str().unwrap()] {
-        let said = sql(home.path(), &["--check", program]);
-        let text = String::from_utf8(said.out).unwrap();
+        let outcome = sql(home.path(), &["--check", program]);
+        let text = String::from_utf8(outcome.out).unwrap();
         assert!(
-            said.code == Some(1) && text.contains("has the SQLite of 20") && text.contains("LD_LIBRARY_PATH="),
+            outcome.code == Some(1) && text.contains("has the SQLite of 20") && text.contains("LD_LIBRARY_PATH="),
             "{text}"
         );
         // The library is built beside this test.

@@ -1,4 +1,4 @@
-//! Is an import all or nothing, and is all of it there?
+//! Does an import copy everything or nothing?
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_sql;
@@ -28,13 +28,13 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn all_of_a_file_is_in_the_environment_and_comes_back() {
+fn an_import_and_an_export_keep_everything_in_a_file() {
     for mode in ["DELETE", "WAL"] {
         let home = tempdir().unwrap();
         file(home.path(), mode);
         let before = sql(home.path(), &["app.db", ".dump"]).text();
-        let said = sql(home.path(), &["--import", "app.db"]).text();
-        assert!(said.contains("app.tp has the ") && said.contains("app.db.imported"), "{said}");
+        let outcome = sql(home.path(), &["--import", "app.db"]).text();
+        assert!(outcome.contains("app.tp has the ") && outcome.contains("app.db.imported"), "{outcome}");
         assert_eq!(names(home.path()), ["app.db.imported", "app.tp"]);
         assert_eq!(sql(home.path(), &["app.tp", ".dump"]).text(), before);
         assert_eq!(sql(home.path(), &["app.db.imported", ".dump"]).text(), before);
@@ -43,8 +43,8 @@ fn all_of_a_file_is_in_the_environment_and_comes_back() {
         assert_eq!(rows(&imported, "PRAGMA user_version"), [[7.into()]]);
         assert_eq!(rows(&imported, "PRAGMA application_id"), [[99.into()]]);
         assert_eq!(rows(&imported, "SELECT rowid FROM words WHERE words MATCH 'hello'"), [[1.into()]]);
-        let said = sql(home.path(), &["--json", "--export", "app.tp", "back.db"]);
-        assert_eq!(said.result()["exported"], "back.db");
+        let outcome = sql(home.path(), &["--json", "--export", "app.tp", "back.db"]);
+        assert_eq!(outcome.result()["exported"], "back.db");
         assert_eq!(sql(home.path(), &["back.db", ".dump"]).text(), before);
         assert_eq!(names(home.path()), ["app.db.imported", "app.tp", "back.db"]);
         // Numbers that were given out are not given again.
@@ -55,7 +55,7 @@ fn all_of_a_file_is_in_the_environment_and_comes_back() {
 }
 
 #[test]
-fn a_text_in_two_bytes_a_character_stays_so() {
+fn text_in_utf_16_stays_in_utf_16() {
     let home = tempdir().unwrap();
     open(home.path(), "app.db")
         .execute_batch("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(v); INSERT INTO t VALUES ('é雪')")
@@ -89,8 +89,12 @@ fn a_file_in_use_is_refused_and_its_users_go_on() {
             line.clear();
             assert_ne!(output.read_line(&mut line).unwrap(), 0);
         }
-        let said = sql(home.path(), &["--import", "app.db"]);
-        assert!(said.refused(1).contains("Stop the programs that use the file"), "{mode}, {use_of_it}: {}", said.err);
+        let outcome = sql(home.path(), &["--import", "app.db"]);
+        assert!(
+            outcome.refused(1).contains("Stop the programs that use the file"),
+            "{mode}, {use_of_it}: {}",
+            outcome.err
+        );
         assert!(!names(home.path()).iter().any(|name| name.starts_with("app.tp") || name.ends_with("imported")));
         writeln!(input, "INSERT INTO strict VALUES (5, 'later'); END;").unwrap_or_default();
         drop(input);
@@ -105,8 +109,8 @@ fn an_import_that_fails_leaves_nothing_behind() {
     let refused = |words: &[&str], why: &str| {
         let before = names(home.path());
         let bytes = fs::read(home.path().join("app.db")).unwrap();
-        let said = sql(home.path(), words);
-        assert!(said.refused(1).contains(why), "{}", said.err);
+        let outcome = sql(home.path(), words);
+        assert!(outcome.refused(1).contains(why), "{}", outcome.err);
         assert_eq!(names(home.path()), before);
         assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is as it was");
     };
@@ -125,7 +129,7 @@ fn an_import_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_import_that_is_cut_off_leaves_the_file_as_it_was() {
+fn an_interrupted_import_leaves_the_file_unchanged() {
     let home = tempdir().unwrap();
     open(home.path(), "app.db")
         .execute_batch(

@@ -10,7 +10,7 @@ use tempfile::tempdir;
 use tp_sql::{command, open, rows, sql, sql_reading, EVERYTHING};
 
 #[test]
-fn rows_are_printed_as_the_options_say() {
+fn options_determine_how_rows_are_printed() {
     let home = tempdir().unwrap();
     let made = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t(v) VALUES ('a'), ('b')";
     assert_eq!(sql(home.path(), &["one.tp", made]).text(), "");
@@ -31,8 +31,8 @@ fn statements_of_several_lines_come_from_standard_input_and_from_files() {
     let script =
         "CREATE TABLE t(v);\nCREATE TRIGGER r AFTER INSERT ON t BEGIN\n  SELECT 1;\nEND;\nINSERT INTO t\nVALUES (';');";
     std::fs::write(home.path().join("script.sql"), script).unwrap();
-    let said = sql_reading(home.path(), &["one.tp"], ".read script.sql\nSELECT count(*),\n v FROM t").text();
-    assert_eq!(said, "1|;\n");
+    let outcome = sql_reading(home.path(), &["one.tp"], ".read script.sql\nSELECT count(*),\n v FROM t").text();
+    assert_eq!(outcome, "1|;\n");
     std::fs::write(home.path().join("circle.sql"), ".read circle.sql\n").unwrap();
     assert!(sql(home.path(), &["one.tp", ".read circle.sql"]).refused(1).contains("one inside the other"));
 }
@@ -41,12 +41,12 @@ fn statements_of_several_lines_come_from_standard_input_and_from_files() {
 fn the_first_statement_that_fails_is_the_last_one() {
     let home = tempdir().unwrap();
     let script = "CREATE TABLE t(v);\n\nBEGIN;\nINSERT INTO t VALUES (1);\nINSERT INTO\n u VALUES (2);\nCOMMIT;\n";
-    let said = sql_reading(home.path(), &["one.tp"], script);
-    let error = said.refused(1);
+    let outcome = sql_reading(home.path(), &["one.tp"], script);
+    let error = outcome.refused(1);
     assert!(error.contains("standard input, line 5: no such table: u"), "{error}");
     assert_eq!(sql(home.path(), &["one.tp", "SELECT count(*) FROM t"]).text(), "0\n");
-    let said = sql(home.path(), &["one.tp", "SELECT v FRM t"]);
-    assert!(said.refused(1).contains("near \"t\": syntax error, before \"t\""), "{}", said.err);
+    let outcome = sql(home.path(), &["one.tp", "SELECT v FRM t"]);
+    assert!(outcome.refused(1).contains("near \"t\": syntax error, before \"t\""), "{}", outcome.err);
     assert!(sql(home.path(), &["one.tp", ".tabels"]).refused(2).contains("`.help` lists"));
     assert!(sql(home.path(), &["one.tp", ".import t"]).refused(2).contains(".import [--tabs] [--skip N] FILE TABLE"));
 }
@@ -79,12 +79,12 @@ fn commands_show_the_database() {
     for (name, _) in [(".help", ""), (".quit", "")] {
         assert!(shown(".help").contains(name));
     }
-    let said = sql(home.path(), &["one.tp", ".timer on", "SELECT 1", ".quit", "SELECT 2"]).text();
-    assert!(said.starts_with("1\ntime ") && said.ends_with(" s, 1 rows\n"), "{said}");
+    let outcome = sql(home.path(), &["one.tp", ".timer on", "SELECT 1", ".quit", "SELECT 2"]).text();
+    assert!(outcome.starts_with("1\ntime ") && outcome.ends_with(" s, 1 rows\n"), "{outcome}");
 }
 
 #[test]
-fn records_of_a_file_become_rows_or_none_does() {
+fn all_records_of_a_file_become_rows_or_no_record_does() {
     let home = tempdir().unwrap();
     std::fs::write(home.path().join("in.csv"), "id,note\n1,\"a, \"\"b\"\"\"\n2,\n").unwrap();
     let words = ["one.tp", ".import in.csv t", ".mode csv", ".headers on", ".output out.csv", "SELECT * FROM t"];
@@ -94,11 +94,11 @@ fn records_of_a_file_become_rows_or_none_does() {
     let again = sql(home.path(), &["one.tp", ".import --skip 1 in.csv t", "SELECT count(*) FROM t"]).text();
     assert!(again.ends_with("\n4\n"), "{again}");
     std::fs::write(home.path().join("bad.csv"), "5\t6\n7\n").unwrap();
-    let said = sql(home.path(), &["one.tp", ".import --tabs bad.csv t"]);
+    let outcome = sql(home.path(), &["one.tp", ".import --tabs bad.csv t"]);
     assert!(
-        said.refused(1).contains("bad.csv: line 2 has 1 values, and table t has 2 columns. No row"),
+        outcome.refused(1).contains("bad.csv: line 2 has 1 values, and table t has 2 columns. No row"),
         "{}",
-        said.err
+        outcome.err
     );
     assert_eq!(sql(home.path(), &["one.tp", "SELECT count(*) FROM t"]).text(), "4\n");
 }
