@@ -26,9 +26,10 @@
 //! 2. An idle request is in the queue as if granted: no conflicting mode is granted beside it. But no waiter counts as
 //!    waiting for the locker of an idle request.
 //! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request need not be in a queue.
-//! 4. The epoch rises after a kept request was learnt and before it goes out of force. A contended request is not learnt.
+//! 4. The epoch rises after a kept request was learnt and before it goes out of force. A contended request is not
+//!    learnt.
 //!
-//! A mark in the word `active` says that another locker waits. A mark that is lost, because the locker stores to the
+//! A mark in the word `active` means that another locker waits. A mark that is lost, because the locker stores to the
 //! word at that moment, costs milliseconds: the waiter looks by itself (PROTOCOLS D8). Where barriers do not reach a
 //! process, its lockers look under the latch each time.
 //!

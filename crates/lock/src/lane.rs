@@ -128,7 +128,7 @@ mod tests {
     const MS: u64 = 1024;
 
     #[test]
-    fn moments_go_round() {
+    fn moments_wrap_around() {
         for now in [0, 5, (1 << 26) - 1, 1 << 26, (1 << 40) - 3] {
             let later = |ms: u64| now + ms * MS;
             let wish = LaneWait::new(now, later(7));

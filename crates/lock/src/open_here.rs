@@ -186,7 +186,7 @@ mod tests {
     use crate::scene::Scene;
 
     #[test]
-    fn each_thread_counts_its_own() {
+    fn each_thread_counts_its_own_transactions() {
         let first = OpenHere::new();
         assert!(first.is_only_one());
         let second = OpenHere::new();

@@ -8,7 +8,7 @@
 //! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks meanwhile takes the lock, and the
 //! waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes *firm*: no
 //! locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it does not run,
-//! and never again after it was woken in vain.
+//! and never again after it was woken without the lock.
 //!
 //! A locker behind an overtaken waiter waits for that waiter both before the overtaking and after it, so the overtaking
 //! hides no wait from `detector.rs`.

@@ -81,7 +81,7 @@ impl LockManager {
     }
 
     /// Grants the thin locks of the lockers that stay, and then frees all words. The order lets a repair that is killed
-    /// begin again: a word is free only when its request says that it is granted (docs/design/0021, rule 13).
+    /// begin again: a word is free only when the state of its request is granted (docs/design/0021, rule 13).
     fn grant_thin(&self, keep: &[LockerId]) {
         let numbers = 1..=self.table.header.locker_used.get();
         for number in numbers.filter(|&number| keep.contains(&LockerId(number))) {

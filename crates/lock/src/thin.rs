@@ -2,7 +2,7 @@
 //!
 //! Departure from LIBTP 3.2.3 (docs/design/0021, which has the rules by number). A fixed table has a word for each
 //! value of a mixed name's low bits. The word of a lock without a rival has the place of the request. That request is
-//! on its locker's stack and in no queue, and its state says *thin*.
+//! on its locker's stack and in no queue, and its state is *thin*.
 //!
 //! ```text
 //!   63                32 31     20 19      4 3    1  0

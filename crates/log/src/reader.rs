@@ -1,8 +1,8 @@
 //! `log_read`: reads one record by its LSN, from the ring or the segment files.
 //!
 //! Paper: LIBTP section 3.2.1. Every record is checked by LSN, incarnation and checksum before the caller gets it. A
-//! place where no record begins looks like a damaged record; only a caller that knows of a record there can tell them
-//! apart.
+//! place where no record begins looks like a damaged record; only a caller that knows of a record there can
+//! distinguish them.
 
 use crate::record::{verify, Bad};
 use crate::roll::Source;

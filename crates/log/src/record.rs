@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_sum_a_record_agree_for_all_lengths() {
+    fn both_ways_to_compute_a_checksum_agree_for_all_lengths() {
         let mut state = 1_u64;
         let bytes = std::iter::repeat_with(|| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

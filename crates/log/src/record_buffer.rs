@@ -108,7 +108,7 @@ mod tests {
     use crate::{Lsn, TxnId};
 
     #[test]
-    fn a_short_body_is_sealed_as_a_body_in_the_vector_is() {
+    fn a_short_body_is_sealed_like_a_body_in_the_vector() {
         let (mut short, mut long) = (RecordBuffer::default(), RecordBuffer::default());
         for bytes in (1..=SHORT_BODY_BYTES).rev() {
             let body: Vec<u8> = (0..bytes).map(|at| u8::try_from(at % 251).unwrap() + 1).collect();

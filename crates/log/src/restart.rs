@@ -254,8 +254,8 @@ impl Restarted {
 pub struct Look<'f> {
     file: &'f ControlFile,
     // Held from reading the control file to writing it: otherwise a checkpoint or a new database of the ending life
-    // would take the incarnation back. A process that is stopped during its own change finds, when it goes on, that its
-    // life is over.
+    // would overwrite the new incarnation. A process that is stopped during its own change finds, when it goes on, that
+    // its life is over.
     _changing: Option<Changing<'f>>,
     files: LogFiles,
     control: Control,

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_double_and_then_stay() {
+    fn segment_sizes_double_up_to_the_largest_size() {
         let sizes: Vec<u64> = (1..=5).map(|number| small().file_bytes(number) >> 10).collect();
         assert_eq!(sizes, [16, 32, 64, 64, 64]);
         let fixed = Geometry::new(1 << 20, 1 << 20).expect("good sizes");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_refused_for_every_reason_it_may_be_wrong() {
+    fn a_header_with_any_wrong_field_is_refused() {
         let geometry = small();
         let block = header_block(&geometry, 3, 7, [9; 16]);
         assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));

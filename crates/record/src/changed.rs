@@ -200,7 +200,7 @@ impl<'b> Changed<'b, 'b> {
     /// Reads a body.
     ///
     /// # Errors
-    /// The body is shorter than its lengths say, or contradicts itself.
+    /// The body is shorter than its lengths state, or contradicts itself.
     pub fn read(mut body: &'b [u8]) -> Result<Changed<'b, 'b>, Damage> {
         let rest = &mut body;
         let (first, page) = read_page(rest)?;

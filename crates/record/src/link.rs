@@ -66,7 +66,7 @@ fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
 
 impl Access<'_> {
     /// Reads the linked record under a shared lock, and passes its key and value to `read`. Returns `None` if the
-    /// record was deleted or has moved; a search for its key tells which.
+    /// record was deleted or has moved; a search for its key shows which of the two.
     ///
     /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_the_same_after_it_was_kept() {
+    fn a_stored_link_reads_back_unchanged() {
         let link = Link::new(4711, 17, b"key");
         assert_eq!(Link::from_bytes(link.to_bytes()), link);
         assert_eq!(&link.to_bytes()[..6], &[0x67, 0x12, 0, 0, 17, 0]);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_words_and_quotes_hold_one_together() {
+    fn quotes_hold_a_word_of_a_line_together() {
         assert_eq!(words(" .import 'a b.csv'  \"t\";\n").expect("it has"), [".import", "a b.csv", "t"]);
         assert!(words(".read 'a").is_err());
         assert_eq!(words(".").expect("it has"), ["."]);

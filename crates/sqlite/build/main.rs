@@ -2,8 +2,8 @@
 //!
 //! The source is the amalgamation that the package `libsqlite3-sys` carries (`source.rs`). It is never a part of this
 //! repository. The build varies a copy of it (`vary.rs`, `patches.rs`) and compiles that copy together with the shim in
-//! `c/`. A patch whose place is not found ends the build: an unknown version of SQLite fails here, and not with the
-//! data.
+//! `c/`. A patch whose place is not found ends the build: an unknown version of SQLite fails at the build, and not at
+//! work on data.
 
 mod patches;
 mod source;

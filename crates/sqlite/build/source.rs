@@ -2,8 +2,8 @@
 //!
 //! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it,
 //! the source is that of the package `libsqlite3-sys`, which cargo has fetched for this build. It is in cargo's
-//! directory of unpacked packages; elsewhere (vendored packages) `cargo metadata` tells where. That command needs all
-//! packages of the workspace, of which cargo fetches only some for a build.
+//! directory of unpacked packages; elsewhere (vendored packages) `cargo metadata` returns the place. That command needs
+//! all packages of the workspace, of which cargo fetches only some for a build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

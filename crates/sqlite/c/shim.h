@@ -1,6 +1,6 @@
 /* The second B-tree layer: what SQLite's other source calls, and what the shim calls in Rust (src/door.rs).
 **
-** A B-tree handle whose pTp is set is of an environment. The rest of such a handle is a stock handle on an empty
+** A B-tree handle whose pTp is set belongs to an environment. The rest of such a handle is a stock handle on an empty
 ** :memory: database, its companion. The companion answers all that concerns pagers, schemas in memory, page sizes and
 ** caches. Any other handle goes to the stock functions. */
 typedef struct TpConn TpConn;                   /* A connection: owned by Rust */

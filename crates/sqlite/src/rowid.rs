@@ -4,7 +4,7 @@
 //!
 //! * exact: the first insert of a transaction into a table locks the table's record until the transaction ends. Other
 //!   inserts that need a number of that table wait. So rows become visible in the order of their numbers, and the
-//!   numbers of an undone transaction come again.
+//!   numbers of an undone transaction are given again.
 //! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where
 //!   transactions were undone, except where no other transaction took a number since: then the number is given back.
 //!
@@ -232,7 +232,7 @@ impl Numbers {
     pub(crate) fn store(&self, home: &Home, txn: &Txn<'_>) -> Outcome<()> {
         for (root, own) in &self.own {
             let key = root.to_be_bytes();
-            // The number of an ignored row comes again.
+            // The number of an ignored row is given again.
             let is_ignored = self.unused.is_some() && self.unused == own.last.map(|last| (*root, last));
             match own.last.map(|last| last - i64::from(is_ignored)) {
                 Some(last) if own.stored == Some(last) => {}

@@ -347,7 +347,7 @@ fn a_timeout_of_zero_waits_for_no_lock() {
     holder.ok("ROLLBACK");
 }
 
-/// The first write of a transaction that has read says why it is refused.
+/// The first write of a transaction that has read returns the reason of its refusal.
 #[test]
 fn a_refused_first_write_has_its_sentence() {
     let bank = Bank::new();

@@ -8,8 +8,8 @@
 //! The steps of every commit, in this order ([`TxnSession::commit`]). A caller that recovers from a death in the middle
 //! takes the steps one by one:
 //!
-//! 1. *Prepare* ([`Managers::begin_rio`], [`Managers::begin_relaxed`]): the control file states that commits are answered
-//!    from memory.
+//! 1. *Prepare* ([`Managers::begin_rio`], [`Managers::begin_relaxed`]): the control file states that commits are
+//!    answered from memory.
 //! 2. *Reserve* room for the commit record.
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
 //!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
@@ -69,8 +69,8 @@ impl TxnSession {
     ///
     /// # Errors
     /// `Log`. If the commit record was not written, the transaction still runs and can be aborted
-    /// ([`TxnSession::state`] says `Running`). If the wait for the disk failed, the transaction is committed in memory
-    /// but may be lost with the machine, as the error says.
+    /// ([`TxnSession::state`] is `Running`). If the wait for the disk failed, the transaction is committed in memory
+    /// but a crash of the machine may undo it, as the error states.
     pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
         // The caller refuses `Rio` on such memory, with a fuller error. Here a commit on disk is as good.
         let durability = match durability {
@@ -174,7 +174,7 @@ impl TxnSession {
         Ok(if decides { lsn } else { Lsn::NONE })
     }
 
-    /// Makes a commit as durable as its answer says: waits for the disk, or puts the commit into lasting memory.
+    /// Makes a commit as durable as its answer promises: waits for the disk, or puts the commit into lasting memory.
     ///
     /// # Errors
     /// As [`TxnSession::wait_durable`].

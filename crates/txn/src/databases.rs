@@ -26,7 +26,8 @@ impl TxnSession {
     ///
     /// # Errors
     /// `Lock`, `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it
-    /// ([`TxnSession::commit_record`] says so) the session is dead, and its repair, or a restart, carries out the rest.
+    /// ([`TxnSession::commit_record`] returns it) the session is dead, and its repair, or a restart, carries out the
+    /// rest.
     pub fn commit_databases(&self, managers: &Managers, files: LockName, fates: &[Fate]) -> Result<Committed> {
         managers.locks.lock(self.session(), self.locker(), files, Mode::X, self.wait())?;
         let body = encode(fates);

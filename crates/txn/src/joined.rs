@@ -70,8 +70,8 @@ impl TxnSession {
     ///
     /// # Errors
     /// `Log`. If the commit record was not written, the transaction still runs. If it was
-    /// ([`TxnSession::commit_record`] says so), the transaction is over, or its session has died; it may be lost with
-    /// the machine, as the error says.
+    /// ([`TxnSession::commit_record`] returns it), the transaction is over, or its session has died; it may be lost
+    /// with the machine, as the error states.
     pub fn commit_joined(
         &self,
         managers: &Managers,

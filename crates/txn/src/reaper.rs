@@ -3,10 +3,10 @@
 //! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that it had appended is
 //! redone on each of its pages that is older, then its latches are given back. This half needs only the latches and
 //! notes that the dead session holds. It is done by a session that waits for one of these latches; or else by the
-//! logical half, which first does it for every dead session. *Logical*: the dead session's transaction ends as its last
-//! record says, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and is done
-//! by a session that holds none: a background thread of any process, the next session to open or to leave, or a session
-//! that has waited long for a lock.
+//! logical half, which first does it for every dead session. *Logical*: the dead session's transaction ends according
+//! to its last record, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and
+//! is done by a session that holds none: a background thread of any process, the next session to open or to leave, or a
+//! session that has waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
 //! next session goes on. A transaction that the repairing session had adopted then counts as a transaction of that dead
@@ -246,8 +246,8 @@ impl Managers {
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
         if !planted("txn: repair does not redo the noted record") {
-            // In the dead session's own name: if this session dies here, the dead session's undo log says what to roll
-            // back. In this session's name the redo would be rolled back, too, since dead repairers come first.
+            // In the dead session's own name: if this session dies here, the dead session's undo log has the stores to
+            // roll back. In this session's name the redo would be rolled back, too, since dead repairers come first.
             redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
@@ -376,7 +376,7 @@ impl Managers {
         }
     }
 
-    /// Ends a transaction as its last record says (PROTOCOLS D6).
+    /// Ends a transaction according to its last record (PROTOCOLS D6).
     fn end_for_the_dead(&self, session: &TxnSession, reaped: &mut Reaped) -> Result<()> {
         if session.state() == State::Idle {
             // The session may have died between the end of its transaction and the release of its locks.

@@ -3,7 +3,8 @@
 //! The process manager has rolled back the open sections, and the managers have given back their latches and pins. The
 //! rest is done here, in this order. Notes of appends that were never published are forgotten, because this process
 //! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on each
-//! of its pages that is older (PROTOCOLS D3, D4). Then each transaction ends as its last record says (PROTOCOLS D6).
+//! of its pages that is older (PROTOCOLS D3, D4). Then each transaction ends according to its last record (PROTOCOLS
+//! D6).
 //!
 //! If the process dies here: redo goes by page LSN and undo by compensations, so the next process that opens the
 //! environment does the rest.
@@ -76,7 +77,7 @@ impl Managers {
         Ok(repaired)
     }
 
-    /// Makes a noted record its transaction's last: the slot may not say so yet.
+    /// Makes a noted record its transaction's last: the slot may not name the record yet.
     fn adopt_note(&self, id: TxnId, lsn: Lsn) {
         if id == TxnId::NONE {
             return;
@@ -89,8 +90,8 @@ impl Managers {
         }
     }
 
-    /// Ends the transaction of a slot as its last record says. An earlier repair that died, or failed, may have adopted
-    /// the transaction: then two slots name it, and the later record of the two is its last.
+    /// Ends the transaction of a slot according to its last record. An earlier repair that died, or failed, may have
+    /// adopted the transaction: then two slots name it, and the later record of the two is its last.
     fn end_slot(&self, session: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
         let id = slot.id.get();

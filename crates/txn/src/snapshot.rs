@@ -160,7 +160,8 @@ impl TxnSlot {
         }
         let count = self.ended_count.get();
         let place = &self.ended[place_of(count)];
-        // Release, all of them: a session that sees any of these sees the count that says that the place is used again.
+        // Release, all of them: a session that sees any of these also sees the count, which shows that the place is
+        // reused.
         place.id.publish(id);
         place.first_lsn.publish(first);
         place.end_lsn.publish(end);

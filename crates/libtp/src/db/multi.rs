@@ -377,7 +377,7 @@ impl<'t> MultiCursor<'t> {
     }
 
     /// Goes to the pair at `place`, as returned by another cursor, or to the first pair behind if that pair is gone
-    /// ([`MultiCursor::place`] tells which).
+    /// ([`MultiCursor::place`] shows which of the two).
     ///
     /// # Errors
     /// As [`Cursor::first`].

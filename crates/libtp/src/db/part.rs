@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_follows_a_part() {
+    fn a_change_of_a_part_updates_the_index() {
         with_env(|env| {
             let people = env.btree("people").unwrap();
             let by_letter = people.index("by letter", |_, value, keys| keys.add(&value[..1])).unwrap();

@@ -66,7 +66,7 @@ impl TextForm {
         }
     }
 
-    /// Appends a record to a text, with its end or filling. The error says why the record does not fit this form.
+    /// Appends a record to a text, with its end or filling. The error states why the record does not fit this form.
     fn put(self, record: &[u8], text: &mut Vec<u8>) -> std::result::Result<(), String> {
         match self {
             TextForm::Delimited(end) if record.contains(&end) => {
@@ -384,7 +384,7 @@ mod tests {
     use crate::{Durability, Env, Error};
 
     #[test]
-    fn records_of_a_text_and_back() {
+    fn records_of_a_text_make_the_same_text_again() {
         let lines = TextForm::default();
         for (text, records) in [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\n\nb", 3), ("a\n\n", 2)] {
             let found = lines.records(text.as_bytes());

@@ -12,7 +12,7 @@
 //!
 //! A string or bytes in the last place of a tuple stay as they are: nothing follows them.
 
-/// Something that stands for a key of type `K`: the key itself, a reference to it, or for a `String` a `&str`.
+/// A value that encodes like a key of type `K`: the key itself, a reference to it, or for a `String` a `&str`.
 ///
 /// The order of the bytes must be the order of the keys, and equal keys have equal bytes.
 pub trait KeyLike<K: ?Sized> {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_stands_for_a_key_has_the_bytes_of_the_key() {
+    fn a_value_that_encodes_like_a_key_has_the_bytes_of_the_key() {
         fn same<K: Key>(key: &K, like: impl KeyLike<K>) {
             let mut bytes = Vec::new();
             like.encode_key(&mut bytes);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_serde_come_back_alone_and_in_tuples() {
+    fn serde_values_are_decoded_alone_and_in_tuples() {
         for job in [Job::Mail { to: "ada".into(), copies: vec![1, 700] }, Job::Nothing] {
             let mut bytes = Vec::new();
             ValueLike::<Serde<Job>>::encode_value(&Serde(&job), &mut bytes);

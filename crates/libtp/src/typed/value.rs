@@ -12,7 +12,7 @@
 
 use super::key::take;
 
-/// Something that stands for a value of type `V`: the value itself, a reference to it, or for a `String` a `&str`.
+/// A value that encodes like a value of type `V`: the value itself, a reference to it, or for a `String` a `&str`.
 pub trait ValueLike<V: ?Sized> {
     /// Appends the bytes of a value after which no other value stands.
     fn encode_value(&self, bytes: &mut Vec<u8>);

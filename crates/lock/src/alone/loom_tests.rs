@@ -60,7 +60,7 @@ fn loom_an_insertion_sees_the_lock_of_a_scan_that_has_released_the_leaf() {
 
 #[test]
 #[should_panic(expected = "a record came into a gap that is locked")]
-fn loom_an_insertion_that_looks_before_it_latches_is_found() {
+fn loom_finds_the_fault_of_an_insertion_that_looks_before_it_latches() {
     scan_beside_an_insertion(true);
 }
 
@@ -91,6 +91,6 @@ fn loom_a_rival_sees_the_request_of_the_word_that_it_marks() {
 
 #[test]
 #[should_panic(expected = "the request is not filled")]
-fn loom_a_swap_that_releases_nothing_is_found() {
+fn loom_finds_the_fault_of_a_swap_without_release() {
     mark_beside_a_lock(Ordering::Relaxed);
 }

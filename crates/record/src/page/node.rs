@@ -279,7 +279,7 @@ impl<'p> Node<'p> {
         record.cell_bytes() - record.room + stored_bytes <= self.free_bytes() + record.cell_bytes()
     }
 
-    /// Whether a key lies below this page's range, as far as the low fence tells. Such a search went wrong.
+    /// Whether a key lies below this page's range, as far as the low fence shows. Then the search went wrong.
     pub fn is_below(&self, key: &[u8]) -> bool {
         let low = self.low();
         key.get(..low.len().min(key.len())).unwrap_or_default().cmp(low) == Ordering::Less
