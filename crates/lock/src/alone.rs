@@ -39,7 +39,8 @@ impl Table {
         }
     }
 
-    /// Rule 8: the place's request has the locker's number and the whole name.
+    /// Returns whether the word's request is this locker's request for this name: it has the locker's number and the
+    /// whole name (rule 8).
     #[inline]
     fn is_own(&self, ask: &Ask<'_>, seen: Thin) -> bool {
         if seen.is_fat() || !seen.may_be_for(ask.mixed) {
@@ -49,7 +50,7 @@ impl Table {
         request.locker.get() == ask.locker && request.is_for(ask.name)
     }
 
-    /// Gives a thin lock back. Returns whether the word was the request's.
+    /// Gives a thin lock back. Returns whether the word had the request's place.
     #[inline]
     pub(crate) fn release_thin(&self, mixed: u64, place: Place) -> bool {
         let word = self.word(mixed);
@@ -101,8 +102,8 @@ impl LockerSlot {
 }
 
 impl LockManager {
-    /// Takes a lock without the latch, if the locker has it or no other locker wants a name of its word. Returns
-    /// whether it is taken.
+    /// Takes a lock without the latch, if the locker has it already or no other locker wants a name of its word.
+    /// Returns whether the lock is taken.
     #[inline]
     pub(crate) fn lock_thin(&self, ask: &Ask<'_>) -> bool {
         let word = self.table.word(ask.mixed);
@@ -148,7 +149,7 @@ impl LockManager {
         self.table.word(ask.mixed).compare_exchange(seen, seen.with_mode(held.join(ask.mode))).is_ok()
     }
 
-    /// Returns whether no other locker has the object or waits for it. False is not certain.
+    /// Returns whether no other locker has the object or waits for it. A result of false may be wrong.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
         // One acquire load is enough: a scanner that swapped the word earlier has released the latch of its leaf since
@@ -157,7 +158,7 @@ impl LockManager {
         !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
     }
 
-    /// Makes a thin lock weaker. `None`: the lock is not thin; else whether its mode covered `mode`.
+    /// Makes a thin lock weaker. Returns `None` if the lock is not thin, and otherwise whether its mode covered `mode`.
     pub(crate) fn downgrade_thin(&self, ask: &Ask<'_>) -> Option<bool> {
         let Holds::Thin(seen) = self.table.own_thin(ask) else { return None };
         let held = seen.mode().expect("a word with an owner has a mode");

@@ -1,4 +1,4 @@
-//! Trading a lock for another mode, and asking whether a lock could be had.
+//! Trading a lock for another mode, and checking whether a lock could be granted.
 //!
 //! Paper: LIBTP 3.2.3, *lock_upgrade* and *lock_downgrade*, "which allow the caller to atomically trade a lock of one
 //! type for a lock of another".
@@ -64,8 +64,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits until the lock could be had, and does not keep it: for the `IX` of an insertion on the gap that it enters
-    /// (PROTOCOLS K1). Waiting requests do not conflict, because the call takes nothing from them.
+    /// Waits until the lock could be granted, and does not take it: for the `IX` of an insertion on the gap that it
+    /// enters (PROTOCOLS K1). Waiting requests do not conflict, because the call takes nothing from them.
     ///
     /// # Errors
     /// As [`LockManager::lock`].
@@ -138,7 +138,8 @@ impl LockManager {
         if !name.is_coarse() {
             let seen = self.table.word(mixed).load();
             if !seen.is_fat() {
-                // If the owner's lock is on another name of the word and the tag, the answer is too careful.
+                // If the owner's lock is on another name of the word and the tag, the result is false although the
+                // object may be free.
                 return !seen.may_be_for(mixed);
             }
         }

@@ -64,7 +64,7 @@ impl LockManager {
     /// lockers that were chosen as victims; zero while another session is searching.
     ///
     /// # Errors
-    /// No error yet; a search that lacks resources may return one later.
+    /// No error at present. A later version may return an error if a search lacks resources.
     pub fn detect(&self, session: &Session) -> Result<usize> {
         let found = self.find_deadlocks(session).unwrap_or_default();
         Ok(found.iter().filter(|deadlock| !deadlock.was_known).count())

@@ -81,13 +81,13 @@ pub(crate) struct Kept<'t> {
 }
 
 impl Kept<'_> {
-    /// Returns whether the request's locker holds the database by it.
+    /// Returns whether the request's locker holds the database through this request.
     pub(crate) fn is_held(&self, slot: &LockerSlot) -> bool {
         slot.is_active(self.index) && self.request.state.get().granted().is_some()
     }
 }
 
-/// An intent lock that a transaction holds by a kept request.
+/// An intent lock that a transaction holds through a kept request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptLock {
     /// The request's number among those that the locker keeps.
@@ -164,7 +164,7 @@ impl LockerSlot {
     /// Makes a kept request idle.
     #[inline]
     pub(crate) fn note_idle(&self, index: usize) {
-        // Release: stores made under the lock are visible to a session that revokes it.
+        // Release: stores made under the lock are visible to a session that revokes the request.
         self.active.publish(self.active.get() & !(1 << index));
     }
 
@@ -174,7 +174,7 @@ impl LockerSlot {
         let _ = self.active.compare_exchange(active, active | WANTED);
     }
 
-    /// Returns a free place to keep one more.
+    /// Returns a free place for one more kept request.
     fn room_to_keep(&self, mixed: u64) -> Option<usize> {
         (0..KEPT).map(|step| likely_index(mixed, step)).find(|&index| self.kept[index].get() == 0)
     }
@@ -286,7 +286,8 @@ impl LockManager {
         slot.note_one_less();
     }
 
-    /// Ends the keeping of a request: an active one becomes an ordinary request, the slot of any other becomes free.
+    /// Ends the keeping of a request: an active request becomes an ordinary one, and the slot of any other request
+    /// becomes free.
     pub(crate) fn unkeep(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) {
         let mut granted = Granted::new();
         self.take_out(session, slot, kept, &mut granted);
@@ -338,7 +339,7 @@ impl LockManager {
         }
         before_store();
         failpoint("lock: intent locks about to be idle");
-        // Release: stores made under the locks are visible to a session that revokes them.
+        // Release: stores made under the locks are visible to a session that revokes the requests.
         slot.active.publish(0);
         if active & WANTED != 0 {
             self.release_wanted(session, slot, granted);

@@ -6,10 +6,10 @@
 //! work done: the multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by
 //! restricting concurrency" (2019).
 //!
-//! No session is in charge, because it might die. A session that sleeps for a lock takes this as contention, and its
-//! next transactions begin in a lane, of which there is one for each processor. The session keeps its lane for a turn
-//! of some thousands of transactions, then hands the lane to the session that has waited longest, and waits itself. A
-//! session that has slept neither for a lock nor for a lane for a while runs without a lane.
+//! No single session distributes the lanes, because it might die. A session that sleeps for a lock takes this as
+//! contention, and its next transactions begin in a lane, of which there is one for each processor. The session keeps
+//! its lane for a turn of some thousands of transactions, then hands the lane to the session that has waited longest,
+//! and waits itself. A session that has slept neither for a lock nor for a lane for a while runs without a lane.
 //!
 //! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
 //! taken by a swap. A session that looks for a lane hands on each lane whose turn is over or whose holder is away. Such

@@ -188,7 +188,7 @@ impl LockManager {
         Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers, number })
     }
 
-    /// Sets the function that recognises lockers which were given to another session and do not bear its name yet. Set
+    /// Sets the function that recognises lockers which were given to another session and do not have its name yet. Set
     /// once; without it there are no such lockers.
     pub fn set_keeper(&self, keeps: impl Fn(LockerId) -> bool + Send + Sync + 'static) {
         // A second call is from another handle of the same environment, and its function does the same.

@@ -115,7 +115,7 @@ impl Drop for OpenIn {
 }
 
 impl OpenIn {
-    /// Notes that the transaction begins in this thread. Of very many open transactions of one thread only some are
+    /// Notes that the transaction begins in this thread. If a thread has very many open transactions, only some are
     /// known.
     #[inline]
     pub fn begin(&self, locks: &LockManager, locker: LockerId, txn: u64) {

@@ -1,14 +1,14 @@
-//! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed yet.
+//! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed the grant yet.
 //!
 //! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. If more processes run than there are
 //! processors, that makes a convoy. Each lock that is given back belongs at once to a process that must first be woken
 //! and get a processor. Until then every running process comes to wait for the lock. With ten hot records and sixteen
 //! processes a transaction then costs a switch of processes, which takes longer than the transaction.
 //!
-//! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks meanwhile takes the lock, and the
-//! waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes *firm*: no
-//! locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it does not run,
-//! and never again after it was woken without the lock.
+//! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks for the lock meanwhile takes it,
+//! and the waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes
+//! *firm*: no locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it
+//! does not run, and never again after it was woken without the lock.
 //!
 //! A locker behind an overtaken waiter waits for that waiter both before the overtaking and after it, so the overtaking
 //! hides no wait from `detector.rs`.
@@ -142,8 +142,8 @@ mod tests {
         scene.wait(1, X);
         let mut search = Search::default();
         search.seen.insert(two, scene.locks.seen_wait(&scene.session, two));
-        // Now the second is granted the lock, and overtaken by the third; the first wants the lock that the second
-        // holds.
+        // Now the second locker is granted the lock, and overtaken by the third; the first locker wants the lock that
+        // the second holds.
         scene.unlock(0);
         scene.lock(2, X).unwrap();
         scene.wait_for(0, other, X);
@@ -151,7 +151,7 @@ mod tests {
             scene.locks.find_circle(&scene.session, &mut search, one).expect("the waits seem to form a circle");
         scene.locks.resolve(&scene.session, &mut search, &circle);
         assert_eq!(scene.locks.stats().deadlocks, 0, "no waits form a circle");
-        // When the third wants the lock that the first waits for, all three wait in a circle.
+        // When the third locker wants the lock that the first waits for, all three wait in a circle.
         scene.wait_for(2, other, X);
         assert_eq!(scene.locks.detect(&scene.session).unwrap(), 1);
     }

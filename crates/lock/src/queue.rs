@@ -35,7 +35,7 @@ pub(crate) struct Queue<'t> {
 #[derive(Default)]
 pub(crate) struct Granted {
     pub(crate) sessions: Vec<SessionId>,
-    /// The grants may not be overtaken (`overtake.rs`).
+    /// Whether the grants must not be overtaken (`overtake.rs`).
     pub(crate) not_overtakable: bool,
 }
 
@@ -166,7 +166,8 @@ impl<'t> Queue<'t> {
 }
 
 impl Table {
-    /// Returns the queue of a name, under the latch of its bucket; without a queue, the number of objects in the chain.
+    /// Returns the queue of a name, under the latch of its bucket. If there is no queue, returns the number of objects
+    /// in the chain as the error.
     #[inline]
     pub(crate) fn find(&self, bucket: &Bucket, name: LockName, mixed: u64) -> Result<Queue<'_>, u32> {
         let mut next = bucket.chain(mixed).get();

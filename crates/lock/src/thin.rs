@@ -14,7 +14,7 @@
 //! 1. A thin request is held exactly if its word has its place. The word has the mode.
 //! 2. A name has a queue only while its word has FAT. This is not so for databases, which are never thin.
 //! 3. Without the latch of the bucket only three swaps change a word: free to owner, by the locker; owner to free, and
-//!    mode to mode, by the owner. Under the latch a word with FAT stands still.
+//!    mode to mode, by the owner. While a session holds the latch, no other session changes a word with FAT.
 //! 4. No word is stored inside a section (PROTOCOLS D2).
 
 use rio::{bits, planted, shared, Word};

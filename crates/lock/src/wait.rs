@@ -203,8 +203,8 @@ impl LockManager {
         is_granted
     }
 
-    /// Takes the request back, unless it was granted meanwhile. Then grants the requests behind it that waited for it
-    /// alone.
+    /// Withdraws the request, unless it was granted meanwhile. Then grants the requests behind it that waited only for
+    /// this request.
     fn give_up(&self, ask: &Ask<'_>, place: Place, error: Error) -> Result<()> {
         let request = self.table.request(place);
         let mut granted = Granted::new();

@@ -1,10 +1,10 @@
 //! Commits that are answered from memory: from memory that outlives the system, [`Durability::Rio`](crate::Durability),
 //! or from memory that does not, [`Durability::Relaxed`](crate::Durability).
 //!
-//! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log knows what its memory survives,
-//! and puts records into it (`libtp_log`'s `lasting.rs`). This file makes sure that the control file states such
-//! commits before the first of them is answered. If the memory is gone when the environment is opened next, that
-//! opening must report it.
+//! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log has a note of the failures that
+//! its memory survives, and puts records into that memory (`libtp_log`'s `lasting.rs`). This file makes sure that the
+//! control file states such commits before the first of them is answered. If the memory is gone when the environment is
+//! opened next, that opening must report it.
 //!
 //! If a session dies here: either the control file states such commits and none was answered yet, or the next session
 //! writes the statement again.
@@ -34,8 +34,8 @@ impl Managers {
         self.note_rio(txn)
     }
 
-    /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does. If the memory is gone with commits
-    /// that were answered from it, the next opening must not report that nothing is lost.
+    /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does. If the memory is lost with commits
+    /// that were answered from it, the next opening must report that commits may be lost.
     ///
     /// # Errors
     /// As [`Managers::begin_rio`].

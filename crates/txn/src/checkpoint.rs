@@ -42,8 +42,8 @@ impl Managers {
         done.map(Some)
     }
 
-    /// Returns whether a checkpoint would free enough log to be worth its work. The last checkpoint may have left much:
-    /// it keeps the log that was written while it wrote the pages.
+    /// Returns whether a checkpoint would free enough log to be worth its work. The last checkpoint may have left much
+    /// log: it keeps the log that was written while it wrote the pages.
     pub(crate) fn is_checkpoint_worth(&self) -> bool {
         let tail = self.log.tail();
         let begun = self.running_at(tail).iter().map(|entry| entry.first_lsn).min().unwrap_or(tail);

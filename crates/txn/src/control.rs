@@ -64,7 +64,7 @@ impl Managers {
             let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
             crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() }
         };
-        // One time for both waits: else each of several threads would wait for all threads before it.
+        // One limit for both waits: otherwise each of several threads would wait for all threads before it.
         let begun = Instant::now();
         let control = loop {
             match self.control.try_lock() {

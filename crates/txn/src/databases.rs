@@ -21,8 +21,8 @@ use crate::{Committed, Error, Managers, Result, TxnSession};
 
 impl TxnSession {
     /// Does as [`TxnSession::commit_now`], for a transaction that drops or renames databases. The commit is on disk,
-    /// and the fates are carried out, when this returns. Backups that copy the files hold the lock `files`: this waits
-    /// for them.
+    /// and the fates are carried out, when this returns. Backups that copy the files hold the lock `files`: the call
+    /// waits for them.
     ///
     /// # Errors
     /// `Lock`, `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it

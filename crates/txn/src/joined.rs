@@ -1,7 +1,7 @@
 //! The commit of a transaction that has joined segments of memory: one record decides for records and memory.
 //!
 //! Not in the paper (PROTOCOLS F2). The commit record names the segments. When the record is as durable as their
-//! memory, and as the transaction is to be, the segments follow the decision and empty their undo logs. Then their
+//! memory, and as durable as the caller asked, the segments follow the decision and empty their undo logs. Then their
 //! locks are released; the locks on records were released before. A transaction that has changed only one segment needs
 //! no record: the store that empties the undo log decides.
 //!

@@ -30,7 +30,7 @@ impl Managers {
     }
 
     /// Joins with the slot and the locker, and so the transaction, of a dead session. Returns `None` if another session
-    /// took them.
+    /// has taken them over.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
         let session = self.spares.take(&self.processes)?;
         failpoint("repair: has a session for the dead session's slot");

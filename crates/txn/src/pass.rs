@@ -72,7 +72,7 @@ impl Managers {
             let is_running = State::from_word(slot.state.load()) == State::Running;
             is_running && slot.id.load() == offer.txn && slot.owner.load() == offer.session && slot.is_offered()
         };
-        // The offering session changes nothing: what was read here stays true, or the swap fails.
+        // The offering session changes nothing: the values read here stay valid, or the swap fails.
         if !is_there() || !self.processes.is_alive(offer.session) {
             return Ok(None);
         }

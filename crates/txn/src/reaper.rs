@@ -42,7 +42,7 @@ pub struct Reaped {
     pub undone: u32,
 }
 
-/// Repairs in the name of one process's handle, for as long as that is open.
+/// Repairs in the name of one process's handle, for as long as that handle is open.
 struct Reaper(Weak<Managers>);
 
 impl Repairer for Reaper {
@@ -127,7 +127,7 @@ impl Managers {
         });
         let mut first = Ok(());
         for &session in &dead {
-            // An error of the disk passes; any other error, and a panic, means that the region is broken.
+            // An error of the disk may be temporary; any other error, and a panic, means that the region is broken.
             self.give_up_on_failure(|| {
                 // A repairer may have died since the round of physical repairs began.
                 self.repair_repairers(by, session)?;
@@ -271,9 +271,9 @@ impl Managers {
         Ok(())
     }
 
-    /// Reads the record that a dead session had noted. The record is nearly always in memory. Where it is not, an error
-    /// of the disk may pass. If the error stays, the caller gives the region up, and the waiting sessions get the error
-    /// when the next region is made: better than a latch that is never given back.
+    /// Reads the record that a dead session had noted. The record is nearly always in memory. If it is not, an error of
+    /// the disk may be temporary. If the error stays, the caller gives the region up, and the waiting sessions get the
+    /// error when the next region is made: better than a latch that is never given back.
     fn read_noted(&self, lsn: Lsn) -> Result<Record> {
         let mut tries = 1..NOTED_TRIES;
         loop {
@@ -349,7 +349,7 @@ impl Managers {
 
     /// Ends the lockers of a dead session that belong to no transaction slot: the session died while it joined or left.
     /// A locker that belongs to a slot may still name the dead session, if the session that took the slot over has not
-    /// come further or has died.
+    /// stored its own name yet or has died.
     fn free_spare_lockers(&self, by: &Session, dead: SessionId) {
         let slots = self.txns.slots.iter();
         let used: Vec<u32> =

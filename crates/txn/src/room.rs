@@ -1,6 +1,6 @@
 //! Room in the log where the disk is full (PROTOCOLS D11).
 //!
-//! Not in the paper. Before a change is refused for want of log, a checkpoint is tried: it frees the log that no
+//! Not in the paper. Before a change is refused for lack of log space, a checkpoint is tried: it frees the log that no
 //! restart needs, and the disk gets the blocks back. A change that frees space may also use the room that the log keeps
 //! back ([`Session::begin_freeing`](libtp_process::Session::begin_freeing)).
 //!

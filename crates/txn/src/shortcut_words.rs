@@ -120,8 +120,8 @@ impl Shortcuts {
         self.sets_of(hash).into_iter().find(|found| bytes <= found.words[0].len() * 8)
     }
 
-    /// Returns the sets where a record of that hash may be: it may have been shorter or longer. Those for short records
-    /// come first.
+    /// Returns the sets where a record of that hash may be: it may have been shorter or longer. The sets for short
+    /// records come first.
     fn sets_of(&self, hash: u64) -> [Set<'_>; 3] {
         let nth = usize::try_from(hash >> 32).unwrap_or(0);
         let short = &self.sets[nth % SETS];

@@ -114,7 +114,7 @@ impl Managers {
         self.txns.shortcuts.find(hash, name, from)
     }
 
-    /// Requests shortcuts to the versions of now, after a snapshot was taken and its pin can be seen. Where nothing is
+    /// Requests shortcuts to the versions of now, after a snapshot was taken and its pin can be seen. If nothing is
     /// logged, no shared line is written for it.
     pub(crate) fn want_shortcuts(&self) {
         let (tail, pinned_to) = (self.log.tail(), &self.txns.header.pinned_to);

@@ -115,7 +115,7 @@ impl Db {
     ///     parts.put(txn, b"hinge", &link.to_bytes())?;
     ///     let found = match parts.get_at(txn, link)? {
     ///         Some((_, value)) => Some(value),
-    ///         // It was moved, or deleted: the key knows.
+    ///         // The record was moved or deleted: search for its key.
     ///         None => parts.get(txn, b"screw")?,
     ///     };
     ///     assert_eq!(found.as_deref(), Some(&b"steel"[..]));

@@ -43,7 +43,7 @@ impl Txn<'_> {
     /// let old = env.btree("stock")?;
     /// let new = env.btree("stock.new")?;
     /// env.run(|txn| new.put(txn, b"pears", b"7"))?;
-    /// // One takes the place of the other, at one moment.
+    /// // One database takes the place of the other, at one moment.
     /// env.run(|txn| {
     ///     txn.drop_database("stock")?;
     ///     txn.rename_database("stock.new", "stock")

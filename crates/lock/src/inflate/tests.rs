@@ -1,4 +1,5 @@
-//! Rivals that are killed before each store of an inflation, and then every call that can meet the half of it.
+//! Rivals that are killed before each store of an inflation, and then every call that can meet the unfinished
+//! inflation.
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -85,7 +86,8 @@ impl Scene {
     }
 }
 
-/// The rival dies before each store of its call for a lock that the owner has in `held`. Then `meet` meets the rest.
+/// The rival dies before each store of its call for a lock that the owner has in `held`. Then `meet` runs on the
+/// unfinished inflation.
 fn with_each_death_of_the_rival(held: Mode, asked: Mode, meet: impl Fn(&Scene)) {
     for stores in 0.. {
         let scene = Scene::new();

@@ -10,7 +10,7 @@ pub(crate) enum Op {
     Lock(Name, Mode),
     /// From X to S.
     Downgrade(Name),
-    /// Asks whether the lock could be had in X, and does not take it.
+    /// Asks whether the lock could be granted in X, and does not take it.
     Instant(Name),
     Unlock(Name),
     UnlockAll,
@@ -483,7 +483,7 @@ impl Step<'_> {
         }
     }
 
-    /// Answers an instant: the lock could be had now, or could not.
+    /// Ends an instant: the lock could be granted now, or could not.
     fn instant(&mut self, is_granted: bool) {
         let (locker, name) = (usize::from(self.actor().locker), self.actor().name as usize);
         let is_held = (0..LOCKERS).any(|other| other != locker && self.world.relied[other][name].is_some());
