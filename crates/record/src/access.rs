@@ -1,7 +1,8 @@
 //! Method dispatch: the calls on records by key, each for a B-tree and for a hash file.
 //!
 //! Paper: LIBTP 4.4: db(3) has one interface for its access methods. This file alone looks at a database's method to
-//! choose the code of a call; an access method only refuses files of another ([`Access::check_btree`] and the like).
+//! choose the code of a call; an access method only refuses files of another method ([`Access::check_btree`] and the
+//! like).
 
 use crate::btree::get::LeafPlace;
 use libtp_buffer::ExclusivePage;

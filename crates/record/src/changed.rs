@@ -366,7 +366,7 @@ mod tests {
             let body = changed.to_vec();
             let lengths = (0..body.len()).filter(|length| *length < 2 * BODY_HEAD_MAX || length % 61 == 0);
             for length in lengths {
-                // The parts have no length of their own where the record's length says enough.
+                // The parts have no length of their own where the record's length is enough.
                 if let Ok(read) = Changed::read(&body[..length]) {
                     assert!(read.cut.len() + read.put.len() < changed.cut.len() + changed.put.len(), "{changed:?}");
                     assert_eq!((read.page, read.slot, read.key), (changed.page, changed.slot, changed.key));

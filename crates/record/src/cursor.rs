@@ -1,8 +1,9 @@
 //! Cursors: one set of calls over the walks of all access methods, in transactions and in snapshots.
 //!
-//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows where the walk stands: nowhere yet, on a
-//! record, below all or above all. A call that fails or finds nothing leaves the cursor in its place. Two calls that find
-//! nothing move the cursor: [`Cursor::next`] to a place above all records, and [`Cursor::prev`] below all.
+//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows where the walk stands: without a place yet, on
+//! a record, below all records or above all records. A call that fails or finds nothing leaves the cursor in its place.
+//! Two calls that find nothing move the cursor: [`Cursor::next`] to a place above all records, and [`Cursor::prev`]
+//! below all.
 
 use rio::planted;
 

@@ -110,7 +110,7 @@ pub struct Database {
     lock_granularity: Granularity,
     /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
-    /// Whether a transaction with very many locks may trade those on records for one on the database.
+    /// Whether a transaction with very many locks may trade its locks on records for one lock on the database.
     escalates: bool,
     arithmetic: Arithmetic,
     /// Where the buckets of a hash file are, as this process last saw them.
@@ -124,7 +124,7 @@ pub struct Database {
     root_is_leaf: AtomicBool,
     /// Pages this process has seen unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
-    /// Empty leaves that stay because they are their parents' first, with their LSNs at that time.
+    /// Empty leaves that stay because they are the first children of their parents, with their LSNs at that time.
     staying: Mutex<HashMap<u32, Lsn>>,
 }
 
@@ -196,7 +196,7 @@ impl Database {
         self
     }
 
-    /// Whether locks on records may be traded for one on the database.
+    /// Whether locks on records may be traded for one lock on the database.
     pub(crate) fn escalates(&self) -> bool {
         self.escalates
     }

@@ -102,7 +102,7 @@ pub enum Error {
         /// The database.
         database: String,
     },
-    /// A call for one access method on a file of another.
+    /// A call for one access method on a file of another method.
     #[error("{database} is a {found} file, and the call is for a {wanted} file; nothing was changed; open it as a {found} file")]
     WrongMethod {
         /// The database.
@@ -130,13 +130,13 @@ pub enum Error {
         /// The reason.
         what: String,
     },
-    /// The target of a load has records, or still has the pages of deleted ones.
+    /// The target of a load has records, or still has the pages of deleted records.
     #[error("{database} is not empty, and records can be loaded only into an empty database; nothing was changed. Load them into a new database, or put them one by one")]
     NotEmpty {
         /// The database.
         database: String,
     },
-    /// Records that were announced as sorted are not.
+    /// Records that were announced as sorted are not in order.
     #[error("the records to load were declared as sorted, and after the first {before} comes a record with a smaller key; nothing was loaded into {database}. Sort the records, or load them as unsorted")]
     OutOfOrder {
         /// The database.

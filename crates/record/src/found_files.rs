@@ -95,7 +95,7 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
 /// The disk refused. The call can be repeated.
 pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Restored> {
     let restored = libtp_buffer::restore_torn(directory, *environment, &mut |id| {
-        // A number without an entry may be a database whose entry is damaged and whose file is away.
+        // A number without an entry may be a database whose entry is damaged and whose file is missing.
         let Some(entry) = registry.entry(id)? else { return Ok(Home::Away) };
         if entry.is_dropped {
             return Ok(Home::Dropped);
@@ -158,7 +158,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
     Ok(())
 }
 
-/// Drops a database whose file is missing, and records that in the register. Its name can be used again. Recovery
+/// Drops a database whose file is missing, and marks it so in the register. Its name can be used again. Recovery
 /// passes over its log records from now on. Returns false if no database has that name.
 ///
 /// # Errors

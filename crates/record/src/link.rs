@@ -3,7 +3,7 @@
 //! OO1 (Cattell and Skeen 1992) follows connections between parts. LIBTP's records by number have such addresses by
 //! nature. A record of a B-tree or a hash file has no lasting address: splits and changes of length move it. So a link
 //! holds the record's place and the hash of its key, which is also the name of its lock. A record with that hash in
-//! that page is the linked one. Otherwise the record may be elsewhere or gone, and the caller searches for the key
+//! that page is the linked record. Otherwise the record may be elsewhere or gone, and the caller searches for the key
 //! (docs/design/0010-links.md).
 
 use zerocopy::little_endian::{U16, U32, U64};

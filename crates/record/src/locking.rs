@@ -164,8 +164,8 @@ impl<'a> Access<'a> {
         change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))
     }
 
-    /// Trades the locks on records and gaps for one lock on the database if no other transaction is in the way
-    /// (PROTOCOLS K2). Returns whether it did.
+    /// Trades the locks on records and gaps for one lock on the database if no other transaction uses the
+    /// database (PROTOCOLS K2). Returns whether it traded them.
     #[cold]
     fn escalates(&self, purpose: Purpose, held: Option<Mode>) -> Result<bool> {
         // A transaction that has only read here, and reads on, has locked nothing for writing.

@@ -4,8 +4,8 @@
 //! the other. Here the session first finds the leaves of several keys on the pages above, which are few, and asks the
 //! processor for these leaves; then it reads record after record, each on its leaf.
 //!
-//! Both rounds lie in one visit of the tree (PROTOCOLS T2). The session waits for nothing in it. A key that needs a wait
-//! ends the visit: it is read as by a single get, and the rounds begin again behind it.
+//! Both rounds lie in one visit of the tree (PROTOCOLS T2). The session waits for nothing during the visit. A key that
+//! needs a wait ends the visit: it is read as by a single get, and the rounds begin again behind it.
 //!
 //! Records are locked in the order of their keys, whatever the order in the call (PROTOCOLS K7).
 

@@ -21,7 +21,7 @@ pub trait Order: Send + Sync {
     /// Returns the order's name, which the file holds: 1 to 64 bytes.
     fn name(&self) -> &str;
 
-    /// Appends the encoded key to `encoded`, which is empty. Encoded bytes order as the keys shall.
+    /// Appends the encoded key to `encoded`, which is empty. The encoded bytes have the wanted order of the keys.
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>);
 
     /// Appends the key with this encoding to `key`, which is empty. Of several equal keys, always appends the same one.

@@ -103,7 +103,7 @@ fn updates_in_place_and_their_compensations_are_repeated_from_every_prefix() {
             let mut undo = Vec::new();
             encode::restore_update(&mut undo, 7 << 32 | 2, slot, &Changed::read(&body).unwrap());
             repeated += check_prefixes(&updated, btree::redo::restore, &undo);
-            // Another length: every store has a before-image.
+            // The record gets another length: every store has a before-image.
             stored.truncate(length / 2);
             let saved = check_prefixes(&page, btree::redo::update, &update(&stored));
             assert!(saved == 0 || length / 2 == length, "{saved} bytes have no before-image");
@@ -114,7 +114,7 @@ fn updates_in_place_and_their_compensations_are_repeated_from_every_prefix() {
 
 #[test]
 fn insertions_are_repeated_from_every_prefix() {
-    // With free bytes in one piece, and on a page that is compacted first.
+    // On a page with its free bytes in one piece, and on a page that is compacted first.
     let page = leaf();
     let mut scattered = page.clone();
     let redone = |page: &mut Vec<u8>, redo: Redo, body: &[u8]| {

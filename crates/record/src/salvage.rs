@@ -27,7 +27,7 @@ use crate::page::PageKind;
 use crate::page_header;
 use crate::{Error, Result};
 
-/// Longest value that salvage believes.
+/// Longest value that salvage accepts.
 const VALUE_BYTES_MAX: u64 = 1 << 32;
 
 /// A readable record, as it was in the file. A key in an order of its own has that order's encoding.

@@ -4,7 +4,6 @@
 //! split leaves and inner pages, write long values, abort and clean up. The log then ends at each record of some kinds
 //! in turn, and at some others. A restart must find every commit before the cut and nothing else, and searches must
 //! find the way over unposted splits.
-//! find the way over unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 

@@ -42,7 +42,7 @@ pub fn low_bits(hash: u64, bits: u32) -> u32 {
 /// from then on.
 pub fn parent_of(new: u32) -> (u32, u32) {
     let bits = u32::BITS - new.leading_zeros();
-    // No bucket gives to the first, but a damaged page may claim so.
+    // No bucket gives records to the first bucket, but a damaged page may state one.
     (new.saturating_sub(1 << bits.saturating_sub(1)), bits)
 }
 

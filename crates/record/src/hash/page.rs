@@ -1,6 +1,6 @@
 //! The pages of a hash file: its header, and the pages of a bucket.
 //!
-//! A bucket is a page and a chain of further ones. Each is laid out as a leaf of a B-tree without fences
+//! A bucket is a page and a chain of further pages. Each is laid out as a leaf of a B-tree without fences
 //! (../page/slotted.rs), with its records in key order. Three fields of the slotted header have another meaning: `left`
 //! is the bucket's number, `right` the next page of the chain, `unlinked` the number of hash bits that decide whether a
 //! key belongs here.

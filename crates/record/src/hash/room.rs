@@ -83,7 +83,7 @@ fn free_chains<'a>(access: &Access<'a>, (hash, incoming): (u64, &[u8]), own: Lsn
     Err(pages.corrupt(HEADER_PAGE, "a bucket could not be read to its end"))
 }
 
-/// Removes from the pages of a bucket everything that can go. Returns whether that made room.
+/// Removes from the pages of a bucket everything that can be removed. Returns whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), PinnedPages::default());
     free_chains(access, (incoming.hash, incoming.key), own)?;

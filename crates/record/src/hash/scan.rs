@@ -1,8 +1,8 @@
 //! Goes through all records, in an order without meaning to the program.
 //!
-//! The cursor goes in the order of the bit-reversed hashes. In it a bucket holds a range, and a split divides that
-//! range in two. So a place in this order stays valid whatever buckets are split meanwhile, and a record that is there
-//! all the time is met once.
+//! The cursor goes in the order of the bit-reversed hashes. In this order a bucket holds a range, and a split divides
+//! that range in two. So a place in this order stays valid whatever buckets are split meanwhile, and a record that is
+//! there all the time is met once.
 //!
 //! The cursor copies the keys of a range, and reads each of them in its turn. Each range lies in one *gap*, a sixteenth
 //! of all hashes. The cursor locks the gap first, so that no other transaction puts a new key behind it. It also reads

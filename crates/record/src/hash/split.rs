@@ -4,8 +4,8 @@
 //! first page: one log record, four pages at most, a complete state. If that bucket has further pages, both buckets are
 //! marked. Until the marks are gone, a search for a key of the new bucket also looks into the old one's pages. Each
 //! further page then gives its records in an action of its own, and empty pages leave the chain. The last action
-//! removes the marks. A session that needs room in a marked bucket, or would split it, finishes it first; so any
-//! session finishes it after a death.
+//! removes the marks. A session that needs room in a marked bucket, or would split it, finishes the first split before;
+//! so any session finishes it after a death.
 //!
 //! Latches: the latches of the two buckets, and the header's latch for the first action. All other sessions continue.
 

@@ -25,7 +25,7 @@ pub struct Frame {
     pub right: u32,
     /// [`Flags`](crate::page::slotted::Flags).
     pub flags: u16,
-    /// An unlinked page that this one still leads to, zero for none.
+    /// An unlinked page that this page still leads to, zero for none.
     pub unlinked: u32,
     /// Inclusive lower bound of the keys; may be cut short.
     pub low: Vec<u8>,

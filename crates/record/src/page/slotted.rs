@@ -127,7 +127,7 @@ pub fn head_of(suffix: &[u8]) -> u32 {
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // of `at`, and of a number whose high half is zero
 fn head_at(key: &[u8], at: usize) -> u32 {
-    // In the eight bytes from `at` on, or in the key's last eight.
+    // The four bytes lie in the eight bytes from `at` on, or in the key's last eight bytes.
     let Some(last) = key.len().checked_sub(8) else { return head_of(key.get(at..).unwrap_or_default()) };
     let start = at.min(last);
     let eight = key.get(start..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |eight| u64::from_be_bytes(*eight));
@@ -223,7 +223,7 @@ impl<'k> SplitKey<'k> {
         key
     }
 
-    /// Compares the key with one in one piece.
+    /// Compares the key with a key in one piece.
     pub fn compare(&self, key: &[u8]) -> Ordering {
         self.prefix.iter().chain(self.suffix).cmp(key)
     }
@@ -382,8 +382,8 @@ impl<'p> Slotted<'p> {
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
-    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to eight
-    /// bytes of a longer key, or four of a short one, are compared at once.
+    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to
+    /// eight bytes of a longer key, or four of a short one, are compared at once.
     #[inline]
     fn compare_skipped(&self, key: &[u8], (prefix, skip): (usize, usize), slot: &Slot, cell_head: usize) -> Ordering {
         let suffix = key.get(prefix..).unwrap_or_default();

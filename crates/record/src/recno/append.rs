@@ -130,7 +130,8 @@ impl Access<'_> {
         Ok(Attempt::Full)
     }
 
-    /// Brings the page behind `tail` into memory. A session that needs the page meets and reports any error again.
+    /// Brings the page behind `tail` into memory. An error is ignored: a session that needs the page meets it again and
+    /// reports it.
     #[cold]
     fn prepare_page(&self, tail: u32) {
         if self.database.tail_hint() > tail {

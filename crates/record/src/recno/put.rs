@@ -122,7 +122,8 @@ impl Access<'_> {
         Err(self.pages.corrupt(page_number, "there was no room for a record"))
     }
 
-    /// Whether the transaction has read to the end, and so must lock the numbers that it puts records behind.
+    /// Whether the transaction has read to the end, and so must lock the unused numbers that it passes with a new
+    /// record.
     pub(crate) fn has_read_to_end(&self, granularity: Option<Granularity>) -> bool {
         let end = lock_names::end_gap(self.database.id());
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
