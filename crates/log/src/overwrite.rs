@@ -26,7 +26,7 @@ impl LogFiles {
             failpoint("rescue: a piece synced, its name not durable");
             done += piece;
         }
-        // Names first: a note about a segment that a power cut takes away would look like damage.
+        // The names are synced first: a note about a segment whose name is lost in a power cut would look like damage.
         self.directory().sync()?;
         self.note_begun(from, from.plus(bytes.len() as u64))?;
         Ok(())

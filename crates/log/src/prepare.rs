@@ -28,7 +28,7 @@ use crate::{Error, LogManager, Lsn, Place, Result, SEGMENT_HEADER_BYTES};
 const PATIENCE: Duration = Duration::from_millis(1);
 /// The number of sleeps after which recycling stops waiting for the session that makes segments.
 const RECYCLE_TRIES: u32 = 200;
-/// After every this number of sleeps a waiter checks whether the preparer is alive.
+/// The number of sleeps after which a waiter checks again whether the preparer is alive.
 const SUSPECT: u32 = 5;
 
 /// On a full disk a segment grows by this number of bytes.
@@ -216,7 +216,7 @@ impl LogManager {
         let first_kept = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from)).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
         let published = last;
-        // After a disk too full for a whole segment, unneeded segments are removed to make room.
+        // If the disk was too full for a whole segment, unneeded segments are removed to make room.
         let is_short = header.file_end.load() < geometry.end(last);
         let is_tight = is_short || self.file_end_wanted(Use::Any) > header.file_end.load();
         for old in self.files.present()? {
@@ -253,8 +253,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Gives blocks of the log back to the disk, for a log that has no room: those that neither the last checkpoint nor
-    /// `keep_from` needs. Returns false, and does nothing, while another session makes segments.
+    /// Gives blocks of the log back to the disk, for a log that has no room: the blocks that neither the last
+    /// checkpoint nor `keep_from` needs. Returns false, and does nothing, while another session makes segments.
     ///
     /// # Errors
     /// As [`LogManager::recycle`].

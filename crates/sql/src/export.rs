@@ -24,9 +24,9 @@ pub fn run(name: &Path, file: &Path, output: &mut Output) -> Result<Ending> {
     let from = names::open(name, Access::Write)?;
     // All is read from one snapshot.
     from.execute_batch("BEGIN").map_err(sentence)?;
-    let room = Room(beside(file, ".exporting"));
-    room.clear();
-    let to = names::open(Path::new(&(names::uri(&room.0, false) + "?tp=0")), Access::Create)?;
+    let unfinished = UnfinishedFile(beside(file, ".exporting"));
+    unfinished.clear();
+    let to = names::open(Path::new(&(names::uri(&unfinished.0, false) + "?tp=0")), Access::Create)?;
     let (tables, rows) = {
         let _running = interrupts.while_running(&[&from, &to]);
         let copied = copy::copy(&from, &to, output.may_draw())?;
@@ -34,17 +34,17 @@ pub fn run(name: &Path, file: &Path, output: &mut Output) -> Result<Ending> {
         (copied.len(), copied.iter().map(|(_, sum)| sum.rows).sum::<u64>())
     };
     to.close().map_err(|(_, error)| sentence(error))?;
-    let moved = fs::rename(&room.0, file).and_then(|()| sync_directory(file));
-    moved.map_err(Failure::doing(format!("rename {} to {shown}", room.0.display())))?;
+    let moved = fs::rename(&unfinished.0, file).and_then(|()| sync_directory(file));
+    moved.map_err(Failure::doing(format!("rename {} to {shown}", unfinished.0.display())))?;
     output.object(&serde_json::json!({ "exported": file, "tables": tables, "rows": rows }))?;
     output.line(format!("{shown} has the {rows} rows in {tables} tables of {}", name.display()))?;
     Ok(Ending::Done)
 }
 
 /// The file under its temporary name. Dropping it removes the file.
-struct Room(PathBuf);
+struct UnfinishedFile(PathBuf);
 
-impl Room {
+impl UnfinishedFile {
     fn clear(&self) {
         for file in ["", "-journal"] {
             let _ = fs::remove_file(beside(&self.0, file));
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
         self.clear();
     }

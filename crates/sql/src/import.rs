@@ -44,19 +44,19 @@ pub fn run(file: &Path, name: Option<&Path>, output: &mut Output) -> Result<Endi
         }
     }
     let from = lock(&file)?;
-    let room = Room::new(beside(&place, &format!(".importing-{}", found.ino())));
-    let to = names::open(Path::new(&names::uri(&room.0, true)), Access::Create)?;
+    let unfinished = UnfinishedEnvironment::new(beside(&place, &format!(".importing-{}", found.ino())));
+    let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Create)?;
     let (tables, rows) = {
         let _running = interrupts.while_running(&[&from, &to]);
         let copied = copy::copy(&from, &to, output.may_draw())?;
         close(to)?;
-        let to = names::open(Path::new(&names::uri(&room.0, true)), Access::Write)?;
+        let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Write)?;
         comparison::check(&from, &to, &copied)?;
         close(to)?;
         from.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(sentence)?;
         (copied.len(), copied.iter().map(|(_, sum)| sum.rows).sum::<u64>())
     };
-    exchange(&room.0, &place, &file, &aside)?;
+    exchange(&unfinished.0, &place, &file, &aside)?;
     drop(from);
     // SQLite has looked for its log under the old name.
     let log = beside(&aside, "-wal");
@@ -104,18 +104,18 @@ fn close(connection: Connection) -> Result<()> {
 }
 
 /// The place where the environment is made. Dropping it removes all that is there.
-struct Room(PathBuf);
+struct UnfinishedEnvironment(PathBuf);
 
-impl Room {
+impl UnfinishedEnvironment {
     /// Clears the place. The remains of a killed import have no user, for this import has the file to itself.
-    fn new(path: PathBuf) -> Room {
+    fn new(path: PathBuf) -> UnfinishedEnvironment {
         if path.exists() {
             // The library removes the shared memory of an environment when it is closed.
             drop(names::open(Path::new(&names::uri(&path, true)), Access::Write));
         }
-        let room = Room(path);
-        room.clear();
-        room
+        let unfinished = UnfinishedEnvironment(path);
+        unfinished.clear();
+        unfinished
     }
 
     fn clear(&self) {
@@ -123,7 +123,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for UnfinishedEnvironment {
     fn drop(&mut self) {
         self.clear();
     }
@@ -131,8 +131,8 @@ impl Drop for Room {
 
 /// Puts the environment into its place, and the file aside. The file is moved last, unless the environment takes its
 /// name.
-fn exchange(room: &Path, place: &Path, file: &Path, aside: &Path) -> Result<()> {
-    let mut moves = vec![(room.to_owned(), place.to_owned()), (file.to_owned(), aside.to_owned())];
+fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Result<()> {
+    let mut moves = vec![(unfinished.to_owned(), place.to_owned()), (file.to_owned(), aside.to_owned())];
     if place == file {
         moves.reverse();
     }

@@ -29,11 +29,11 @@ pub enum Work {
 #[derive(Clone, Default)]
 pub struct Interrupts(Arc<Mutex<Vec<InterruptHandle>>>);
 
-/// While it lives, a signal interrupts statements.
+/// As long as this value exists, a signal interrupts statements.
 pub struct Running<'i>(&'i Interrupts);
 
 impl Interrupts {
-    /// Takes the signals. The editor takes SIGINT for itself when it is made, so this comes later.
+    /// Takes the signals. The editor takes SIGINT for itself when it is made, so this call comes later.
     pub fn listen(&self, work: Work) -> Result<()> {
         let signals: &[i32] = if work == Work::Copy { &[SIGINT, SIGTERM] } else { &[SIGINT] };
         let mut signals = Signals::new(signals).map_err(Failure::doing("take the signal of Ctrl-C"))?;

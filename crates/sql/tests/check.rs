@@ -9,7 +9,7 @@ use std::process::Command;
 use tempfile::tempdir;
 use tp_sql::{command, run, sql};
 
-/// Returns a program that links the system's SQLite: Python's module, or nothing with a word about it.
+/// Returns a program that links the system's SQLite: Python's module, or `None`, with a message that there is none.
 fn module_of_python() -> Option<String> {
     let outcome = Command::new("/usr/bin/python3").args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output();
     let file =

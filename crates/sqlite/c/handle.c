@@ -50,7 +50,7 @@ static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   return rc;
 }
 
-/* The number of open handles. A signal handler may call sqlite3_interrupt, and for a connection without handles. */
+/* The number of open handles. A signal handler may call sqlite3_interrupt, also for a connection without handles. */
 static int tpOpenHandles = 0;
 static void sqlite3TpInterrupt(void){
   if( __atomic_load_n(&tpOpenHandles, __ATOMIC_SEQ_CST)>0 ) tpsql_cancel();

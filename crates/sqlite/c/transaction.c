@@ -15,7 +15,7 @@ static int tpBegin(Btree *p, int eHow, int *pVersion){
 SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
   return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
 }
-/* Of OP_Transaction: the operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from
+/* Called by OP_Transaction. The operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from
 ** statements. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   int rc, i, eHow = wr ? TP_WRITE : TP_READ;

@@ -191,7 +191,7 @@ impl Connection {
             // The end of a statement that failed must not end the transaction for SQLite.
             return if is_statement { Ok(()) } else { self.session.refuse_doomed() };
         }
-        // The first savepoint is of the transaction's beginning: SQLite's -1.
+        // The first savepoint marks the beginning of the transaction: SQLite's number -1.
         let place = usize::try_from(i64::from(from) + 1).unwrap_or(0);
         if !self.session.is_writing() {
             return Ok(());

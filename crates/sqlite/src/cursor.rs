@@ -43,7 +43,7 @@ enum At {
     Stale,
     /// Between entries, at `key`.
     Gap,
-    /// As `Gap`, but SQLite believes that the cursor stands on the entry before the gap.
+    /// As `Gap`, but the cursor has reported that it stands on the entry before the gap.
     Lazy,
     Fault(c_int),
 }
@@ -334,7 +334,7 @@ impl Cursor {
 
     /// Moves to the entry before. Returns whether there is one.
     pub(crate) fn previous(&mut self, session: &mut Session) -> Outcome<bool> {
-        // SQLite believes that the cursor stands on the entry before the gap.
+        // The cursor has reported that it stands on the entry before the gap.
         self.settle(session)?;
         self.back(session)
     }

@@ -3,7 +3,7 @@
 //! The library is SQLite with a second set of the functions of its `btree.h`. A database that is a file goes to
 //! SQLite's own code. A database that is an environment
 //! ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) states which database is an environment) goes
-//! through the shim in `c/` to this crate, which knows `libtp`'s door and nothing below it.
+//! through the shim in `c/` to this crate, which uses the public interface of `libtp` and nothing below it.
 //!
 //! `chosen` reads the list of files that are environments whatever their names. From below upwards: `owned` holds
 //! transactions and cursors without lifetimes; `home` is an environment in this process, with its trees (`roots`),

@@ -196,7 +196,8 @@ impl Session {
             txn.set_lock_timeout(Some(self.wait_left()));
             let is_alone = match how {
                 How::Exclusive => true,
-                // Looked up before the transaction locks: two that go from IX to X would wait for each other.
+                // Looked up before the transaction locks: two transactions that go from IX to X would wait for each
+                // other.
                 How::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
                 How::Read | How::Write => false,
             };

@@ -105,7 +105,7 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
     let bank = Bank::new();
     for last in ["ROLLBACK", "COMMIT"] {
         let (one, two) = (bank.connect(), bank.connect());
-        // The victim runs again, and meets the lock that the other keeps.
+        // The victim runs again, and meets the lock that the other transaction keeps.
         [&one, &two].iter().for_each(|connection| connection.busy_timeout(1000));
         one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1");
         two.ok("BEGIN IMMEDIATE; SAVEPOINT s; UPDATE acc SET cents = cents + 1 WHERE id = 2");
@@ -214,7 +214,7 @@ fn a_deferred_transaction_writes_only_if_its_reads_are_unchanged() {
         assert_eq!(one.ok(read), before, "{read}");
         let refused = one.run("INSERT INTO other(v) VALUES ('never')").unwrap_err();
         assert_eq!(refused.code, BUSY_SNAPSHOT, "{read}");
-        // It may go on reading.
+        // The connection may go on reading.
         assert_eq!(one.ok(read), before, "{read}");
         one.ok("ROLLBACK; BEGIN");
         one.ok(read);
@@ -259,7 +259,7 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
                         two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 1 WHERE id = 40; UPDATE acc SET cents = cents + 1 WHERE id = 10; COMMIT");
                     }
                     if row[0].parse::<u32>().unwrap() % 10 == 6 {
-                        // Fails where the reads are no longer so.
+                        // The insert is refused if another connection has changed what was read.
                         if let Err(failure) = one.run("INSERT INTO other(v) VALUES (NULL)") {
                             assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
                         }
@@ -291,7 +291,7 @@ fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
     let one = bank.connect();
     one.ok("PRAGMA synchronous = FULL");
     let (mut sums, mut failures) = (0, 0);
-    // The second one opens a cursor for each row.
+    // The second SELECT opens a cursor for each row.
     let selects = [
         "SELECT cents FROM acc ORDER BY id",
         "WITH v(x) AS (VALUES (1), (2), (3)) SELECT (SELECT cents FROM acc WHERE id = x) FROM v",

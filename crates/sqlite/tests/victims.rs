@@ -140,7 +140,8 @@ fn a_victim_keeps_nothing_in_attached_files() {
     let files = ["one.db", "two.db"].map(|name| bank.path(name));
     files.iter().for_each(|file| drop(Connection::open(file).ok("CREATE TABLE t(v)")));
     for is_main in [true, false] {
-        // The deadlock has the same victim, whether it begins or waits first. One of both is the connection with files.
+        // The deadlock has the same victim, whether that connection begins to wait first or last. In one of both rounds
+        // it is the connection with files.
         let victims: Vec<bool> =
             [true, false].map(|waits_first| attached_victim(&bank, &files, is_main, waits_first)).into();
         assert!(victims.contains(&true), "{victims:?}");
@@ -158,7 +159,7 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     let insert = if is_main { "INSERT INTO a.t VALUES (1)" } else { "INSERT INTO main.t VALUES (1)" };
     for connection in [&one, &two] {
         connection.busy_timeout(1000);
-        // A function of the program that may answer something else forbids that the statements run again.
+        // If a function of the program may return another result, the statements do not run again.
         connection.add_nested(RAISE);
     }
     let ours = format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND nested()");
@@ -253,7 +254,7 @@ fn a_victim_whose_statements_fail_in_another_way_has_ended() {
             two.ok("ROLLBACK");
         }
         match first {
-            // It got the row after the other one.
+            // The first connection got the row after the other connection.
             Ok(_) => drop(one.ok("COMMIT")),
             Err(failure) => {
                 assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");

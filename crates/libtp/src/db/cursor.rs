@@ -20,8 +20,8 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
 ///
 /// A call that fails leaves the cursor in its place. So does a call that finds nothing, with two exceptions:
-/// [`Cursor::next`] then stands behind all records, and [`Cursor::prev`] before all. When the record under a cursor is
-/// removed, the cursor stands between the neighbours. This holds for every kind of cursor.
+/// [`Cursor::next`] then stands behind all records, and [`Cursor::prev`] before all records. When the record under a
+/// cursor is removed, the cursor stands between the neighbours. This holds for every kind of cursor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ fn no_order(name: &str) -> Error {
     Error::Database { name: name.into(), what: what.into() }
 }
 
-/// Works with the place in a B-tree; fails for a hash file.
+/// Evaluates an expression with the place in a B-tree. Fails for a hash file, which has no order.
 macro_rules! in_order {
     ($place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -72,7 +72,7 @@ macro_rules! in_order {
     };
 }
 
-/// Works with the place in a B-tree or a hash file.
+/// Evaluates an expression with the place in a B-tree or a hash file.
 macro_rules! at_any {
     ($place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -84,7 +84,7 @@ macro_rules! at_any {
     };
 }
 
-/// Works with the place in a transaction or a snapshot, guarded accordingly.
+/// Evaluates an expression with the place in a transaction or a snapshot, guarded accordingly.
 macro_rules! at_either {
     ($kind:ident, $place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -251,7 +251,8 @@ impl<'t> Cursor<'t> {
     #[inline(always)] // once a record
     fn advance(&mut self) -> Result<bool> {
         match &mut self.place {
-            // Pairs that a snapshot's cursor has copied need no guard, nor does their end: they were right when copied.
+            // Pairs that a snapshot's cursor has copied need no guard, and neither does the end of the pairs: they were
+            // right when the cursor copied them.
             Place::Snapshot(at, snapshot) => match at.step() {
                 Some(is_there) => Ok(is_there),
                 None => snapshot.guarded(|| Ok(at.move_next()?)),
@@ -280,8 +281,8 @@ impl<'t> Cursor<'t> {
         key
     }
 
-    /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. With it a
-    /// cursor, of another transaction for example, continues after the key. Works in a hash file, too.
+    /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. So a cursor, of
+    /// another transaction for example, continues after the key. Works in a hash file, too.
     ///
     /// # Errors
     /// As [`Cursor::first`].

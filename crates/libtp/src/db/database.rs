@@ -88,8 +88,8 @@ impl Db {
         }
     }
 
-    /// Removes a key and its value; returns false if the key was missing. A page that this leaves empty is returned to
-    /// the file after the transaction has committed, unless a snapshot needs it; commit returns after that.
+    /// Removes a key and its value; returns false if the key was missing. A page that becomes empty is returned to the
+    /// file after the transaction has committed, unless a snapshot needs it; the commit returns when this is done.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -147,8 +147,8 @@ impl Db {
     }
 
     /// Returns a cursor over the keys in order. In a transaction it locks the records it passes for reading, and the
-    /// gaps between them. The cursor of a hash file has no order and moves forward only; it meets each record that is
-    /// there all the time once.
+    /// gaps between them. The cursor of a hash file has no order and moves forward only; it meets each record that
+    /// exists all the time exactly once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
         reader.cursor(self, KeyRange::default()).in_order(&self.order)
     }
@@ -208,7 +208,7 @@ impl Db {
     /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory for each
     /// key. From a hundred thousand locks on, the transaction tries to lock the whole database instead, and then needs
     /// no further locks. Each removal is logged with its value. After the commit, empty pages are returned to the file
-    /// for reuse, unless a snapshot needs them; commit returns after that.
+    /// for reuse, unless a snapshot needs them; the commit returns when this is done.
     ///
     /// # Errors
     /// As [`Db::put`]. Some of the keys may be removed by then: end the transaction, or go back to a savepoint.

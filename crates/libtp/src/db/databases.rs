@@ -65,7 +65,8 @@ impl Txn<'_> {
         if let Some(of) = open.key_format().index_of {
             self.take_off(&open, of)?;
         }
-        // Nothing fails from here on: a program that goes on after an error commits a drop of all or none.
+        // Nothing fails from here on: this call notes all drops or none, even for a program that goes on after an
+        // error.
         for one in indices.iter().chain([&open]) {
             self.decide(one, None);
         }
@@ -140,7 +141,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Removes all records of a tree or a hash file, whatever its indices. The whole database is locked.
+    /// Removes all records of a tree or a hash file, and leaves the entries of its indices. The whole database is
+    /// locked.
     fn remove_all(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
         let env = self.environment();
         let db = Db::as_stored(env, open);
@@ -213,7 +215,7 @@ impl Txn<'_> {
             let Some(name) = self.entry(file)? else { return Ok(None) };
             let opened = open(&name);
             // Another transaction may have renamed the database before the lock was granted: the name may now belong to
-            // another database or to none.
+            // another database or to no database.
             if self.entry(file)?.as_ref() == Some(&name) {
                 return opened.map(Some);
             }

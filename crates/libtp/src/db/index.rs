@@ -1,9 +1,9 @@
 //! Secondary indices, kept by the library: [`Index`].
 //!
-//! Paper: LIBTP leaves them to the program (5.2). An index is a sorted set of pairs, of an index key that a function of
+//! Paper: LIBTP leaves them to the program (5.2). An index is a sorted set of pairs: an index key, which a function of
 //! the program computes from a record, and the record's key. It has a tree of its own, and changes in the transaction
-//! that changes the record. The database lists its indices (`record/indices.rs`): a process without the function of one
-//! of them may read, but not write.
+//! that changes the record. The database lists its indices (`record/indices.rs`): a process that lacks the function of
+//! an index may read, but not write.
 //!
 //! |file|contents|
 //! |---|---|

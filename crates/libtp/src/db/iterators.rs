@@ -45,7 +45,7 @@ pub(super) struct Ends<E> {
 }
 
 impl<E: End> Ends<E> {
-    /// Returns the ends of all records of a cursor without a place.
+    /// Returns the two ends of an iteration over all records of a cursor, which has no place yet.
     pub(super) fn of(front: E) -> Ends<E> {
         Ends { front, back: None, has_ended: false }
     }

@@ -16,7 +16,7 @@ use crate::txn::failure::keep_first;
 use crate::{Durability, Error, Pair, Result, Txn};
 
 /// The number of records between two progress reports.
-const TELL_EVERY: u64 = 1024;
+const REPORT_EVERY: u64 = 1024;
 /// The number of attempts to lock the whole database when other transactions hold locks.
 const TRIES: u32 = 100;
 
@@ -70,7 +70,8 @@ impl Load {
 
 impl Db {
     /// Loads records into this empty database; returns the number of its keys afterwards. Of records with equal keys
-    /// the last counts. For very many records: they cost about as much as writing them to the disk.
+    /// the last counts. Made for very many records: loading them costs about as much as writing their bytes to the
+    /// disk.
     ///
     /// The load is a transaction of its own, which locks the whole database: when it returns, all of the records are on
     /// disk, or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all
@@ -217,7 +218,7 @@ fn load_in<E: From<Error>>(
             let (key, value): Pair = pair?;
             txn.guarded(|| sorter.push(&key, &value))?;
             total += 1;
-            if total % TELL_EVERY == 0 {
+            if total % REPORT_EVERY == 0 {
                 watch(Progress::new("sorting", total, 0));
             }
         }
@@ -228,7 +229,7 @@ fn load_in<E: From<Error>>(
     while let Some((key, value)) = source()? {
         txn.guarded(|| Ok(loader.push(&key, &value)?))?;
         done += 1;
-        if done % TELL_EVERY == 0 {
+        if done % REPORT_EVERY == 0 {
             watch(Progress::new("loading", done, total));
         }
     }

@@ -41,8 +41,7 @@ impl Db {
     /// after some other work. A hint: it locks nothing, reads nothing from the disk, and finds neither a missing key
     /// nor a deleted one.
     ///
-    /// # Errors
-    /// Those of any call in a transaction or a snapshot that has ended with its process or its memory.
+    /// # Errors The errors of any call in a transaction or a snapshot that has ended with its process or its memory.
     pub fn prefetch(&self, reader: &impl Reader, key: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         reader.prefetch(self, self.stored(key, &mut room))

@@ -89,7 +89,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
         };
         let mut databases = env.databases();
         // A new life opens the databases of this list again. So no new life may have begun since, nor may another
-        // process have begun one that knows only the files it found then.
+        // process have begun a life that knows only the files that it found then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
@@ -99,7 +99,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
 
 /// Returns how long an opening waits for the database's name. A session that opens or makes the database holds the name
 /// briefly, whatever the lock timeout is. A transaction that drops or renames the database holds the name to its end,
-/// and may belong to this thread. Either may be stopped.
+/// and may belong to this thread. Either session may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
         _ if planted("libtp: a wait for a name has no bound") => Wait::Forever,

@@ -29,11 +29,11 @@ const NEW: &str = ".tp-new-";
 pub enum TextForm {
     /// Each record ends with this byte (`bval`), usually a newline. It may be missing after the last record.
     Delimited(u8),
-    /// Each record has `bytes` bytes (`reclen`); shorter ones are filled up with `pad` (`bval`).
+    /// Each record has `bytes` bytes (`reclen`); shorter records are filled up with `pad` (`bval`).
     Fixed {
         /// The length of a record.
         bytes: usize,
-        /// The byte that fills it up.
+        /// The byte that fills up a shorter record.
         pad: u8,
     },
 }
@@ -166,13 +166,14 @@ impl TextFile {
     }
 
     fn read_into(&self, txn: &Txn<'_>) -> Result<()> {
-        // First, so that no transaction writes the file back between the look at the file and that at the list.
+        // This lock comes first, so that no transaction writes the file back between the look at the file and the look
+        // at the list.
         let notes = self.list.text_note(txn)?;
         let records = self.read()?.unwrap_or_default();
         let in_file = self.note_of(records.iter().map(|record| Ok(record.clone())))?;
         match notes {
             Some(notes) if notes.last == in_file => return Ok(()),
-            // The writer of the file died before it noted that.
+            // The writer of the file died before it noted the write.
             Some(notes) if notes.next == in_file => return self.list.set_text_note(txn, TextNotes::both(in_file)),
             _ => {}
         }
@@ -223,8 +224,8 @@ impl TextFile {
                 text => text?,
             };
             let next = TextNote::of(&text);
-            // A session wrote the noted text and died before it noted that. The file has this text, so the note of it
-            // must be kept.
+            // A session wrote the noted text and died before it noted the write. The file has this text, so the note of
+            // it must be kept.
             let is_next_there = notes.next != notes.last && self.in_file()? == Some(notes.next);
             let last = if is_next_there { notes.next } else { notes.last };
             if notes != (TextNotes { last, next }) {

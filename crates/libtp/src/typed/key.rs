@@ -85,7 +85,7 @@ fn whole<K: Key>(mut bytes: &[u8]) -> Option<K> {
     K::decode_key_part(&mut bytes).filter(|_| bytes.is_empty())
 }
 
-/// A key of one length: its form is the same everywhere.
+/// Keys of one length: such a key has the same bytes alone and as a part of a tuple.
 macro_rules! of_one_length {
     ($([$($of:tt)*] $key:ty: $encode:expr, $decode:expr;)*) => {$(
         impl<$($of)*> KeyLike<$key> for $key {

@@ -119,7 +119,7 @@ fn on_a_full_disk_a_segment_gets_only_the_needed_blocks_and_the_others_later() {
     }
     assert!(put > (1 << 20) / 4100, "{put} records: the segment after the first was not begun");
     assert_eq!(segments(&rig), [1, 2]);
-    // A delete still goes in.
+    // The log still has room for a delete.
     let freeing = rig.one.session.begin_freeing();
     rig.one.commit(b"frees").unwrap();
     drop(freeing);
@@ -154,7 +154,7 @@ fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
     assert!(matches!(rig.two.log.read(first), Err(Error::TooOld { .. })));
     assert!(matches!(rig.two.log.roll(first).next(), Some(Err(Error::TooOld { .. }))));
     assert_eq!(rig.two.log.read(keep).unwrap().body, b"keep");
-    // On through the recycled segments.
+    // The log goes on through the recycled segments.
     for number in 0..300 {
         rig.two.commit(&[number as u8; 2000]).unwrap();
     }
@@ -235,7 +235,7 @@ fn the_file_of_a_dead_preparer_does_not_prevent_the_next_segment() {
 #[test]
 fn only_the_reservation_that_the_ring_cannot_hold_for_every_session_is_refused() {
     let rig = Rig::new();
-    // Both are counted. The directory of the small ring names 4 MiB.
+    // Both sessions are counted. The directory of the small ring names 4 MiB.
     rig.one.commit(b"x").unwrap();
     rig.two.commit(b"x").unwrap();
     for _ in 0..2 {

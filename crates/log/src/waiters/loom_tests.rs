@@ -10,8 +10,8 @@ use libtp_process::SessionId;
 
 const SESSIONS: usize = 3;
 
-/// A session's sleep: the number of wakes, and the kernel's queue.
-struct Bed {
+/// Where a session sleeps: the number of wakes, and the kernel's queue.
+struct SleepPlace {
     wakes: AtomicU32,
     kernel: Mutex<()>,
     queue: Condvar,
@@ -27,7 +27,7 @@ struct Model {
     tenants: [AtomicU64; SESSIONS],
     wanted: [AtomicU64; SESSIONS],
     high: AtomicUsize,
-    beds: [Bed; SESSIONS],
+    sleep_places: [SleepPlace; SESSIONS],
     fails: bool,
 }
 
@@ -67,10 +67,10 @@ impl WaiterTable for Model {
         fence(Ordering::SeqCst);
     }
     fn wake(&self, session: SessionId) {
-        let bed = &self.beds[session.index() as usize];
-        bed.wakes.fetch_add(1, Ordering::AcqRel);
-        let _kernel = bed.kernel.lock().expect("no test panics with it");
-        bed.queue.notify_all();
+        let sleep_place = &self.sleep_places[session.index() as usize];
+        sleep_place.wakes.fetch_add(1, Ordering::AcqRel);
+        let _kernel = sleep_place.kernel.lock().expect("no test panics with it");
+        sleep_place.queue.notify_all();
     }
 }
 
@@ -85,7 +85,7 @@ impl Model {
             tenants: std::array::from_fn(|_| AtomicU64::new(0)),
             wanted: std::array::from_fn(|_| AtomicU64::new(0)),
             high: AtomicUsize::new(0),
-            beds: std::array::from_fn(|_| Bed {
+            sleep_places: std::array::from_fn(|_| SleepPlace {
                 wakes: AtomicU32::new(0),
                 kernel: Mutex::new(()),
                 queue: Condvar::new(),
@@ -115,17 +115,17 @@ impl Model {
                 }
                 continue;
             }
-            let bed = &self.beds[number];
-            let ticket = bed.wakes.load(Ordering::Acquire);
+            let sleep_place = &self.sleep_places[number];
+            let ticket = sleep_place.wakes.load(Ordering::Acquire);
             wait(
                 self,
                 me,
                 lsn,
                 || self.leader.load(Ordering::Acquire) == 0,
                 || {
-                    let mut kernel = bed.kernel.lock().expect("no test panics with it");
-                    while bed.wakes.load(Ordering::Acquire) == ticket {
-                        kernel = bed.queue.wait(kernel).expect("no test panics with it");
+                    let mut kernel = sleep_place.kernel.lock().expect("no test panics with it");
+                    while sleep_place.wakes.load(Ordering::Acquire) == ticket {
+                        kernel = sleep_place.queue.wait(kernel).expect("no test panics with it");
                     }
                 },
             );

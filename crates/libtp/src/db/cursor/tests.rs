@@ -309,7 +309,7 @@ fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     let list = env.multi("list", Duplicates::AsTheyCame).unwrap();
-    // With other values, and without.
+    // With other values of the key, and without other values.
     for round in 0..2 {
         let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
         list.put(&one, b"x", b"one").unwrap();
@@ -357,7 +357,7 @@ fn a_key_is_removed_with_all_its_values_or_not_at_all() {
         env.run(|txn| [b"1", b"2", b"3"].iter().try_for_each(|value| tags.put(txn, b"k", *value).map(drop))).unwrap();
         let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
         assert!(tags.delete_value(&other, b"k", b"3").unwrap());
-        // With values in the order of insertion, the search for the value locks the others, too.
+        // With values in the order of insertion, the search for the value locks the other values, too.
         let failed = tags.delete(&txn, b"k");
         assert!(matches!(failed, Err(crate::Error::LockTimeout(_))), "{kind:?}: {failed:?}");
         other.abort().unwrap();

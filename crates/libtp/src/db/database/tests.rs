@@ -52,7 +52,7 @@ fn all_handles_of_a_database_have_the_same_granularity_of_locks() {
     let records = with(Granularity::Record);
     let Err(Error::Database { what, .. }) = records.btree("stock") else { panic!("two granularities at once") };
     assert!(what.contains("lock pages"), "{what}");
-    // An opening without a preference follows the others.
+    // An opening without a preference follows the other openings.
     let any = Env::open_or_create(dir.path()).unwrap();
     any.btree("stock").unwrap();
     drop((pages, records, any));
@@ -141,7 +141,7 @@ fn keys_are_in_the_order_that_the_file_names_and_another_order_is_refused() {
     let db = open(&env).unwrap();
     env.run(|txn| db.put(txn, b"aa", b"")).unwrap();
     assert_eq!(env.run(|txn| Ok(keys(&db, txn))).unwrap(), [b"aa", b"ca", b"ab", b"bc"]);
-    // A tree made without an order is refused with one, too.
+    // A tree that was made without an order is refused if it is opened with an order, too.
     env.btree("plain").unwrap();
     let message = env.btree_ordered("plain", ByTheEnd("by the end")).err().unwrap().to_string();
     assert!(message.contains("of their bytes") && message.contains("`by the end`"), "{message}");

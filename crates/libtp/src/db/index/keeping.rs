@@ -1,7 +1,7 @@
 //! Updates the indices of a database when a record changes.
 //!
 //! The record is locked for writing and read; each function computes its keys from the old and the new value; then the
-//! record is changed, and the entries that differ. All of it is undone together if a step fails, so a program that goes
+//! record and the differing entries are changed. All of it is undone together if a step fails, so a program that goes
 //! on after an error has not changed the record alone.
 
 use std::collections::BTreeSet;

@@ -359,7 +359,7 @@ fn an_index_of_many_records_is_loaded() {
     assert!(logged < 20_000 * 50, "{logged} bytes were logged");
     is_whole(&env, &index);
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
-    // Made again, in a tree that has pages already.
+    // The index is made again, in a tree that has pages already.
     assert!(db.drop_index("by value").unwrap());
     let index = db.index("by value", |_, value, keys| keys.add(&value[1..])).unwrap();
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);

@@ -10,7 +10,7 @@ fn pair(number: u32) -> Pair {
     (format!("{number:04}").into_bytes(), number.to_le_bytes().to_vec())
 }
 
-/// Takes from the front and the back by turns, as `steps` says, until the iterator ends.
+/// Takes from the front and the back by turns, as `steps` states, until the iterator ends.
 fn by_turns<T>(mut all: impl DoubleEndedIterator<Item = Result<T>>, mut is_front: impl FnMut(usize) -> bool) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     for step in 0.. {
@@ -141,7 +141,7 @@ fn records_by_number_are_bounded_by_numbers() {
     look(&snapshot, &recno, &list, &all);
     env.run(|txn| {
         look(txn, &recno, &list, &all);
-        // Numbers without a record are no records.
+        // The iterator skips numbers without a record.
         recno.delete(txn, 20)?;
         check(|| recno.range(txn, 19..=20), &all[18..19]);
         check(|| recno.range(txn, 20..=21), &all[20..21]);
