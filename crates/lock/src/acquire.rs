@@ -69,7 +69,7 @@ impl LockManager {
             return self.lock_coarse(ask, wait);
         }
         if ask.session.latch_count() == 0 {
-            self.table.pay_splits(ask.session);
+            self.table.make_postponed_splits(ask.session);
         }
         let place = self.table.next_slot(ask.session, ask.slot)?;
         let latched = self.table.latch(ask.session, ask.mixed);
@@ -95,7 +95,7 @@ impl LockManager {
                     if ask.session.latch_count() == 0 {
                         self.table.split_one(ask.session);
                     } else {
-                        self.table.owe_split();
+                        self.table.postpone_split();
                     }
                 }
                 Ok(())
@@ -123,7 +123,7 @@ impl LockManager {
     pub fn reserve(&self, session: &Session, locker: LockerId) -> Result<()> {
         let slot = self.table.locker(locker.0);
         // The count of requests is never too small.
-        if slot.count.get() < slot.slots.get() && !self.table.owes_splits() {
+        if slot.count.get() < slot.slots.get() && !self.table.has_postponed_splits() {
             return Ok(());
         }
         self.reserve_slowly(session, slot)
@@ -132,7 +132,7 @@ impl LockManager {
     #[cold]
     #[inline(never)]
     fn reserve_slowly(&self, session: &Session, slot: &LockerSlot) -> Result<()> {
-        self.table.pay_splits(session);
+        self.table.make_postponed_splits(session);
         self.table.next_slot(session, slot).map(|_| ())
     }
 

@@ -18,9 +18,9 @@ use crate::LockManager;
 
 /// A locker's own lock on a name, as far as the word of the name shows it.
 #[derive(Clone, Copy)]
-pub(crate) enum Holds {
+pub(crate) enum OwnLock {
     /// The locker has no lock on the name.
-    Nothing,
+    Absent,
     /// The locker's lock is thin, and this is the word.
     Thin(Thin),
     /// The name may have a queue.
@@ -30,12 +30,12 @@ pub(crate) enum Holds {
 impl Table {
     /// Returns the word's value if the word is the locker's own lock on the name, without a rival.
     #[inline]
-    pub(crate) fn own_thin(&self, ask: &Ask<'_>) -> Holds {
+    pub(crate) fn own_thin(&self, ask: &Ask<'_>) -> OwnLock {
         let seen = self.word(ask.mixed).load();
         match seen.is_fat() {
-            true => Holds::PerhapsInQueue,
-            false if self.is_own(ask, seen) => Holds::Thin(seen),
-            false => Holds::Nothing,
+            true => OwnLock::PerhapsInQueue,
+            false if self.is_own(ask, seen) => OwnLock::Thin(seen),
+            false => OwnLock::Absent,
         }
     }
 
@@ -160,7 +160,7 @@ impl LockManager {
 
     /// Makes a thin lock weaker. Returns `None` if the lock is not thin, and otherwise whether its mode covered `mode`.
     pub(crate) fn downgrade_thin(&self, ask: &Ask<'_>) -> Option<bool> {
-        let Holds::Thin(seen) = self.table.own_thin(ask) else { return None };
+        let OwnLock::Thin(seen) = self.table.own_thin(ask) else { return None };
         let held = seen.mode().expect("a word with an owner has a mode");
         if !held.covers(ask.mode) {
             return Some(false);

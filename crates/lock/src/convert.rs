@@ -13,7 +13,7 @@ use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::acquire::Ask;
-use crate::alone::Holds;
+use crate::alone::OwnLock;
 use crate::change::Change;
 use crate::name::LockName;
 use crate::queue::{Granted, Queue};
@@ -122,9 +122,9 @@ impl LockManager {
         }
         if !name.is_coarse() {
             match self.table.own_thin(&ask) {
-                Holds::Thin(seen) => return seen.mode(),
-                Holds::Nothing => return None,
-                Holds::PerhapsInQueue => {}
+                OwnLock::Thin(seen) => return seen.mode(),
+                OwnLock::Absent => return None,
+                OwnLock::PerhapsInQueue => {}
             }
         }
         let latched = self.table.latch(session, mixed);

@@ -153,7 +153,7 @@ impl LockManager {
     /// member as not waiting, so it does not find the circle again.
     pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
         if let Some(chosen) = self.look_again(session, search, circle) {
-            self.nominate(session, search, circle, &chosen);
+            self.choose_victim(session, search, circle, &chosen);
         }
     }
 
@@ -174,7 +174,7 @@ impl LockManager {
     }
 
     /// Chooses a victim, unless a member that was chosen before will end its wait.
-    fn nominate(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
+    fn choose_victim(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
         let mut candidates = circle.to_vec();
         if let Some(&locker) = chosen.first() {
             // A stopped victim cannot end its wait (PROTOCOLS D9): then another member becomes the victim, if one runs.
@@ -254,7 +254,7 @@ mod tests {
         let circle = locks.find_circle(session, &mut search, one).expect("both lockers still wait");
         let chosen = locks.look_again(session, &mut search, &circle).expect("both lockers still wait");
         assert!(locks.table.locker(victim).was_victim(), "the locker was chosen as the victim");
-        locks.nominate(session, &mut search, &circle, &chosen);
+        locks.choose_victim(session, &mut search, &circle, &chosen);
         assert_eq!(locks.stats().deadlocks, 1);
     }
 }

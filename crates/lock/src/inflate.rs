@@ -80,7 +80,7 @@ impl Table {
     fn make_queue(&self, session: &Session, bucket: &Bucket, place: Place, request: &Request, mode: Mode) {
         let chain = bucket.chain(request.mixed.get());
         // In no queue yet, so these words have no meaning and need no before-images.
-        request.become_only(Summary::new(mode.bit(), false), chain.get());
+        request.init_queue_words(Summary::new(mode.bit(), false), chain.get());
         let mut change = Change::open(session);
         change.set(chain, place);
         failpoint("lock: inflates, in its chain, thin still");
@@ -88,7 +88,7 @@ impl Table {
         change.close();
         failpoint("lock: inflated");
         if self.chain_length(chain) >= LONG_CHAIN as usize {
-            self.owe_split();
+            self.postpone_split();
         }
     }
 

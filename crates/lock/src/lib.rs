@@ -180,7 +180,7 @@ impl LockManager {
             requests: Slab::attach(region, requests),
             lockers: Slab::attach(region, lockers),
             words: region.hold(header.words.load().ok_or_else(none)?),
-            owed: AtomicU32::new(0),
+            postponed_splits: AtomicU32::new(0),
             header,
         };
         let keepers = OnceLock::new();

@@ -12,7 +12,7 @@
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::alone::Holds;
+use crate::alone::OwnLock;
 use crate::change::Change;
 use crate::kept::Kept;
 use crate::locker::LockerSlot;
@@ -99,9 +99,9 @@ impl LockManager {
         let ask = self.ask(session, locker, name, Mode::IS);
         if !name.is_coarse() {
             match self.table.own_thin(&ask) {
-                Holds::Thin(seen) => return Some(seen.place()),
-                Holds::Nothing => return None,
-                Holds::PerhapsInQueue => {}
+                OwnLock::Thin(seen) => return Some(seen.place()),
+                OwnLock::Absent => return None,
+                OwnLock::PerhapsInQueue => {}
             }
         }
         let latched = self.table.latch(session, ask.mixed);

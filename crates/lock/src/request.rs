@@ -304,12 +304,12 @@ impl Request {
     pub(crate) fn fill(&self, name: LockName, mixed: u64, locker: u32, state: State) {
         self.fill_thin(name, mixed, locker);
         self.state.init(state);
-        self.become_only(Summary::new(state.granted_bit(), state.waits()), Place::NONE);
+        self.init_queue_words(Summary::new(state.granted_bit(), state.waits()), Place::NONE);
     }
 
     /// Fills the words of the queue, of which this will be the only request.
     #[inline]
-    pub(crate) fn become_only(&self, summary: Summary, chain_next: Place) {
+    pub(crate) fn init_queue_words(&self, summary: Summary, chain_next: Place) {
         self.chain_next.init(chain_next);
         self.summary.init(summary);
         self.queue_next.init(Place::NONE);

@@ -47,7 +47,7 @@ impl LockerSlot {
 
     fn move_above_top(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         let (below, above) = (request.own_prev.get(), request.own_next.get());
-        self.lead_up(table, change, below, above);
+        self.set_upward_link(table, change, below, above);
         change.set(&table.request(above).own_prev, below);
         let top = self.top.get();
         let top_request = table.request(top);
@@ -55,12 +55,12 @@ impl LockerSlot {
         change.set(&request.own_prev, top);
         change.set(&request.own_next, free);
         change.set(&top_request.own_next, place);
-        self.lead_down(table, change, free, place);
+        self.set_downward_link(table, change, free, place);
     }
 
     /// Sets the upward link of `below` to `to`. If `below` is `Place::NONE`, sets `first` to `to`.
     #[inline]
-    fn lead_up(&self, table: &Table, change: &mut Change<'_>, below: Place, to: Place) {
+    fn set_upward_link(&self, table: &Table, change: &mut Change<'_>, below: Place, to: Place) {
         match below.some() {
             None => change.set(&self.first, to),
             Some(below) => change.set(&table.request(below).own_next, to),
@@ -69,7 +69,7 @@ impl LockerSlot {
 
     /// Sets the downward link of `above` to `to`. If `above` is `Place::NONE`, sets `last` to `to`.
     #[inline]
-    fn lead_down(&self, table: &Table, change: &mut Change<'_>, above: Place, to: Place) {
+    fn set_downward_link(&self, table: &Table, change: &mut Change<'_>, above: Place, to: Place) {
         match above.some() {
             None => change.set(&self.last, to),
             Some(above) => change.set(&table.request(above).own_prev, to),
@@ -80,8 +80,8 @@ impl LockerSlot {
     pub(crate) fn take_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         debug_assert_eq!(self.next_free_slot(table), Some(place), "only the lowest free slot is taken");
         let (top, above) = (self.top.get(), request.own_next.get());
-        self.lead_up(table, change, top, above);
-        self.lead_down(table, change, above, top);
+        self.set_upward_link(table, change, top, above);
+        self.set_downward_link(table, change, above, top);
         change.set(&self.slots, self.slots.get() - 1);
     }
 
@@ -90,8 +90,8 @@ impl LockerSlot {
         let (top, above) = (self.top.get(), self.next_free_slot(table).unwrap_or(Place::NONE));
         change.set(&request.own_prev, top);
         change.set(&request.own_next, above);
-        self.lead_up(table, change, top, place);
-        self.lead_down(table, change, above, place);
+        self.set_upward_link(table, change, top, place);
+        self.set_downward_link(table, change, above, place);
         change.set(&self.slots, self.slots.get() + 1);
     }
 

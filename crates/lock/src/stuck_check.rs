@@ -28,7 +28,14 @@ pub(crate) struct StuckCheck {
 
 impl LockManager {
     /// Checks, when it is time. Unwinds when it is certain that no session will ever end the wait.
-    pub(crate) fn doubt(&self, doubts: &mut StuckCheck, ask: &Ask<'_>, place: Place, number: u32, waited: Duration) {
+    pub(crate) fn check_stuck(
+        &self,
+        doubts: &mut StuckCheck,
+        ask: &Ask<'_>,
+        place: Place,
+        number: u32,
+        waited: Duration,
+    ) {
         if waited < PATIENCE * (doubts.looks + 1) {
             return;
         }

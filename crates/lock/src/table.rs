@@ -44,7 +44,7 @@ const SPLIT_MAX: usize = 256;
 /// Bytes of before-images for an object that moves to another chain: three words, with their headers.
 const SPLIT_UNDO_BYTES: usize = 48;
 /// The most postponed splits that are made at a time.
-const OWED_MAX: u32 = 4096;
+const POSTPONED_MAX: u32 = 4096;
 
 shared! {
     /// The lock manager's root in the region: a line that is read by all, one for free slots, one for roles.
@@ -130,7 +130,7 @@ pub(crate) struct Table {
     pub(crate) lockers: Slab<LockerSlot>,
     pub(crate) words: Held<ThinWords>,
     /// Splits that this process postponed because a latch was held.
-    pub(crate) owed: AtomicU32,
+    pub(crate) postponed_splits: AtomicU32,
 }
 
 /// A bucket held exclusively.
@@ -247,31 +247,31 @@ impl Table {
     /// Postpones a split until no latch is held: a split may need more memory, which is a system call.
     #[cold]
     #[inline(never)]
-    pub(crate) fn owe_split(&self) {
+    pub(crate) fn postpone_split(&self) {
         // Relaxed: a count of work, which orders nothing.
-        self.owed.fetch_add(1, Ordering::Relaxed);
+        self.postponed_splits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Makes the postponed splits. The caller holds no latch.
     #[inline]
-    pub(crate) fn pay_splits(&self, session: &Session) {
-        if self.owes_splits() {
-            self.split_owed(session);
+    pub(crate) fn make_postponed_splits(&self, session: &Session) {
+        if self.has_postponed_splits() {
+            self.split_postponed(session);
         }
     }
 
     /// Returns whether splits are postponed.
     #[inline]
-    pub(crate) fn owes_splits(&self) -> bool {
-        self.owed.load(Ordering::Relaxed) != 0
+    pub(crate) fn has_postponed_splits(&self) -> bool {
+        self.postponed_splits.load(Ordering::Relaxed) != 0
     }
 
     #[cold]
     #[inline(never)]
-    fn split_owed(&self, session: &Session) {
-        let owed = self.owed.swap(0, Ordering::Relaxed).min(OWED_MAX);
+    fn split_postponed(&self, session: &Session) {
+        let count = self.postponed_splits.swap(0, Ordering::Relaxed).min(POSTPONED_MAX);
         // If another session splits, or there are enough buckets, the next long chain asks again.
-        (0..owed).all(|_| self.split_one(session));
+        (0..count).all(|_| self.split_one(session));
     }
 
     /// Splits off bucket `child`. Returns whether the bucket exists now.

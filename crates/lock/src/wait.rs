@@ -132,7 +132,7 @@ impl LockManager {
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
-                        self.doubt(&mut doubts, ask, place, number, started.elapsed());
+                        self.check_stuck(&mut doubts, ask, place, number, started.elapsed());
                         if self.look(ask, place, Look::Again) {
                             return Ok(());
                         }

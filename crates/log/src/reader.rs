@@ -4,7 +4,7 @@
 //! place where no record begins looks like a damaged record; only a caller that knows of a record there can
 //! distinguish them.
 
-use crate::record::{verify, Bad};
+use crate::record::{verify, BadRecord};
 use crate::roll::Source;
 use crate::unroll::ReadRecord;
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) fn read_through(
     incarnation: u64,
     buffer: &mut Vec<u8>,
     mut copy_out: impl FnMut(Lsn, &mut [u8]) -> Result<usize>,
-) -> Result<std::result::Result<RecordHeader, Bad>> {
+) -> Result<std::result::Result<RecordHeader, BadRecord>> {
     buffer.resize(FIRST_LOOK_BYTES, 0);
     let mut read = copy_out(lsn, buffer)?;
     match RecordHeader::plausible(&buffer[..read]) {
@@ -45,7 +45,11 @@ pub(crate) fn to_record(lsn: Lsn, header: RecordHeader, buffer: &[u8]) -> Record
 
 impl LogFiles {
     /// Reads the record at `lsn` into `buffer`, or returns why it is not good.
-    pub(crate) fn try_read(&self, lsn: Lsn, buffer: &mut Vec<u8>) -> Result<std::result::Result<RecordHeader, Bad>> {
+    pub(crate) fn try_read(
+        &self,
+        lsn: Lsn,
+        buffer: &mut Vec<u8>,
+    ) -> Result<std::result::Result<RecordHeader, BadRecord>> {
         read_through(lsn, self.incarnations().at(lsn), buffer, |from, place| self.copy_out(from, place))
     }
 
@@ -89,7 +93,7 @@ impl LogManager {
         if lsn >= end {
             return Err(Error::PastEnd { lsn, end });
         }
-        let mut last = Bad::Short;
+        let mut last = BadRecord::Short;
         // A published record is in the ring, or it is durable and in the files. On a machine that reorders loads this
         // thread may see a reused chunk before it sees `durable` beyond the record; looking again is enough.
         for attempt in 0..LOOKS {
@@ -116,7 +120,12 @@ impl LogManager {
         Err(self.files.damage(lsn, last.what()))
     }
 
-    fn read_ring(&self, lsn: Lsn, end: Lsn, buffer: &mut Vec<u8>) -> Result<std::result::Result<RecordHeader, Bad>> {
+    fn read_ring(
+        &self,
+        lsn: Lsn,
+        end: Lsn,
+        buffer: &mut Vec<u8>,
+    ) -> Result<std::result::Result<RecordHeader, BadRecord>> {
         read_through(lsn, self.files.incarnations().at(lsn), buffer, |from, place| {
             let bytes = usize::try_from(end.since(from)).unwrap_or(usize::MAX).min(place.len());
             let copied = self.ring.copy_out(from, &mut place[..bytes]);

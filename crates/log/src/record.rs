@@ -167,14 +167,14 @@ impl RecordHeader {
 
     /// Reads a header that could be a record's: it has a kind, and the length is possible. Nothing else is checked yet.
     #[inline]
-    pub(crate) fn plausible(bytes: &[u8]) -> Result<RecordHeader, Bad> {
-        let (header, _) = RecordHeader::read_from_prefix(bytes).map_err(|_| Bad::Short)?;
+    pub(crate) fn plausible(bytes: &[u8]) -> Result<RecordHeader, BadRecord> {
+        let (header, _) = RecordHeader::read_from_prefix(bytes).map_err(|_| BadRecord::Short)?;
         if header.kind() == 0 {
-            return Err(Bad::Empty);
+            return Err(BadRecord::Empty);
         }
         let is_spare_used = header.link.get() & SPARE_BIT != 0;
         if header.body_bytes() > BODY_BYTES_MAX || is_spare_used {
-            return Err(Bad::Header);
+            return Err(BadRecord::Header);
         }
         Ok(header)
     }
@@ -220,7 +220,7 @@ fn halves(word: u64) -> [u32; 2] {
 
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum BadRecord {
     /// The log's bytes end here.
     Short,
     /// Zeros: nothing was ever written here.
@@ -231,25 +231,25 @@ pub(crate) enum Bad {
     Checksum,
 }
 
-impl Bad {
+impl BadRecord {
     /// Returns the reason, half a sentence.
     pub(crate) fn what(self) -> &'static str {
         match self {
-            Bad::Short => "the file ends, or is missing",
-            Bad::Empty => "there are zeros where a record should begin",
-            Bad::Header => "no record has such a header",
-            Bad::Checksum => "the record's checksum is wrong",
+            BadRecord::Short => "the file ends, or is missing",
+            BadRecord::Empty => "there are zeros where a record should begin",
+            BadRecord::Header => "no record has such a header",
+            BadRecord::Checksum => "the record's checksum is wrong",
         }
     }
 }
 
 /// Checks that `bytes` begin with a record that was logged at `lsn` in `incarnation`.
 #[inline]
-pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordHeader, Bad> {
+pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordHeader, BadRecord> {
     let header = RecordHeader::plausible(bytes)?;
-    let record = bytes.get(..header.length()).ok_or(Bad::Short)?;
+    let record = bytes.get(..header.length()).ok_or(BadRecord::Short)?;
     if seal(stored_crc(record), lsn, incarnation) != header.crc.get() {
-        return Err(Bad::Checksum);
+        return Err(BadRecord::Checksum);
     }
     Ok(header)
 }
@@ -353,8 +353,8 @@ mod tests {
         let header = verify(&bytes, Lsn::new(128), 3).expect("the record was logged there");
         assert_eq!((header.kind(), header.flags(), header.body_bytes()), (40, 1, 13));
         assert_eq!((header.txn(), header.prev()), (TxnId::new(7), Lsn::new(64)));
-        assert_eq!(verify(&bytes, Lsn::new(136), 3), Err(Bad::Checksum), "another LSN");
-        assert_eq!(verify(&bytes, Lsn::new(128), 4), Err(Bad::Checksum), "another incarnation");
+        assert_eq!(verify(&bytes, Lsn::new(136), 3), Err(BadRecord::Checksum), "another LSN");
+        assert_eq!(verify(&bytes, Lsn::new(128), 4), Err(BadRecord::Checksum), "another incarnation");
     }
 
     #[test]
@@ -393,15 +393,15 @@ mod tests {
         let read = |header: RecordHeader| RecordHeader::plausible(header.as_bytes());
         assert_eq!(read(good), Ok(good));
         let wrong = [
-            (RecordHeader { kind: U16::ZERO, ..good }, Bad::Empty),
-            (RecordHeader { link: U64::new(good.link.get() | SPARE_BIT), ..good }, Bad::Header),
-            (RecordHeader { link: U64::new(good.link.get() | 16 << BODY_SHIFT), ..good }, Bad::Header),
-            (RecordHeader { body_low: U16::new(0xFFE9), link: U64::new(15 << BODY_SHIFT), ..good }, Bad::Header),
+            (RecordHeader { kind: U16::ZERO, ..good }, BadRecord::Empty),
+            (RecordHeader { link: U64::new(good.link.get() | SPARE_BIT), ..good }, BadRecord::Header),
+            (RecordHeader { link: U64::new(good.link.get() | 16 << BODY_SHIFT), ..good }, BadRecord::Header),
+            (RecordHeader { body_low: U16::new(0xFFE9), link: U64::new(15 << BODY_SHIFT), ..good }, BadRecord::Header),
         ];
         for (header, bad) in wrong {
             assert_eq!(read(header), Err(bad));
         }
-        assert_eq!(RecordHeader::plausible(&good.as_bytes()[..23]), Err(Bad::Short));
+        assert_eq!(RecordHeader::plausible(&good.as_bytes()[..23]), Err(BadRecord::Short));
     }
 
     #[test]
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn zeros_are_no_record() {
-        assert_eq!(verify(&[0; 64], Lsn::new(8), 1), Err(Bad::Empty));
+        assert_eq!(verify(&[0; 64], Lsn::new(8), 1), Err(BadRecord::Empty));
     }
 
     #[test]

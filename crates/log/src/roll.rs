@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::record::{verify, Bad};
+use crate::record::{verify, BadRecord};
 use crate::{Error, Incarnations, Lsn, Record, RecordHeader, RecordRef, Result, RECORD_BYTES_MAX, RECORD_HEADER_BYTES};
 
 /// Bytes read at a time: few enough to be still in the processor's cache when their records are used.
@@ -101,7 +101,7 @@ impl<'l> Roll<'l> {
     }
 
     /// Takes the record at `next`, or returns why it is not good.
-    pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), Bad>> {
+    pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), BadRecord>> {
         if self.next >= self.life_ends {
             self.life = self.source.lives().at(self.next);
             self.life_ends = self.source.lives().next_change(self.next);
@@ -121,7 +121,7 @@ impl<'l> Roll<'l> {
                     return Ok(Ok((header, body..body + header.body_bytes())));
                 }
                 Err(bad) if fresh == 2 => return Ok(Err(bad)),
-                Err(Bad::Short) if self.buffer.len() < RECORD_BYTES_MAX && fresh > 0 => {
+                Err(BadRecord::Short) if self.buffer.len() < RECORD_BYTES_MAX && fresh > 0 => {
                     self.buffer.resize(RECORD_BYTES_MAX, 0);
                 }
                 Err(_) => {}

@@ -331,7 +331,7 @@ impl LogFiles {
             failpoint("log: segment full of zeros");
             self.finish(&*made, number, incarnation)
         });
-        self.or_discard(filled)
+        self.discard_on_error(filled)
     }
 
     /// Gives segment `number` blocks for the bytes `range` of its file, which has blocks for all bytes before. Makes a
@@ -412,7 +412,7 @@ impl LogFiles {
             }
             Err(error) => Err(error.into()),
         };
-        self.or_discard(filled)
+        self.discard_on_error(filled)
     }
 
     fn finish(&self, file: &dyn File, number: u32, incarnation: u64) -> Result<()> {
@@ -428,7 +428,7 @@ impl LogFiles {
         self.directory.rename(NAME_PREPARING, &segment_name(number)).map_err(no_room)
     }
 
-    fn or_discard(&self, filled: Result<()>) -> Result<()> {
+    fn discard_on_error(&self, filled: Result<()>) -> Result<()> {
         if filled.is_err() {
             // The first error is reported; the next session to prepare a segment discards a leftover.
             let _ = self.discard_unfinished();

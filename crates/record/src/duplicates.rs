@@ -31,14 +31,14 @@ const OWN: u8 = u8::MAX;
 
 /// Returns the bytes that all entries of a key begin with.
 pub fn beginning(key: &[u8]) -> Vec<u8> {
-    let mut entry = spelled(key);
+    let mut entry = escaped(key);
     if !planted("record: an entry has no mark at the end of its key") {
         entry.extend_from_slice(&END);
     }
     entry
 }
 
-fn spelled(key: &[u8]) -> Vec<u8> {
+fn escaped(key: &[u8]) -> Vec<u8> {
     let mut entry = Vec::with_capacity(key.len() + END.len() + NUMBER_BYTES);
     for &byte in key {
         entry.push(byte);
@@ -78,14 +78,14 @@ pub fn entries_of(key: &[u8]) -> KeyRange {
 
 /// Returns the least bytes above all entries of the key, and not above any entry of a later key.
 pub fn behind(key: &[u8]) -> Vec<u8> {
-    let mut entry = spelled(key);
+    let mut entry = escaped(key);
     entry.extend_from_slice(&[0, 1]);
     entry
 }
 
 /// Returns the range of the entries of all keys that begin with these bytes.
 pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
-    KeyRange::with_prefix(&spelled(bytes))
+    KeyRange::with_prefix(&escaped(bytes))
 }
 
 /// Returns the range of the entries of the keys between two bounds.

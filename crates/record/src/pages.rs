@@ -155,7 +155,7 @@ impl<'a> Pages<'a> {
     /// # Errors
     /// [`Error::Corrupt`] names the page that cannot take the change. Nothing was changed.
     pub(crate) fn apply_checked(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Result<Lsn> {
-        self.rehearse(kind, body, pages)?;
+        self.apply_to_copies(kind, body, pages)?;
         failpoint("service: rehearsed, not logged");
         Ok(self.change.apply_redo_only(kind, body, pages))
     }
@@ -171,13 +171,13 @@ impl<'a> Pages<'a> {
         pages: &mut [&mut ExclusivePage<'_>],
         undo_next: Lsn,
     ) -> Result<Lsn> {
-        self.rehearse(kind, body, pages)?;
+        self.apply_to_copies(kind, body, pages)?;
         failpoint("undo: rehearsed, not logged");
         Ok(self.change.compensate(kind, body, pages, undo_next))
     }
 
     /// Applies a change to copies of its pages.
-    fn rehearse(&self, kind: u16, body: &[u8], pages: &[&mut ExclusivePage<'_>]) -> Result<()> {
+    fn apply_to_copies(&self, kind: u16, body: &[u8], pages: &[&mut ExclusivePage<'_>]) -> Result<()> {
         let redo = self.change.managers.types.get(kind).expect("a record type is registered before it is logged").redo;
         for (role, page) in pages.iter().enumerate() {
             let mut copy = page.to_vec();

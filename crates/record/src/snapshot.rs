@@ -54,12 +54,12 @@ pub struct Snapshot {
     /// Buffer for log records.
     buffer: RefCell<Vec<u8>>,
     log_reads: Cell<u64>,
-    shown: Cell<Shown>,
+    shown: Cell<Certainty>,
 }
 
 /// How sure the versions are that a snapshot has shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
+enum Certainty {
     /// A crash of the machine cannot undo any shown version.
     Sure,
     /// A crash of the machine could undo a shown version.
@@ -72,7 +72,7 @@ impl Snapshot {
     /// Returns a snapshot that shows this view.
     pub fn new(view: View) -> Snapshot {
         let (found, buffer) = (RefCell::default(), RefCell::default());
-        Snapshot { view, found, buffer, log_reads: Cell::new(0), shown: Cell::new(Shown::Sure) }
+        Snapshot { view, found, buffer, log_reads: Cell::new(0), shown: Cell::new(Certainty::Sure) }
     }
 
     /// Returns the view.
@@ -84,19 +84,19 @@ impl Snapshot {
     /// a version, every change that the view shows must be on disk (PROTOCOLS S1).
     #[inline]
     pub fn is_unsure(&self) -> bool {
-        self.shown.get() == Shown::Unsure
+        self.shown.get() == Certainty::Unsure
     }
 
     /// Notes that every change that the view shows is on disk.
     pub fn note_on_disk(&self) {
-        self.shown.set(Shown::OnDisk);
+        self.shown.set(Certainty::OnDisk);
     }
 
     /// Notes that the snapshot shows this version, or shows no record because this version is a ghost.
     #[inline]
     fn note_shown(&self, version: Lsn) {
-        if self.view.is_unsure(version) && self.shown.get() == Shown::Sure {
-            self.shown.set(Shown::Unsure);
+        if self.view.is_unsure(version) && self.shown.get() == Certainty::Sure {
+            self.shown.set(Certainty::Unsure);
         }
     }
 

@@ -82,7 +82,7 @@ fn at_database(session: &mut Session<'_>, line: &str, words: &[&str]) -> Result<
         }
         [".import", options @ .., file, table] => {
             let rows = csv_import::run(&session.connection, Path::new(file), table, &shape(options)?)?;
-            say(session, &format!("{rows} rows were added to {table}"))
+            print_text(session, &format!("{rows} rows were added to {table}"))
         }
         _ => Err(unknown(words)),
     }
@@ -98,12 +98,12 @@ fn unknown(words: &[&str]) -> Failure {
 
 fn help(session: &mut Session<'_>) -> Result<()> {
     for (name, takes, purpose) in COMMANDS {
-        say(session, &format!("{:42}  {purpose}", format!("{name} {takes}")))?;
+        print_text(session, &format!("{:42}  {purpose}", format!("{name} {takes}")))?;
     }
     Ok(())
 }
 
-fn say(session: &mut Session<'_>, text: &str) -> Result<()> {
+fn print_text(session: &mut Session<'_>, text: &str) -> Result<()> {
     writeln!(session.sink, "{text}").map_err(|error| session.sink.failed(error))
 }
 
@@ -122,7 +122,7 @@ fn list(session: &mut Session<'_>, sql: &str, pattern: &str) -> Result<()> {
         let rows = statement.query_map([pattern], |row| row.get(0));
         rows.and_then(Iterator::collect::<std::result::Result<Vec<String>, _>>).map_err(sentence)?
     };
-    found.iter().try_for_each(|text| say(session, text))
+    found.iter().try_for_each(|text| print_text(session, text))
 }
 
 fn is_on(setting: &str) -> Result<bool> {

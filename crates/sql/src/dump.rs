@@ -26,57 +26,57 @@ pub fn run(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Re
 
 fn print(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Result<()> {
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
-    let mut say = |text: &str| writeln!(sink, "{text}").map_err(|error| sink.failed(error));
-    say("PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;")?;
+    let mut print_line = |text: &str| writeln!(sink, "{text}").map_err(|error| sink.failed(error));
+    print_line("PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;")?;
     let tables = tables::all(connection)?;
     let (own, of_sqlite): (Vec<Table>, Vec<Table>) =
         tables.into_iter().partition(|table| !table.name.starts_with("sqlite_"));
     let virtuals = rows_of_schema(connection, "type = 'table' AND coalesce(rootpage, 0) = 0")?;
     for table in own.iter().filter(|table| is_wanted(&table.name)) {
-        say(&format!("{};", table.sql))?;
-        print_rows(connection, table, &mut say)?;
+        print_line(&format!("{};", table.sql))?;
+        print_rows(connection, table, &mut print_line)?;
     }
     // Their rows came with the tables above.
     if virtuals.iter().any(|row| is_wanted(&row.table)) {
-        say("PRAGMA writable_schema=ON;")?;
+        print_line("PRAGMA writable_schema=ON;")?;
         for row in virtuals.iter().filter(|row| is_wanted(&row.table)) {
             let name = row.table.replace('\'', "''");
             let sql = row.sql.replace('\'', "''");
-            say(&format!("INSERT INTO sqlite_schema(type,name,tbl_name,rootpage,sql) VALUES('table','{name}','{name}',0,'{sql}');"))?;
+            print_line(&format!("INSERT INTO sqlite_schema(type,name,tbl_name,rootpage,sql) VALUES('table','{name}','{name}',0,'{sql}');"))?;
         }
-        say("PRAGMA writable_schema=RESET;")?;
+        print_line("PRAGMA writable_schema=RESET;")?;
     }
     for table in of_sqlite.iter().filter(|_| names.is_empty()) {
         // ANALYZE makes the tables of the planner's statistics.
         if !table.is_made_by_sqlite() {
-            say("ANALYZE sqlite_schema;")?;
+            print_line("ANALYZE sqlite_schema;")?;
         }
-        say(&format!("DELETE FROM {};", table.name))?;
-        print_rows(connection, table, &mut say)?;
+        print_line(&format!("DELETE FROM {};", table.name))?;
+        print_rows(connection, table, &mut print_line)?;
     }
     for row in rows_of_schema(connection, "type IN ('index', 'trigger', 'view')")? {
         if is_wanted(&row.table) {
-            say(&format!("{};", row.sql))?;
+            print_line(&format!("{};", row.sql))?;
         }
     }
-    say("COMMIT;")
+    print_line("COMMIT;")
 }
 
 /// A row of the schema.
-struct Made {
+struct SchemaRow {
     table: String,
     sql: String,
 }
 
-fn rows_of_schema(connection: &Connection, condition: &str) -> Result<Vec<Made>> {
+fn rows_of_schema(connection: &Connection, condition: &str) -> Result<Vec<SchemaRow>> {
     let sql =
         format!("SELECT tbl_name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL AND ({condition}) ORDER BY rowid");
     let mut statement = connection.prepare(&sql).map_err(sentence)?;
-    let rows = statement.query_map([], |row| Ok(Made { table: row.get(0)?, sql: row.get(1)? }));
+    let rows = statement.query_map([], |row| Ok(SchemaRow { table: row.get(0)?, sql: row.get(1)? }));
     rows.and_then(Iterator::collect).map_err(sentence)
 }
 
-fn print_rows(connection: &Connection, table: &Table, say: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
+fn print_rows(connection: &Connection, table: &Table, print_line: &mut impl FnMut(&str) -> Result<()>) -> Result<()> {
     let literals =
         table.columns.iter().map(|column| format!("quote({column})")).collect::<Vec<String>>().join("||','||");
     let sql = format!("SELECT {literals} FROM main.{} NOT INDEXED", quoted(&table.name));
@@ -85,7 +85,7 @@ fn print_rows(connection: &Connection, table: &Table, say: &mut impl FnMut(&str)
     let mut rows = statement.query([]).map_err(sentence)?;
     while let Some(row) = rows.next().map_err(sentence)? {
         let values: String = row.get(0).map_err(sentence)?;
-        say(&format!("{head}{values});"))?;
+        print_line(&format!("{head}{values});"))?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::meta::Meta;
 use crate::owned::{with_source, Reader};
 use crate::roots;
 use crate::rowid::Rule;
-use crate::session::{with_txn, How, Session};
+use crate::session::{with_txn, BeginMode, Session};
 use crate::settings::Setting;
 
 /// The type that the shim calls `TpConn`.
@@ -39,17 +39,17 @@ impl Connection {
     }
 
     /// Begins a transaction, or goes on in the running one.
-    pub(crate) fn begin(&mut self, how: How) -> Outcome<()> {
+    pub(crate) fn begin(&mut self, how: BeginMode) -> Outcome<()> {
         self.session.report_doom()?;
         let begun = match (self.session.has_reader(), self.session.is_writing(), how) {
-            (_, true, How::Exclusive) => self.session.exclude_writers(),
-            (_, true, _) | (true, _, How::Read) => Ok(()),
-            (false, _, How::Read) => self.session.read_snapshot(),
+            (_, true, BeginMode::Exclusive) => self.session.exclude_writers(),
+            (_, true, _) | (true, _, BeginMode::Read) => Ok(()),
+            (false, _, BeginMode::Read) => self.session.read_snapshot(),
             (false, _, _) => self.session.new_txn(how).and_then(|txn| self.session.read_by(txn)),
             (true, false, _) => self.write_behind_reads(how),
         };
         // The setting may have changed between the look and the lock.
-        let is_alone = how == How::Immediate && self.session.meta.runs_immediate_alone();
+        let is_alone = how == BeginMode::Immediate && self.session.meta.runs_immediate_alone();
         let begun = begun.and_then(|()| if is_alone { self.session.exclude_writers() } else { Ok(()) });
         // A deadlock here ends a transaction that had not begun yet.
         begun.map_err(|refusal| {
@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// Goes from a snapshot to a transaction, if everything that was read is unchanged.
-    fn write_behind_reads(&mut self, how: How) -> Outcome<()> {
+    fn write_behind_reads(&mut self, how: BeginMode) -> Outcome<()> {
         self.end_sweeps();
         let session = &mut self.session;
         let (old, new) = (Rc::clone(session.reader()?), session.new_txn(how)?);
@@ -237,7 +237,7 @@ impl Connection {
                 let what = format!("{name} cannot change in a transaction, or while a SELECT is open; nothing was changed. End it before");
                 return Err(Refusal::new(ERROR, what));
             }
-            let changed = self.begin(How::Write).and_then(|()| self.put_setting(setting, value));
+            let changed = self.begin(BeginMode::Write).and_then(|()| self.put_setting(setting, value));
             let changed = changed.and_then(|()| self.prepare_commit());
             let ended = if changed.is_ok() { self.commit(false) } else { self.roll_back(false) };
             changed.and(ended)?;

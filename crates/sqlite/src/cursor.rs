@@ -36,7 +36,7 @@ const SCHEMA: u32 = 1;
 
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum CursorPlace {
     Nowhere,
     Valid,
     /// On `key`; another cursor of the connection may have changed the entry.
@@ -91,7 +91,7 @@ pub(crate) struct Cursor {
     native: Option<Place>,
     /// Whether `native` is at the place of this cursor.
     is_placed: bool,
-    at: At,
+    at: CursorPlace,
     key: Vec<u8>,
     value: Vec<u8>,
     encoded: Vec<u8>,
@@ -111,7 +111,7 @@ impl Cursor {
             is_blob: false,
             native: None,
             is_placed: false,
-            at: At::Nowhere,
+            at: CursorPlace::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
             encoded: Vec::new(),
@@ -121,11 +121,11 @@ impl Cursor {
 
     /// Returns whether SQLite must ask for the cursor's place before it reads.
     pub(crate) fn has_moved(&self) -> bool {
-        self.at != At::Valid
+        self.at != CursorPlace::Valid
     }
 
     pub(crate) fn stands_pinned(&self) -> bool {
-        self.is_pinned && matches!(self.at, At::Valid | At::Gap)
+        self.is_pinned && matches!(self.at, CursorPlace::Valid | CursorPlace::Gap)
     }
 
     /// Returns the key under the cursor.
@@ -141,7 +141,7 @@ impl Cursor {
     /// Returns the record under the cursor; nothing after an error.
     pub(crate) fn value(&self) -> &[u8] {
         match self.at {
-            At::Fault(_) => &[],
+            CursorPlace::Fault(_) => &[],
             _ => &self.value,
         }
     }
@@ -155,8 +155,8 @@ impl Cursor {
 
     /// Notes that the entry under the cursor may have been changed.
     pub(crate) fn set_stale(&mut self) {
-        if self.at == At::Valid {
-            self.at = At::Stale;
+        if self.at == CursorPlace::Valid {
+            self.at = CursorPlace::Stale;
         }
     }
 
@@ -164,18 +164,18 @@ impl Cursor {
     pub(crate) fn trip(&mut self, code: c_int, is_write_only: bool) {
         self.leave();
         if !is_write_only || self.is_write {
-            self.at = At::Fault(code);
+            self.at = CursorPlace::Fault(code);
         }
     }
 
     /// Makes the next call that can fail return the code.
     pub(crate) fn set_fault(&mut self, code: c_int) {
-        self.at = At::Fault(code);
+        self.at = CursorPlace::Fault(code);
     }
 
     pub(crate) fn clear(&mut self, session: &mut Session) {
         self.end_sweep(session);
-        (self.at, self.is_placed) = (At::Nowhere, false);
+        (self.at, self.is_placed) = (CursorPlace::Nowhere, false);
     }
 
     /// Gives the session the stretch that the cursor has read. Further steps begin another one.
@@ -198,7 +198,7 @@ impl Cursor {
 
     fn refuse_fault(&self) -> Outcome<()> {
         match self.at {
-            At::Fault(code) => Err(Refusal::new(code, FAILED_BEFORE)),
+            CursorPlace::Fault(code) => Err(Refusal::new(code, FAILED_BEFORE)),
             _ => Ok(()),
         }
     }
@@ -214,11 +214,11 @@ impl Cursor {
         if let Some(pair) = found {
             (self.key, self.value) = pair;
         }
-        (self.is_placed, self.at) = (is_there, if is_there { At::Valid } else { At::Nowhere });
+        (self.is_placed, self.at) = (is_there, if is_there { CursorPlace::Valid } else { CursorPlace::Nowhere });
         is_there
     }
 
-    fn stand(&mut self, key: &[u8], at: At) {
+    fn stand(&mut self, key: &[u8], at: CursorPlace) {
         self.key.clear();
         self.key.extend_from_slice(key);
         (self.at, self.is_placed) = (at, false);
@@ -282,13 +282,13 @@ impl Cursor {
     /// Moves to the next entry. Returns whether there is one.
     pub(crate) fn next(&mut self, session: &mut Session) -> Outcome<bool> {
         self.refuse_fault()?;
-        if self.at == At::Nowhere {
+        if self.at == CursorPlace::Nowhere {
             return Ok(false);
         }
         self.leave_low(session);
         let is_there = match (self.at, self.is_placed) {
             (_, true) if self.native.is_some() => self.step()?,
-            (At::Gap | At::Lazy, _) => {
+            (CursorPlace::Gap | CursorPlace::Lazy, _) => {
                 let found = seek(self, session)?;
                 self.arrive(found)
             }
@@ -313,7 +313,7 @@ impl Cursor {
     fn step(&mut self) -> Outcome<bool> {
         let Some(native) = &mut self.native else { return Ok(false) };
         let is_there = native.step(&mut self.key, &mut self.value)?;
-        (self.is_placed, self.at) = (is_there, if is_there { At::Valid } else { At::Nowhere });
+        (self.is_placed, self.at) = (is_there, if is_there { CursorPlace::Valid } else { CursorPlace::Nowhere });
         Ok(is_there)
     }
 
@@ -341,7 +341,7 @@ impl Cursor {
 
     fn back(&mut self, session: &mut Session) -> Outcome<bool> {
         self.refuse_fault()?;
-        if self.at == At::Nowhere {
+        if self.at == CursorPlace::Nowhere {
             return Ok(false);
         }
         if !self.is_write {
@@ -374,7 +374,7 @@ impl Cursor {
     }
 
     fn settle(&mut self, session: &mut Session) -> Outcome<()> {
-        if self.at == At::Lazy {
+        if self.at == CursorPlace::Lazy {
             self.back(session)?;
         }
         Ok(())
@@ -384,20 +384,20 @@ impl Cursor {
     /// entry is read.
     pub(crate) fn is_at_end(&mut self, session: &mut Session) -> Outcome<bool> {
         self.settle(session)?;
-        Ok(!matches!(self.at, At::Valid | At::Fault(_)))
+        Ok(!matches!(self.at, CursorPlace::Valid | CursorPlace::Fault(_)))
     }
 
     /// Returns to the entry after a change by another cursor. Returns whether the entry is gone.
     pub(crate) fn restore(&mut self, session: &mut Session) -> Outcome<bool> {
         self.refuse_fault()?;
-        if self.at != At::Stale {
-            return Ok(self.at != At::Valid);
+        if self.at != CursorPlace::Stale {
+            return Ok(self.at != CursorPlace::Valid);
         }
         let key = std::mem::take(&mut self.key);
         let found = self.look_up(session, &key);
         self.key = key;
         let is_there = found?;
-        self.at = if is_there { At::Valid } else { At::Gap };
+        self.at = if is_there { CursorPlace::Valid } else { CursorPlace::Gap };
         Ok(!is_there)
     }
 
@@ -411,7 +411,7 @@ impl Cursor {
         self.refuse_fault()?;
         self.end_sweep(session);
         let is_there = self.look_up(session, key)?;
-        self.stand(key, if is_there { At::Valid } else { At::Lazy });
+        self.stand(key, if is_there { CursorPlace::Valid } else { CursorPlace::Lazy });
         Ok(is_there)
     }
 
@@ -445,7 +445,7 @@ impl Cursor {
             self.is_placed = false;
             self.begin_sweep(session, Edge::Key(key.to_vec()), Edge::Here);
         } else {
-            self.stand(key, At::Lazy);
+            self.stand(key, CursorPlace::Lazy);
             self.begin_sweep(session, Edge::Key(key.to_vec()), Edge::Key([key, &keys::BEHIND].concat()));
         }
         Ok(is_there)
@@ -461,7 +461,7 @@ impl Cursor {
             self.begin_sweep(session, Edge::Key(key.to_vec()), Edge::Here);
             return Ok((1, self.key.starts_with(key)));
         }
-        self.stand(key, At::Lazy);
+        self.stand(key, CursorPlace::Lazy);
         self.begin_sweep(session, Edge::Key(key.to_vec()), Edge::End);
         Ok((-1, false))
     }
@@ -479,13 +479,13 @@ impl Cursor {
         if !is_long {
             key.extend_from_slice(&keys::BEHIND);
         }
-        self.stand(key, At::Lazy);
+        self.stand(key, CursorPlace::Lazy);
         key.truncate(length);
         if !is_equal {
             return Ok((-1, false));
         }
         self.settle(session)?;
-        Ok((-1, self.at == At::Valid && self.key.starts_with(key)))
+        Ok((-1, self.at == CursorPlace::Valid && self.key.starts_with(key)))
     }
 
     /// Stores a record under a key of an index.
@@ -510,7 +510,7 @@ impl Cursor {
     pub(crate) fn put(&mut self, session: &Session, key: &[u8], record: &[u8]) -> Outcome<()> {
         with_txn(session.reader()?, |txn| Ok(self.tree.put(txn, key, record)?))?;
         let is_placed = self.is_placed && self.key == key;
-        self.stand(key, At::Stale);
+        self.stand(key, CursorPlace::Stale);
         self.is_placed = is_placed;
         Ok(())
     }
@@ -531,7 +531,7 @@ impl Cursor {
     /// Deletes the entry under the cursor. The cursor then stands in the gap.
     pub(crate) fn delete(&mut self, session: &Session) -> Outcome<()> {
         let was_there = with_txn(session.reader()?, |txn| Ok(self.tree.delete(txn, &self.key)?))?;
-        self.at = At::Gap;
+        self.at = CursorPlace::Gap;
         match was_there {
             true => Ok(()),
             false => {
@@ -549,7 +549,7 @@ impl Cursor {
     /// Stores a row.
     pub(crate) fn put_row(&mut self, session: &mut Session, rowid: i64, record: &[u8]) -> Outcome<()> {
         let key = keys::of_rowid(rowid);
-        let stands_on_it = matches!(self.at, At::Valid | At::Stale) && self.key == key;
+        let stands_on_it = matches!(self.at, CursorPlace::Valid | CursorPlace::Stale) && self.key == key;
         if stands_on_it {
             return self.put(session, &key, record);
         }
@@ -559,7 +559,7 @@ impl Cursor {
             return self.put(session, &key, record);
         }
         let put = with_txn(session.reader()?, |txn| Ok(self.tree.put_new(txn, &key, record)))?;
-        self.stand(&key, At::Stale);
+        self.stand(&key, CursorPlace::Stale);
         put.map_err(|error| match error {
             Error::Exists => {
                 session.numbers.distrust(self.root);

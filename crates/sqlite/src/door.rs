@@ -17,7 +17,7 @@ use crate::chosen::{is_chosen, VARIABLE};
 use crate::connection::Connection;
 use crate::cursor::{Cursor, SearchKey, FAILED_BEFORE};
 use crate::home::Home;
-use crate::session::{How, Session};
+use crate::session::{BeginMode, Session};
 
 thread_local! {
     /// The last refusal of an opening in this thread.
@@ -194,8 +194,8 @@ extern "C" fn tpsql_state(connection: &Connection) -> c_int {
 extern "C" fn tpsql_begin(connection: &mut Connection, how: c_int) -> c_int {
     connection.session.refused = None;
     call(connection, |connection| {
-        let how = How::of_code(how);
-        if how != How::Read {
+        let how = BeginMode::of_code(how);
+        if how != BeginMode::Read {
             connection.session.home.refuse_removed()?;
         }
         connection.begin(how).map(|()| OK)

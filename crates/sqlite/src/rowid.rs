@@ -46,7 +46,7 @@ pub(crate) struct Table<'a> {
 #[derive(Default)]
 pub(crate) struct Numbers {
     /// By root, the tables in which the transaction counts by itself.
-    own: HashMap<u32, Own>,
+    own: HashMap<u32, OwnCount>,
     given: Vec<Given>,
     /// Numbers that the transaction took before its statements run again, and takes again.
     again: Vec<Given>,
@@ -61,7 +61,7 @@ pub(crate) struct Numbers {
 }
 
 /// The count of a table, if the transaction has locked the table's record or all of its rows.
-struct Own {
+struct OwnCount {
     /// The last number; `None` if it must be looked up.
     last: Option<i64>,
     /// The count in the record; `None` if there is none, or if the transaction emptied the table.
@@ -119,7 +119,7 @@ impl Numbers {
     /// Makes the next numbers of a table come from its highest row: the count was wrong. The next commit stores a right
     /// one.
     pub(crate) fn distrust(&mut self, root: u32) {
-        self.own.insert(root, Own { last: None, stored: None });
+        self.own.insert(root, OwnCount { last: None, stored: None });
         self.unused = None;
         self.wrong.push(root);
     }
@@ -130,7 +130,7 @@ impl Numbers {
             let stored = count(table.home.numbers().get_for_update(table.txn, &table.root.to_be_bytes())?);
             let stored = stored.filter(|_| !self.wrong.contains(&table.root));
             let last = stored.map_or_else(|| table.highest_committed(), Ok)?;
-            place.insert(Own { last: Some(last), stored });
+            place.insert(OwnCount { last: Some(last), stored });
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Numbers {
 
     /// Notes that the transaction made or emptied the tree of a root.
     pub(crate) fn note_empty(&mut self, root: u32) {
-        self.own.insert(root, Own { last: Some(0), stored: None });
+        self.own.insert(root, OwnCount { last: Some(0), stored: None });
     }
 
     /// Returns a mark for [`Numbers::give_back`].

@@ -36,7 +36,7 @@ const ALONE_WAIT: Duration = Duration::from_millis(50);
 
 /// How SQLite begins a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum BeginMode {
     Read,
     Write,
     /// BEGIN IMMEDIATE.
@@ -44,14 +44,14 @@ pub(crate) enum How {
     Exclusive,
 }
 
-impl How {
+impl BeginMode {
     /// Returns the meaning of the shim's number (c/shim.h).
-    pub(crate) fn of_code(code: c_int) -> How {
+    pub(crate) fn of_code(code: c_int) -> BeginMode {
         match code {
-            0 => How::Read,
-            2 => How::Immediate,
-            3 => How::Exclusive,
-            _ => How::Write,
+            0 => BeginMode::Read,
+            2 => BeginMode::Immediate,
+            3 => BeginMode::Exclusive,
+            _ => BeginMode::Write,
         }
     }
 }
@@ -190,16 +190,16 @@ impl Session {
     }
 
     /// Begins a transaction with locks, which is not yet the connection's.
-    pub(crate) fn new_txn(&self, how: How) -> Outcome<Rc<Reader>> {
+    pub(crate) fn new_txn(&self, how: BeginMode) -> Outcome<Rc<Reader>> {
         let reader = Reader::txn(&self.home, self.durability)?;
         if let Source::Txn(txn) = reader.source() {
             txn.set_lock_timeout(Some(self.wait_left()));
             let is_alone = match how {
-                How::Exclusive => true,
+                BeginMode::Exclusive => true,
                 // Looked up before the transaction locks: two transactions that go from IX to X would wait for each
                 // other.
-                How::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
-                How::Read | How::Write => false,
+                BeginMode::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
+                BeginMode::Read | BeginMode::Write => false,
             };
             if !is_alone && self.runs_alone && self.locks_others_out(txn)? {
                 return Ok(reader);

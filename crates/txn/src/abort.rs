@@ -36,7 +36,7 @@ impl TxnSession {
             self.logged(lsn);
         }
         failpoint("abort: undone, locks held");
-        self.let_go(managers, || {
+        self.release_and_end(managers, || {
             failpoint("abort: locks released, not over");
             let aborted = &self.slot().aborted_count;
             aborted.publish(aborted.get() + 1);

@@ -35,7 +35,7 @@ impl Managers {
 
     /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, needed or not.
     pub(crate) fn checkpoint_keeping(&self, txn: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
-        let Some(_role) = self.be_checkpointer(txn) else { return Ok(None) };
+        let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(None) };
         failpoint("checkpoint: has the role");
         let done = self.checkpoint_in_role(txn, kept);
         failpoint("checkpoint: done, has the role");
@@ -52,7 +52,7 @@ impl Managers {
     }
 
     /// Takes the role of the checkpointer, unless another session has it.
-    fn be_checkpointer(&self, txn: &TxnSession) -> Option<Role<'_>> {
+    fn take_checkpointer_role(&self, txn: &TxnSession) -> Option<Role<'_>> {
         let word = &self.txns.header.checkpointer;
         let me = txn.session().id();
         let holder = word.load();
@@ -75,7 +75,7 @@ impl Managers {
     pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<bool> {
         // The role is held: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
         // begins.
-        let Some(_role) = self.be_checkpointer(txn) else { return Ok(false) };
+        let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(false) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
         Ok(self.log.free_blocks(txn.session(), keep_from)?)
     }

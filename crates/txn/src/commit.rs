@@ -14,8 +14,8 @@
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
 //!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
 //! 4. *Carry out* the decision: fates of databases (`databases.rs`), joined memory (`joined.rs`).
-//! 5. *Let go* (`let_go`): the locks, then the slot. A commit of databases ends before it releases its locks
-//!    (`databases.rs`).
+//! 5. *Release* the locks, then *end* the transaction (`release_and_end`). A commit of databases ends before it releases
+//!    its locks (`databases.rs`).
 //! 6. *Make durable* ([`TxnSession::make_durable`]): the disk, or memory that outlives the system.
 //! 7. *Note the answer* ([`TxnSession::note_answer`]), if it comes before the disk.
 //!
@@ -110,7 +110,7 @@ impl TxnSession {
             let lsn = managers.txns.header.last_commit.load();
             let lsn = if planted("txn: a reader does not wait for the commits that it read") { Lsn::NONE } else { lsn };
             failpoint("commit: read only, locks held");
-            self.let_go(managers, || failpoint("commit: read only, locks released"));
+            self.release_and_end(managers, || failpoint("commit: read only, locks released"));
             return Ok(Committed { lsn });
         }
         self.commit_changes(managers)
@@ -125,7 +125,7 @@ impl TxnSession {
             Between::LastCommitAndSlot => failpoint("commit: logged, record not in the slot"),
         });
         failpoint("commit: record in the slot, locks held");
-        self.let_go(managers, || failpoint("commit: locks released, not ended"));
+        self.release_and_end(managers, || failpoint("commit: locks released, not ended"));
         failpoint("commit: ended, append noted");
         self.session().clear_append();
         Ok(Committed { lsn })
@@ -152,7 +152,7 @@ impl TxnSession {
 
     /// Releases the locks of a transaction whose fate is decided, and ends it. `failpoint` is called in between.
     #[inline]
-    pub(crate) fn let_go(&self, managers: &Managers, failpoint: impl FnOnce()) {
+    pub(crate) fn release_and_end(&self, managers: &Managers, failpoint: impl FnOnce()) {
         managers.locks.unlock_all(self.session(), self.locker());
         failpoint();
         self.end(managers);

@@ -118,7 +118,7 @@ impl TxnSession {
             }
         }
         failpoint("joined: segments committed, locks held");
-        self.let_go(managers, || failpoint("joined: locks released, not ended"));
+        self.release_and_end(managers, || failpoint("joined: locks released, not ended"));
         lasts.map(|()| Committed { lsn })
     }
 
@@ -137,7 +137,7 @@ impl TxnSession {
         self.leave_if_given_up();
         when_logged(Some(lsn));
         failpoint("joined: segment committed alone, locks held");
-        self.let_go(managers, || {});
+        self.release_and_end(managers, || {});
         Ok(Committed { lsn })
     }
 

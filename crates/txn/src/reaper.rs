@@ -381,7 +381,7 @@ impl Managers {
         if session.state() == State::Idle {
             // The session may have died between the end of its transaction and the release of its locks.
             failpoint("repair: idle transaction, locks held");
-            session.let_go(self, || failpoint("repair: idle transaction, locks released"));
+            session.release_and_end(self, || failpoint("repair: idle transaction, locks released"));
             return Ok(());
         }
         let last = session.last_lsn();
@@ -406,7 +406,9 @@ impl Managers {
                 failpoint("repair: committed, locks released");
                 reaped.finished += 1;
             }
-            _ if planted("txn: repair ends an uncommitted transaction without undo") => session.let_go(self, || {}),
+            _ if planted("txn: repair ends an uncommitted transaction without undo") => {
+                session.release_and_end(self, || {})
+            }
             _ => {
                 failpoint("repair: about to abort");
                 session.abort(self)?;

@@ -166,7 +166,7 @@ impl ShortcutEntries {
     }
 }
 
-fn sixteen(word: u64, at: u32) -> usize {
+fn sixteen_bits(word: u64, at: u32) -> usize {
     usize::from(u16::from_le_bytes([word.to_le_bytes()[at as usize], word.to_le_bytes()[at as usize + 1]]))
 }
 
@@ -195,7 +195,7 @@ impl Shortcut {
         // Acquire, all of them.
         let edition = self.edition.load();
         let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
-        let (name_bytes, stored_bytes) = (sixteen(lengths, 0), sixteen(lengths, 2));
+        let (name_bytes, stored_bytes) = (sixteen_bits(lengths, 0), sixteen_bits(lengths, 2));
         if place < from && !planted("snapshot: a shortcut from an earlier place is used") {
             return None;
         }

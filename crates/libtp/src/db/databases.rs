@@ -63,7 +63,7 @@ impl Txn<'_> {
         let open = self.whole(name)?;
         let indices = self.whole_indices(&open)?;
         if let Some(of) = open.key_format().index_of {
-            self.take_off(&open, of)?;
+            self.remove_from_list(&open, of)?;
         }
         // Nothing fails from here on: this call notes all drops or none, even for a program that goes on after an
         // error.
@@ -89,7 +89,7 @@ impl Txn<'_> {
         }
         self.lock_name(new)?;
         let is_free = self.decided().of_name(new).is_none()
-            && (self.decided().frees(new) || self.guarded(|| self.is_nowhere(new))?);
+            && (self.decided().frees(new) || self.guarded(|| self.is_missing(new))?);
         if !is_free {
             return Err(refuse("a database or a file has that name already; choose another name"));
         }
@@ -277,14 +277,14 @@ impl Txn<'_> {
     }
 
     /// Returns whether neither a database of that name nor its file exists.
-    fn is_nowhere(&self, name: &str) -> Result<bool> {
+    fn is_missing(&self, name: &str) -> Result<bool> {
         let directory = &self.environment().platform.directory;
         let is_known = self.generation().managers.buffers.registry().find(name)?.is_some();
         Ok(!is_known && !directory.exists(&libtp_buffer::file_name(name))?)
     }
 
     /// Removes an index from the list of its database, if it is listed.
-    fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
+    fn remove_from_list(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
         let Some(of) = self.by_number(of, |name| opening::open(self.environment(), name, None))? else {
             return Ok(());
         };

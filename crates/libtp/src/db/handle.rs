@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libtp_record::{Access, KeyFormat, KeyRange, Method, Order, OrderName};
 
-use crate::db::opening::{access, not_side_by_side, open, wrong_key_format, wrong_kind};
+use crate::db::opening::{access, open, prefix_not_adjacent, wrong_key_format, wrong_kind};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Error, Keys, Result, Txn};
@@ -133,7 +133,7 @@ impl Db {
             let what = "it is a hash database, whose keys have no order, so it has no ranges of keys; nothing was changed. Use a B-tree";
             return Err(Error::Database { name: self.name().into(), what: what.into() });
         }
-        keys.into_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
+        keys.into_range(self.order.as_deref()).ok_or_else(|| prefix_not_adjacent(self.name(), self.order.as_deref()))
     }
 
     /// Returns the name of the order of the keys, if that is not the order of their bytes.

@@ -28,9 +28,9 @@ pub(super) trait End: Sized {
         Self: 'p;
 
     /// Moves up.
-    fn forth(&mut self) -> Result<Option<Self::Item>>;
+    fn step_up(&mut self) -> Result<Option<Self::Item>>;
     /// Moves down.
-    fn back(&mut self) -> Result<Option<Self::Item>>;
+    fn step_down(&mut self) -> Result<Option<Self::Item>>;
     /// Returns the place of the record under the cursor.
     fn place(&self) -> Option<Self::Place<'_>>;
     /// Returns a cursor over the same records, without a place.
@@ -85,7 +85,7 @@ impl<E: End> Ends<E> {
         if self.has_ended {
             return None;
         }
-        let step = self.front.forth();
+        let step = self.front.step_up();
         self.shown(step)
     }
 
@@ -93,7 +93,7 @@ impl<E: End> Ends<E> {
         if self.has_ended {
             return None;
         }
-        let step = self.back.get_or_insert_with(|| self.front.another()).back();
+        let step = self.back.get_or_insert_with(|| self.front.another()).step_down();
         self.shown(step)
     }
 }
@@ -105,11 +105,11 @@ impl End for Cursor<'_> {
     where
         Self: 'p;
 
-    fn forth(&mut self) -> Result<Option<Pair>> {
+    fn step_up(&mut self) -> Result<Option<Pair>> {
         self.next()
     }
 
-    fn back(&mut self) -> Result<Option<Pair>> {
+    fn step_down(&mut self) -> Result<Option<Pair>> {
         self.prev()
     }
 

@@ -24,10 +24,10 @@ use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys(Which);
+pub struct Keys(KeySet);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Which {
+enum KeySet {
     Between(Bound<ShortKey>, Bound<ShortKey>),
     Prefix(ShortKey),
 }
@@ -42,19 +42,19 @@ fn bytes(bound: &Bound<ShortKey>) -> Bound<&[u8]> {
 impl Keys {
     /// Returns the keys that begin with these bytes.
     pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
-        Keys(Which::Prefix(ShortKey::from_slice(beginning.as_ref())))
+        Keys(KeySet::Prefix(ShortKey::from_slice(beginning.as_ref())))
     }
 
     /// Returns the keys between two bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Keys {
-        Keys(Which::Between(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice)))
+        Keys(KeySet::Between(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice)))
     }
 
     /// Returns the range in a tree whose keys have several values each, in that order; `None` if the keys are not
     /// adjacent there.
     pub(crate) fn into_entries(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
-            Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(&beginning)),
+            KeySet::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(&beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
                 Some(duplicates::entries_between(bytes(&low), bytes(&high)))
@@ -65,7 +65,7 @@ impl Keys {
     /// Returns the range in a tree in that order; `None` if the keys are not adjacent there.
     pub(crate) fn into_range(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
-            Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
+            KeySet::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
                 Some(KeyRange::between_keys(low, high))
@@ -76,10 +76,10 @@ impl Keys {
     /// Returns the bounds of the keys in that order; `None` for a prefix whose keys are not adjacent in it.
     fn bounds(self, order: Option<&dyn Order>) -> Option<Bounds> {
         match (self.0, order) {
-            (Which::Prefix(beginning), _) if !beginning.is_empty() => None,
-            (Which::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
-            (Which::Between(low, high), None) => Some((low, high)),
-            (Which::Between(low, high), Some(order)) => {
+            (KeySet::Prefix(beginning), _) if !beginning.is_empty() => None,
+            (KeySet::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
+            (KeySet::Between(low, high), None) => Some((low, high)),
+            (KeySet::Between(low, high), Some(order)) => {
                 let encoded = |key: ShortKey| {
                     let mut encoded = Vec::new();
                     order.encode(&key, &mut encoded);

@@ -12,7 +12,7 @@ use rio::planted;
 use crate::db::cursor::{Cursor, EntryPlace, OnMiss, Pair};
 use crate::db::handle::Db;
 use crate::db::keys::Keys;
-use crate::db::opening::not_side_by_side;
+use crate::db::opening::prefix_not_adjacent;
 use crate::region::inner::Inner;
 use crate::{Error, Reader, Result, Txn};
 
@@ -267,7 +267,7 @@ impl Multi {
 
     fn entries(&self, keys: Keys) -> Result<KeyRange> {
         let order = self.order.as_deref();
-        keys.into_entries(order).ok_or_else(|| not_side_by_side(self.name(), order))
+        keys.into_entries(order).ok_or_else(|| prefix_not_adjacent(self.name(), order))
     }
 
     fn entries_of(&self, key: &[u8]) -> KeyRange {

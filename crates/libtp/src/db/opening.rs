@@ -160,7 +160,7 @@ pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libt
 }
 
 /// Returns the error for a prefix in an order that does not keep keys with one prefix adjacent.
-pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
+pub(crate) fn prefix_not_adjacent(name: &str, order: Option<&dyn Order>) -> Error {
     let order = order.map_or("", Order::name);
     let what = format!(
         "its keys are in the order `{order}`, in which keys with the same beginning may lie apart, so they cannot be read by a prefix; nothing was changed. Give a range of keys"

@@ -88,7 +88,7 @@ impl Geometry {
     }
 
     /// Stores the contents of the file's header.
-    pub(crate) fn learn(&self, buckets: u32, extents: impl Iterator<Item = u32>) {
+    pub(crate) fn set(&self, buckets: u32, extents: impl Iterator<Item = u32>) {
         for (place, first) in self.extents.iter().zip(extents) {
             // Relaxed: ordered by the number of buckets.
             place.store(first, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Geometry {
 
     /// Forgets everything: the region was given up, and the recovered file may have fewer buckets.
     pub(crate) fn forget(&self) {
-        self.learn(0, std::iter::repeat_n(0, EXTENTS));
+        self.set(0, std::iter::repeat_n(0, EXTENTS));
     }
 }
 

@@ -108,7 +108,7 @@ pub(crate) struct Bucket<'a, L> {
 }
 
 /// One of the latched pages.
-pub(crate) enum Which<L> {
+pub(crate) enum HeldPage<L> {
     /// The bucket's own first page.
     Own,
     /// The first page of the giving bucket.
@@ -120,7 +120,7 @@ pub(crate) enum Which<L> {
 /// The result of a search in a bucket.
 pub(crate) enum SearchResult<L, T> {
     /// The result, and its page.
-    Found(Which<L>, T),
+    Found(HeldPage<L>, T),
     /// The bucket does not have it.
     Missing,
     /// A further page is not in memory, or latched: pin it, and begin again.
@@ -174,7 +174,7 @@ impl<'a> Buckets<'a> {
     fn ask(&self) -> Result<HashHeader> {
         let header = read_header(&self.pages)?;
         if let Some(geometry) = self.geometry {
-            geometry.learn(header.buckets.get(), header.extents.iter().map(|first| first.get()));
+            geometry.set(header.buckets.get(), header.extents.iter().map(|first| first.get()));
         }
         Ok(header)
     }
@@ -270,14 +270,14 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
             let Some((number, page)) = first else { continue };
             let node = bucket_page(pages, *number, page)?;
             if let Some(found) = look(*number, &node, is_own)? {
-                return Ok(SearchResult::Found(if is_own { Which::Own } else { Which::Giving }, found));
+                return Ok(SearchResult::Found(if is_own { HeldPage::Own } else { HeldPage::Giving }, found));
             }
             let mut chain = Chain::behind(pages, *number, &node)?;
             while let Some(number) = chain.next() {
                 let Some(page) = kept.latch::<L>(pages, number) else { return Ok(SearchResult::Read(number)) };
                 let node = chain.pass(pages, number, &page)?;
                 if let Some(found) = look(number, &node, is_own)? {
-                    return Ok(SearchResult::Found(Which::Further(number, page), found));
+                    return Ok(SearchResult::Found(HeldPage::Further(number, page), found));
                 }
             }
         }
@@ -294,23 +294,25 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
     }
 
     /// Returns the found page.
-    pub(crate) fn page<'b>(&'b self, which: &'b Which<L>) -> (u32, &'b L) {
+    pub(crate) fn page<'b>(&'b self, which: &'b HeldPage<L>) -> (u32, &'b L) {
         match which {
-            Which::Own => (self.own.0, &self.own.1),
-            Which::Giving => self.giving.as_ref().map_or((self.own.0, &self.own.1), |(number, page)| (*number, page)),
-            Which::Further(number, page) => (*number, page),
+            HeldPage::Own => (self.own.0, &self.own.1),
+            HeldPage::Giving => {
+                self.giving.as_ref().map_or((self.own.0, &self.own.1), |(number, page)| (*number, page))
+            }
+            HeldPage::Further(number, page) => (*number, page),
         }
     }
 
     /// Returns the found page for a change.
-    pub(crate) fn page_mut<'b>(&'b mut self, which: &'b mut Which<L>) -> (u32, &'b mut L) {
+    pub(crate) fn page_mut<'b>(&'b mut self, which: &'b mut HeldPage<L>) -> (u32, &'b mut L) {
         match which {
-            Which::Further(number, page) => (*number, page),
-            Which::Giving if self.giving.is_some() => {
+            HeldPage::Further(number, page) => (*number, page),
+            HeldPage::Giving if self.giving.is_some() => {
                 let (number, page) = self.giving.as_mut().expect("it was asked whether there is one");
                 (*number, page)
             }
-            Which::Own | Which::Giving => (self.own.0, &mut self.own.1),
+            HeldPage::Own | HeldPage::Giving => (self.own.0, &mut self.own.1),
         }
     }
 

@@ -9,7 +9,7 @@ use libtp_lock::Mode;
 use rio::{failpoint, planted};
 
 use crate::btree::change::{Attempt, Codes, Leaf, Moment, RecordChange, Sought, Tryout};
-use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
+use crate::hash::bucket::{bucket_page, Bucket, HeldPage, PinnedPages, SearchResult};
 use crate::hash::log_records::{DELETE, DROP_CHAIN, INSERT, UPDATE};
 use crate::hash::room::{self, Incoming};
 use crate::hash::scan::gap_of;
@@ -26,7 +26,7 @@ impl<'a> Leaf<'a> for ChangedBucket<'a> {
     const CODES: Codes = Codes { insert: INSERT, update: UPDATE, delete: DELETE, drop_chain: DROP_CHAIN };
     const IS_FOUND_BY_HASH: bool = true;
     type Kept = PinnedPages<'a>;
-    type At = Which<ExclusivePage<'a>>;
+    type At = HeldPage<ExclusivePage<'a>>;
     type Visit = ();
 
     fn visit(_pages: &Pages<'a>) {}

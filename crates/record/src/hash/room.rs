@@ -14,7 +14,7 @@ use crate::btree::change::drop_replaced;
 use crate::btree::ghosts::{first_own_lsn, plan, Horizon};
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::{append_cell, Reclaim};
-use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
+use crate::hash::bucket::{bucket_page, Bucket, HeldPage, PinnedPages, SearchResult};
 use crate::hash::chain::Chain;
 use crate::hash::get::record_lock;
 use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
@@ -200,19 +200,19 @@ fn relocate_latched<'a>(
     let room = node.record(slot).map_or(0, |record| record.room);
     // The record moves with its cell, and gets a larger cell beside it.
     let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
-    let Which::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
+    let HeldPage::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
     // The record's page is latched, and no page behind it is latched: the other pages are tried in the chain's order.
     let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     if need <= own.free_bytes() {
         let (from, page) = match &mut which {
-            Which::Further(number, page) => (*number, page),
+            HeldPage::Further(number, page) => (*number, page),
             _ => return Ok(Ok(true)),
         };
         let (to, first) = &mut bucket.own;
         move_cells(pages, (from, page), (*to, first), &[slot])?;
         return Ok(Ok(true));
     }
-    let Which::Further(from, mut page) = which else { return Ok(Ok(true)) };
+    let HeldPage::Further(from, mut page) = which else { return Ok(Ok(true)) };
     let mut chain = Chain::behind(pages, bucket.own.0, &own)?;
     while let Some(to) = chain.next() {
         if to == from {

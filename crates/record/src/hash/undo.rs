@@ -11,7 +11,7 @@ use rio::{failpoint, planted};
 use crate::btree::log_records::Restore;
 use crate::btree::redo::check_restore;
 use crate::btree::undo::{insert_by, not_there, update_by, Restoring};
-use crate::hash::bucket::{Buckets, PinnedPages, SearchResult, Which};
+use crate::hash::bucket::{Buckets, HeldPage, PinnedPages, SearchResult};
 use crate::hash::log_records::RESTORE;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
@@ -37,9 +37,9 @@ fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) ->
         let (number, page) = if planted("record: an undo in a hash file does not search for the record") {
             drop((which, bucket));
             let number = page_number(wanted.then.0);
-            (which, slot) = (Which::Further(number, pages.exclusive(number, 0)?), wanted.then.1);
+            (which, slot) = (HeldPage::Further(number, pages.exclusive(number, 0)?), wanted.then.1);
             match &mut which {
-                Which::Further(number, page) => (*number, page),
+                HeldPage::Further(number, page) => (*number, page),
                 _ => continue,
             }
         } else {

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// The kind of change that a path of nodes is stored after.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+enum ChangeKind {
     Insertion,
     Deletion,
 }
@@ -106,7 +106,7 @@ impl Access<'_> {
         }
         failpoint("list: record removed");
         head.count = (count - 1).into();
-        self.climb(&mut head, steps, After::Deletion)?;
+        self.climb(&mut head, steps, ChangeKind::Deletion)?;
         self.store_head(&head)?;
         Ok(true)
     }
@@ -197,7 +197,7 @@ impl Access<'_> {
                 steps.push(Step { id: root, node: Node { level: 0, children: vec![new] }, at: 0 });
             }
         }
-        self.climb(head, steps, After::Insertion)?;
+        self.climb(head, steps, ChangeKind::Insertion)?;
         self.store_head(head)
     }
 
@@ -221,7 +221,7 @@ impl Access<'_> {
     }
 
     /// Stores the nodes of a path whose last node was changed, each with the new state of the node below.
-    fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: After) -> Result<()> {
+    fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: ChangeKind) -> Result<()> {
         while let Some(mut step) = steps.pop() {
             let Some(above) = steps.last_mut() else { return self.store_root(head, step) };
             if step.node.children.is_empty() {
@@ -229,7 +229,7 @@ impl Access<'_> {
                 above.node.children.remove(above.at);
                 continue;
             }
-            if after == After::Deletion && self.join(&step, above)? {
+            if after == ChangeKind::Deletion && self.join(&step, above)? {
                 continue;
             }
             let right = self.split(head, &mut step)?;

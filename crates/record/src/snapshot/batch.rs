@@ -23,10 +23,10 @@ pub(super) enum Stored {
     /// On the copy of the leaf.
     OnPage(Range<usize>),
     /// In `bytes`: behind its key, or where an older version was appended.
-    Here(Range<usize>),
+    InBytes(Range<usize>),
     Chain(ChainRef),
     /// The snapshot shows no record.
-    Nothing,
+    NoRecord,
 }
 
 /// A record of a batch that was copied from its leaf and still needs a look: the snapshot shows another version, or the
@@ -69,8 +69,8 @@ impl Batch {
     pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
         match stored {
             Stored::OnPage(range) => self.page.get(range.clone()),
-            Stored::Here(range) => self.bytes.get(range.clone()),
-            Stored::Chain(_) | Stored::Nothing => None,
+            Stored::InBytes(range) => self.bytes.get(range.clone()),
+            Stored::Chain(_) | Stored::NoRecord => None,
         }
     }
 
@@ -81,7 +81,7 @@ impl Batch {
         key.append_to(&mut self.bytes);
         let stored_at = self.bytes.len();
         self.bytes.extend_from_slice(stored);
-        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
+        self.entries.push((key_at..stored_at, Stored::InBytes(stored_at..self.bytes.len())));
     }
 
     /// Copies a record of a page, where key and stored value stand side by side.
@@ -94,7 +94,7 @@ impl Batch {
         self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(rest);
         let stored_at = key_at + prefix.len() + (record.stored_at - suffix_at);
-        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
+        self.entries.push((key_at..stored_at, Stored::InBytes(stored_at..self.bytes.len())));
     }
 
     /// Copies only the key of a record of the batch's page. The value stays on the page.
@@ -126,20 +126,20 @@ thread_local! {
     static KEPT: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
-/// A batch whose buffers return to the thread when it is dropped. An empty room has no buffers yet.
+/// A batch whose buffers return to the thread when it is dropped. An empty value has no buffers yet.
 #[derive(Default)]
-pub(super) struct Room(Option<Box<Batch>>);
+pub(super) struct LentBatch(Option<Box<Batch>>);
 
-impl Room {
-    /// Takes the buffers, or the thread's buffers if this room has none. Their contents are arbitrary.
-    pub(super) fn take(&mut self) -> Room {
+impl LentBatch {
+    /// Takes the buffers, or the thread's buffers if this value has none. Their contents are arbitrary.
+    pub(super) fn take(&mut self) -> LentBatch {
         // A thread that ends keeps no buffers any more.
         let kept = || KEPT.try_with(Cell::take).ok().flatten();
-        Room(self.0.take().or_else(kept))
+        LentBatch(self.0.take().or_else(kept))
     }
 }
 
-impl Deref for Room {
+impl Deref for LentBatch {
     type Target = Batch;
 
     fn deref(&self) -> &Batch {
@@ -155,13 +155,13 @@ impl Deref for Room {
     }
 }
 
-impl DerefMut for Room {
+impl DerefMut for LentBatch {
     fn deref_mut(&mut self) -> &mut Batch {
         self.0.get_or_insert_default()
     }
 }
 
-impl Drop for Room {
+impl Drop for LentBatch {
     fn drop(&mut self) {
         if let Some(batch) = self.0.take().filter(|batch| batch.kept_bytes() <= KEPT_MAX) {
             let _ = KEPT.try_with(|kept| kept.set(Some(batch)));
@@ -175,14 +175,14 @@ mod tests {
 
     /// Returns the capacity with which this thread's next cursor begins.
     fn kept() -> usize {
-        Room::default().take().bytes.capacity()
+        LentBatch::default().take().bytes.capacity()
     }
 
-    fn with(bytes: usize) -> Room {
-        let mut room = Room::default().take();
-        room.begin(b"low".to_vec(), Some(b"high".to_vec()));
-        room.bytes.reserve_exact(bytes);
-        room
+    fn with(bytes: usize) -> LentBatch {
+        let mut lent = LentBatch::default().take();
+        lent.begin(b"low".to_vec(), Some(b"high".to_vec()));
+        lent.bytes.reserve_exact(bytes);
+        lent
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(kept(), 0);
         drop(with(1000));
         assert_eq!(kept(), 1000, "buffers return to the thread when a batch is taken and dropped");
-        let outer = Room::default().take();
+        let outer = LentBatch::default().take();
         assert_eq!(kept(), 0, "no two cursors have the same buffers");
         drop(outer);
         assert_eq!(kept(), 1000);
@@ -204,15 +204,15 @@ mod tests {
 
     #[test]
     fn a_reused_batch_begins_empty() {
-        let mut room = with(10);
-        room.page.push(1);
-        room.push(SplitKey::whole(b"key"), (Lsn::new(8), RecordFlags::NONE), b"value", false);
-        drop(room);
-        let mut room = Room::default().take();
-        assert_eq!(room.entries.len(), 1);
-        room.begin(Vec::new(), None);
-        assert_eq!((&room.low[..], &room.high, &room.page[..], &room.bytes[..]), (&b""[..], &None, &b""[..], &b""[..]));
-        assert!(room.entries.is_empty() && room.unsettled.is_empty());
+        let mut lent = with(10);
+        lent.page.push(1);
+        lent.push(SplitKey::whole(b"key"), (Lsn::new(8), RecordFlags::NONE), b"value", false);
+        drop(lent);
+        let mut lent = LentBatch::default().take();
+        assert_eq!(lent.entries.len(), 1);
+        lent.begin(Vec::new(), None);
+        assert_eq!((&lent.low[..], &lent.high, &lent.page[..], &lent.bytes[..]), (&b""[..], &None, &b""[..], &b""[..]));
+        assert!(lent.entries.is_empty() && lent.unsettled.is_empty());
     }
 
     /// A cursor in the destructor of another thread-local value.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
-use super::batch::{Batch, Room, Stored, Unsettled};
+use super::batch::{Batch, LentBatch, Stored, Unsettled};
 use super::history::Version;
 use super::SnapshotAccess;
 use crate::btree::get::Value;
@@ -129,9 +129,9 @@ pub struct SnapshotWalk<'a> {
     range: KeyRange,
     /// The entry of the walk's record.
     index: usize,
-    batch: Room,
+    batch: LentBatch,
     /// Buffers for the next batch.
-    spare: Room,
+    spare: LentBatch,
     /// The value of the walk's record, if it is long.
     long: Vec<u8>,
 }
@@ -139,7 +139,7 @@ pub struct SnapshotWalk<'a> {
 impl<'a> Cursor<SnapshotWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
-        let (range, batch, spare) = (KeyRange::default(), Room::default(), Room::default());
+        let (range, batch, spare) = (KeyRange::default(), LentBatch::default(), LentBatch::default());
         Cursor::over(SnapshotWalk { at, range, index: 0, batch, spare, long: Vec::new() })
     }
 
@@ -164,7 +164,7 @@ impl<'a> Cursor<SnapshotWalk<'a>> {
             return None;
         }
         match self.walk.batch.entries.get(self.walk.index + 1) {
-            Some((_, Stored::OnPage(_) | Stored::Here(_))) => {
+            Some((_, Stored::OnPage(_) | Stored::InBytes(_))) => {
                 self.walk.index += 1;
                 Some(true)
             }
@@ -287,7 +287,7 @@ impl SnapshotWalk<'_> {
     }
 
     /// Goes to an entry of another batch. Stays if the value cannot be read.
-    fn arrive_in(&mut self, batch: Room, index: usize) -> Result<bool> {
+    fn arrive_in(&mut self, batch: LentBatch, index: usize) -> Result<bool> {
         if let Some(long) = self.at.long_of(&batch, index)? {
             self.long = long;
         }
@@ -437,19 +437,19 @@ impl<'a> SnapshotAccess<'a> {
             let newest = Version { lsn, flags, stored };
             let name = Name::Key(&batch.bytes[key.clone()]);
             batch.entries[entry].1 = match self.resolve(name, newest, deleter)? {
-                None => Stored::Nothing,
+                None => Stored::NoRecord,
                 Some(version) => match self.value_of(&batch.bytes[key], &version)? {
                     Value::Chain(chain) => Stored::Chain(chain),
                     Value::Here(value) => {
                         let at = batch.bytes.len();
                         batch.bytes.extend_from_slice(value);
-                        Stored::Here(at..batch.bytes.len())
+                        Stored::InBytes(at..batch.bytes.len())
                     }
                 },
             };
         }
         batch.unsettled = unsettled;
-        batch.entries.retain(|(_, stored)| !matches!(stored, Stored::Nothing));
+        batch.entries.retain(|(_, stored)| !matches!(stored, Stored::NoRecord));
         Ok(())
     }
 }

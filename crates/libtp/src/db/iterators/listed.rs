@@ -146,7 +146,7 @@ impl<'t, R: Reader> ListRecords<'t, R> {
         Ok(())
     }
 
-    fn forth(&mut self) -> Result<Option<Record>> {
+    fn step_up(&mut self) -> Result<Option<Record>> {
         self.catch_up()?;
         let number = self.front.at;
         if number >= self.back.at {
@@ -162,7 +162,7 @@ impl<'t, R: Reader> ListRecords<'t, R> {
         Ok(Some((number, record)))
     }
 
-    fn back(&mut self) -> Result<Option<Record>> {
+    fn step_down(&mut self) -> Result<Option<Record>> {
         self.catch_up()?;
         let mut number = self.back.at - 1;
         if self.back.see(self.list, self.reader, number)?.is_none() {
@@ -192,13 +192,13 @@ impl<R: Reader> Iterator for ListRecords<'_, R> {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {
-        self.step(Self::forth)
+        self.step(Self::step_up)
     }
 }
 
 impl<R: Reader> DoubleEndedIterator for ListRecords<'_, R> {
     fn next_back(&mut self) -> Option<Result<Record>> {
-        self.step(Self::back)
+        self.step(Self::step_down)
     }
 }
 

@@ -34,11 +34,11 @@ impl End for RecnoCursor<'_> {
     where
         Self: 'p;
 
-    fn forth(&mut self) -> Result<Option<Record>> {
+    fn step_up(&mut self) -> Result<Option<Record>> {
         self.next()
     }
 
-    fn back(&mut self) -> Result<Option<Record>> {
+    fn step_down(&mut self) -> Result<Option<Record>> {
         self.prev()
     }
 
