@@ -194,7 +194,7 @@ fn leaves_share_for_growing_records_but_not_under_page_locks() {
 }
 
 #[test]
-fn threads_that_share_side_by_side_lose_nothing_and_end() {
+fn threads_whose_pages_share_records_lose_nothing_and_end() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let txn = world.join();

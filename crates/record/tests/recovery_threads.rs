@@ -143,7 +143,7 @@ fn several_threads_make_the_same_files_as_one() {
 }
 
 #[test]
-fn pages_that_go_to_the_disk_half_way_change_nothing() {
+fn pages_written_during_recovery_change_nothing() {
     let story = story();
     let expected = records(&story, MUCH, 1);
     assert!(expected.len() > 500);

@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_come_back(
+        fn values_are_read_back_unchanged(
             a in any::<(u64, i32, bool, [u8; 5])>(), b in any::<(String, Vec<u8>, Option<String>, u16)>(),
             c in any::<Option<(Option<u8>, String)>>(), d in any::<(i128, (String, String), ())>(),
         ) {

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_ends_is_no_circle() {
+    fn a_chain_that_ends_has_no_circle() {
         for length in [1, 2, 7, 999] {
             assert_eq!(passed(|page| (page + 1 < length).then_some(page + 1)), None, "{length} pages");
         }

@@ -410,7 +410,7 @@ fn a_snapshot_refuses_an_index_that_was_made_later() {
 }
 
 #[test]
-fn an_index_whose_drop_was_undone_keeps_its_age() {
+fn an_earlier_snapshot_reads_an_index_whose_drop_was_undone() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("people").unwrap();
