@@ -72,12 +72,12 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     let witness = later_witness(files, &present, end, 2 * ring)?;
     if let Some(mark) = witness.filter(|_| !planted("log: flush marks behind a hole are ignored")) {
         let what =
-            format!("{}, and a mark at LSN {} says that this part of the log had reached the disk", bad.what(), mark);
+            format!("{}, and a mark at LSN {} states that this part of the log had reached the disk", bad.what(), mark);
         return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
     }
     if let Some((number, durable)) = noted_beyond(files, &present, end)? {
         let what = format!(
-            "{}, and {} says that the log had reached the disk up to LSN {durable}",
+            "{}, and {} states that the log had reached the disk up to LSN {durable}",
             bad.what(),
             segment_name(number)
         );

@@ -299,16 +299,16 @@ mod tests {
         let geometry = small();
         let block = header_block(&geometry, 3, 7, [9; 16]);
         assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));
-        let says = |block: &[u8], number, environment| {
+        let reason = |block: &[u8], number, environment| {
             check_header(block, &geometry, number, environment).expect_err("the header is wrong").0
         };
-        assert!(says(&block, 4, [9; 16]).contains("segment 3"));
-        assert!(says(&block, 3, [8; 16]).contains("another environment"));
-        assert!(says(&block[..100], 3, [9; 16]).contains("cut off"));
+        assert!(reason(&block, 4, [9; 16]).contains("segment 3"));
+        assert!(reason(&block, 3, [8; 16]).contains("another environment"));
+        assert!(reason(&block[..100], 3, [9; 16]).contains("cut off"));
         for byte in [0, 9, 13, 20, 60, 4000] {
             let mut bad = block.clone();
             bad[byte] ^= 1;
-            says(&bad, 3, [9; 16]);
+            reason(&bad, 3, [9; 16]);
         }
     }
 }

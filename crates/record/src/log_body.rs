@@ -40,7 +40,7 @@ pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> 
 #[inline]
 pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> {
     let Some((front, rest)) = bytes.split_at_checked(count) else {
-        return Err(Damage("the log record is shorter than the lengths in it say".into()));
+        return Err(Damage("the log record is shorter than the lengths in it state".into()));
     };
     *bytes = rest;
     Ok(front)

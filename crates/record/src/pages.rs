@@ -115,7 +115,7 @@ impl<'a> Pages<'a> {
     pub(crate) fn meta_of(&self, page: &[u8]) -> Result<Meta> {
         let meta = Meta::of(page).copied().ok_or_else(|| self.corrupt(META_PAGE, "it is not a meta page"))?;
         if meta.page_count.get() < FIRST_PAGE {
-            return Err(self.corrupt(META_PAGE, format!("it says that the file has {} pages", meta.page_count)));
+            return Err(self.corrupt(META_PAGE, format!("it states that the file has {} pages", meta.page_count)));
         }
         Ok(meta)
     }

@@ -35,9 +35,9 @@ pub trait Part: Copy + sealed::Sealed {
     /// # Errors
     /// [`Error::PartOutside`]; the value is as it was.
     fn change_copy(self, database: &str, value: &mut [u8], offset: usize) -> Result<Self::Told> {
-        let (new, told) = self.change(self.of(database, value, offset)?);
+        let (new, answer) = self.change(self.of(database, value, offset)?);
         value[offset..offset + self.count()].copy_from_slice(new.as_ref());
-        Ok(told)
+        Ok(answer)
     }
 }
 

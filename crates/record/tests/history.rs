@@ -34,8 +34,8 @@ impl Shadow {
             let is_clr = record.header.flags() & libtp_txn::CLR_FLAG != 0;
             let body = if is_clr { &record.body[8..] } else { &record.body[..] };
             if record.header.kind() >= 32 {
-                let told = (record_type.describe)(body);
-                assert!(told.len() > 5 && told != "unreadable", "{record_type:?}: {told}");
+                let text = (record_type.describe)(body);
+                assert!(text.len() > 5 && text != "unreadable", "{record_type:?}: {text}");
             }
             self.seen.insert(record.header.kind());
             for (role, id) in (record_type.pages)(body).iter() {

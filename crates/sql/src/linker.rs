@@ -22,11 +22,11 @@ impl Linker {
     pub fn of_system() -> Linker {
         let chosen = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let chosen = std::env::split_paths(&chosen).filter(|path| !path.as_os_str().is_empty()).collect();
-        let told =
+        let output =
             ["/sbin/ldconfig", "ldconfig"].iter().find_map(|program| Command::new(program).arg("-p").output().ok());
-        let told = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default();
+        let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         let mut listed = HashMap::new();
-        for (name, path) in told.lines().filter_map(|line| line.split_once(" => ")) {
+        for (name, path) in output.lines().filter_map(|line| line.split_once(" => ")) {
             let name = name.split_whitespace().next().unwrap_or("").to_owned();
             listed.entry(name).or_insert_with(|| PathBuf::from(path.trim()));
         }

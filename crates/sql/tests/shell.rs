@@ -14,7 +14,7 @@ fn options_determine_how_rows_are_printed() {
     let home = tempdir().unwrap();
     let made = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t(v) VALUES ('a'), ('b')";
     assert_eq!(sql(home.path(), &["one.tp", made]).text(), "");
-    assert!(home.path().join("one.tp").is_dir(), "the name says that it is an environment");
+    assert!(home.path().join("one.tp").is_dir(), "the name marks it as an environment");
     let shown = |options: &[&str]| sql(home.path(), &[options, &["one.tp", "SELECT * FROM t"]].concat()).text();
     assert_eq!(shown(&[]), "1|a\n2|b\n");
     assert_eq!(shown(&["--mode", "csv", "--headers"]), "id,v\n1,a\n2,b\n");

@@ -47,7 +47,7 @@ fn of_package() -> Result<PathBuf, String> {
     let words = ["metadata", "--format-version", "1", "--offline", "--filter-platform", &target];
     let ended = Command::new(cargo).args(words).output().map_err(|error| fail(&error.to_string()))?;
     if !ended.status.success() {
-        return Err(fail(&format!("`cargo metadata` says: {}", String::from_utf8_lossy(&ended.stderr))));
+        return Err(fail(&format!("`cargo metadata` failed: {}", String::from_utf8_lossy(&ended.stderr))));
     }
     let listed: serde_json::Value = serde_json::from_slice(&ended.stdout).map_err(|error| fail(&error.to_string()))?;
     let packages = listed["packages"].as_array().ok_or_else(|| fail("`cargo metadata` lists no packages"))?;

@@ -60,7 +60,7 @@ impl Repairer for Reaper {
     fn repair_all(&self, by: &Session) {
         let Some(managers) = self.0.upgrade() else { return };
         if let Err(error) = managers.reap_as(by, Instant::now()) {
-            tracing::warn!(%error, "a dead session could not be repaired wholly; it is tried again");
+            tracing::warn!(%error, "a dead session could not be repaired wholly; the repair is tried again");
         }
     }
 
@@ -279,7 +279,7 @@ impl Managers {
         loop {
             match self.log.read(lsn) {
                 Err(libtp_log::Error::Io(error)) if tries.next().is_some() => {
-                    tracing::warn!(%error, %lsn, "the record that a dead session had noted cannot be read; it is tried again");
+                    tracing::warn!(%error, %lsn, "the record that a dead session had noted cannot be read; the repair is tried again");
                     std::thread::sleep(NOTED_MOMENT);
                 }
                 read => return Ok(read?),

@@ -190,18 +190,18 @@ fn words_that_are_valid_but_contradict_each_other_are_reported() {
         ),
         (|header| header.directory[1].publish(header.directory[0].load()), "share memory"),
     ];
-    for (change, told) in cases {
+    for (change, expected) in cases {
         let rig = Rig::new();
         (0..10).for_each(|number| assert!(rig.one.commit(&[number; 300]).is_ok()));
         assert_eq!(rig.one.log.check(), Ok(()));
         let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
         change(header);
         let error = rig.one.log.check().unwrap_err();
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
         // The rescue does not use these words, and everything committed is on the disk.
         let directory: Arc<dyn Directory> = Arc::new(rig.disk.crash_image(LossMode::KeepAll, 1));
         let saved = rescue_ring(&rig.region, &directory, &rig.control);
-        assert!(!matches!(saved, Ok(Some(saved)) if saved.tail.is_some()), "{told}: {saved:?}");
+        assert!(!matches!(saved, Ok(Some(saved)) if saved.tail.is_some()), "{expected}: {saved:?}");
     }
 }
 

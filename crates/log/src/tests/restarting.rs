@@ -131,7 +131,7 @@ fn damage_to_the_very_last_flush_is_noticed_after_a_clean_close_or_a_checkpoint(
     let lsns = fill(&rig, 10, 100);
     flip(&rig, lsns[9]);
     let (_, found) = Rig::restart_on(image(&rig), small()).unwrap();
-    assert_eq!(found.end.end, lsns[9], "no word tells damage from a torn tail");
+    assert_eq!(found.end.end, lsns[9], "no word distinguishes damage from a torn tail");
     checkpoint(&rig, true);
     // The record lies before the durable end, and redo needs it.
     let refused = Rig::restart_on(image(&rig), small()).map(drop);

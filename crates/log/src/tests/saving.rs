@@ -123,8 +123,8 @@ fn a_region_of_a_later_life_is_recognized_and_written_to_the_files_on_demand() {
     let region_and = |disk: &SimDisk| {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let control = control_file(&directory);
-        let told = all_in_files(&later.region, &directory, &control.read().unwrap());
-        (directory, control, told)
+        let outcome = all_in_files(&later.region, &directory, &control.read().unwrap());
+        (directory, control, outcome)
     };
     assert!(region_and(&backup).2.is_ok(), "the region has no more log than the files");
     fill(&later, 5, 300);
@@ -134,8 +134,11 @@ fn a_region_of_a_later_life_is_recognized_and_written_to_the_files_on_demand() {
     later.one.commit(b"the last").unwrap();
     let end = later.one.log.tail();
     assert!(region_and(&later.disk).2.is_ok());
-    let (directory, control, told) = region_and(&backup);
-    assert!(matches!(told, Err(Error::Disagree { region, files }) if region == end && files == began), "{told:?}");
+    let (directory, control, outcome) = region_and(&backup);
+    assert!(
+        matches!(outcome, Err(Error::Disagree { region, files }) if region == end && files == began),
+        "{outcome:?}"
+    );
     for _ in 0..2 {
         let saved = overwrite_from_ring(&later.region, &directory, &control).unwrap();
         assert_eq!((saved.from, saved.to), (began, end));

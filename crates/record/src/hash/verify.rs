@@ -31,7 +31,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     };
     let (buckets, page_count) = (header.buckets.get(), access.pages.meta()?.page_count.get());
     if buckets > page_count {
-        verifier.report(HEADER_PAGE, format!("it says that there are {buckets} buckets, of {page_count} pages"));
+        verifier.report(HEADER_PAGE, format!("it states that there are {buckets} buckets, of {page_count} pages"));
         return Ok(verifier.into_result());
     }
     let mut keys = HashSet::new();
@@ -85,7 +85,7 @@ fn one_bucket(
         if node.bucket() != bucket || node.is_further() == is_first {
             verifier.report(
                 number,
-                format!("it says that it belongs to bucket {}, and bucket {bucket} leads to it", node.bucket()),
+                format!("it states that it belongs to bucket {}, and bucket {bucket} leads to it", node.bucket()),
             );
             return Ok(mark);
         }

@@ -29,12 +29,12 @@ impl Access<'_> {
         let record = recno.slot(slot).filter(|record| record.is_record() && slot < recno.used());
         let (Some(record), Some(seat)) = (record, Seat::at(&recno, slot)) else { return Ok(None) };
         let old = part.of(self.database.name(), record.bytes, offset)?;
-        let (new, told) = part.change(old);
+        let (new, answer) = part.change(old);
         let packed = self.pages.id(page_number).raw();
         let before = Before { stored: old, flags: record.flags, lsn: record.lsn };
         let changed = encode::part(packed, slot, &before, &[], offset, new.as_ref());
         if !changed.is_any() {
-            return Ok(Some(told));
+            return Ok(Some(answer));
         }
         let mut body = self.pages.change.txn.scratch();
         changed.write(&mut body);
@@ -45,6 +45,6 @@ impl Access<'_> {
             redo::store(page, seat, pack_lsn(lsn, RecordFlags::NONE), edit.offset, edit.put)
         });
         failpoint("recno: part changed");
-        Ok(Some(told))
+        Ok(Some(answer))
     }
 }

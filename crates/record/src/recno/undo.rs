@@ -22,7 +22,7 @@ fn restore(pages: &Pages<'_>, undone: &Changed<'_, '_>, logged: &RecordRef<'_>) 
     let number = page_number(undone.page);
     let mut page = pages.exclusive(number, 0)?;
     if RecnoPage::over(&page).is_none_or(|recno| recno.slot(undone.slot).is_none()) {
-        return Err(pages.corrupt(number, "it is not the recno page it was when it was changed"));
+        return Err(pages.corrupt(number, "it is no longer the recno page that was changed"));
     }
     let mut body = pages.change.txn.scratch();
     encode_restore(body.writer(), undone);

@@ -39,7 +39,7 @@ fn look(access: &Access<'_>, number: u32, page: &[u8], result: &mut Verified) {
         return report(format!("its records have {} bytes", recno.record_bytes()));
     }
     if recno.used() > recno.capacity() {
-        return report(format!("it says that {} slots were used, and it has {}", recno.used(), recno.capacity()));
+        return report(format!("it states that {} slots were used, and it has {}", recno.used(), recno.capacity()));
     }
     let mut counts = (0, 0);
     for slot in 0..recno.capacity() {

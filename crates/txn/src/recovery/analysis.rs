@@ -162,7 +162,7 @@ fn read_checkpoint(managers: &Managers, lsn: Lsn) -> Result<Checkpoint> {
     }
     let checkpoint = Checkpoint::decode(&record.body).ok_or_else(|| damaged("its body does not fit its count"))?;
     if checkpoint.redo_point > checkpoint.begin_lsn {
-        return Err(damaged("it says that redo starts behind its own beginning"));
+        return Err(damaged("it states that redo starts behind its own beginning"));
     }
     Ok(checkpoint)
 }
