@@ -49,7 +49,7 @@ impl LogManager {
     /// write the log and no other process does within twice the bound of relaxed commits.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
-        let mut said = None;
+        let mut noted_wait = None;
         loop {
             self.check_poison()?;
             let flushed = self.flushed();
@@ -74,8 +74,8 @@ impl LogManager {
                 continue;
             }
             is_suspect = self.wait_for_flush(session, lsn, SLICE);
-            if is_suspect && said.is_none() {
-                said = Some(session.waits_since(WAITS_FOR_FLUSH, lsn.raw(), SLICE));
+            if is_suspect && noted_wait.is_none() {
+                noted_wait = Some(session.waits_since(WAITS_FOR_FLUSH, lsn.raw(), SLICE));
             }
         }
     }

@@ -91,7 +91,7 @@ impl LogManager {
 
     /// Makes segments until the files reach `need`, or waits for the session that makes them.
     pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
-        let mut said = None;
+        let mut noted_wait = None;
         for round in 0_u32.. {
             if self.header.file_end.load() >= need {
                 break;
@@ -102,8 +102,8 @@ impl LogManager {
                 Some(preparer) => self.prepare_to(session, &preparer, need, OnFullDisk::Small)?,
                 None => {
                     session.sleep(PATIENCE);
-                    if said.is_none() && round >= SUSPECT {
-                        said = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), PATIENCE * round));
+                    if noted_wait.is_none() && round >= SUSPECT {
+                        noted_wait = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), PATIENCE * round));
                     }
                 }
             }

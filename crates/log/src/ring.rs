@@ -289,12 +289,12 @@ impl Ring {
     /// Returns up to where the ring has chunks. If cache lines were lost, `ring_end` may be of any earlier time, and
     /// the directory states the end.
     fn end(&self, start: Lsn) -> Option<Lsn> {
-        let said = self.header.ring_end.try_load();
-        said.map(|said| {
+        let stated = self.header.ring_end.try_load();
+        stated.map(|stated| {
             if self.is_of_earlier_cache() {
                 self.held_to(start, start.plus(self.directory_bytes()))
             } else {
-                said
+                stated
             }
         })
     }

@@ -14,9 +14,9 @@ use libtp_record::{BtreeCursor, Database, Method};
 use libtp_txn::{Durability, Recovered, TxnSession};
 use world::{Place, Random, World};
 
-const MUCH: u64 = 64 << 20;
+const LARGE_CACHE: u64 = 64 << 20;
 /// Two dozen pages.
-const LITTLE: u64 = 96 << 10;
+const SMALL_CACHE: u64 = 96 << 10;
 const NUMBERED: Method = Method::Recno { record_bytes: 40 };
 
 struct Bank {
@@ -47,7 +47,7 @@ fn work(world: &World, txn: &TxnSession, bank: &Bank, random: &mut Random) {
 /// Makes an environment with a long log, whose files lack the changes in the log, and with one unfinished transaction.
 fn story() -> Place {
     let place = Place::new();
-    let world = World::new(&place, MUCH);
+    let world = World::new(&place, LARGE_CACHE);
     let txn = world.join();
     let bank = Bank::open(&world, &txn);
     let mut random = Random(11);
@@ -99,7 +99,7 @@ fn copy(story: &Place) -> Place {
 /// Returns the two files after a restart, with every page written.
 fn files(story: &Place, threads: u32) -> (Recovered, Vec<Vec<u8>>) {
     let place = copy(story);
-    let (world, recovered) = World::restart_on(&place, MUCH, Some(threads));
+    let (world, recovered) = World::restart_on(&place, LARGE_CACHE, Some(threads));
     let txn = world.join();
     world.managers.buffers.write_all(txn.session()).unwrap();
     let read = |name: &str| std::fs::read(place.file(name)).unwrap();
@@ -145,9 +145,9 @@ fn several_threads_make_the_same_files_as_one() {
 #[test]
 fn pages_written_during_recovery_change_nothing() {
     let story = story();
-    let expected = records(&story, MUCH, 1);
+    let expected = records(&story, LARGE_CACHE, 1);
     assert!(expected.len() > 500);
     for threads in [1, 4] {
-        assert!(records(&story, LITTLE, threads) == expected, "{threads} threads");
+        assert!(records(&story, SMALL_CACHE, threads) == expected, "{threads} threads");
     }
 }

@@ -14,7 +14,7 @@ pub struct Elf<'b> {
 /// A text that each SQLite has: the first line of its own schema.
 const ENGINE: &[u8] = b"CREATE TABLE x(type text,name text,tbl_name text,rootpage int,sql text)";
 /// The beginning of the name of SQLite on libtp.
-const OURS: &[u8] = b"libtp-sqlite ";
+const LIBTP_NAME: &[u8] = b"libtp-sqlite ";
 /// The length of a date as in SQLite's source id: `2025-11-28 17:28:25`.
 const DATE: usize = 19;
 /// The shortest digest behind the date.
@@ -40,10 +40,11 @@ impl Elf<'_> {
     /// Returns the name of the SQLite inside, and whether it is SQLite on libtp.
     pub fn sqlite(&self) -> Option<(String, bool)> {
         find(self.bytes, ENGINE)?;
-        if let Some(at) =
-            places(self.bytes, OURS).find(|at| self.bytes.get(at + OURS.len()).is_some_and(u8::is_ascii_digit))
+        if let Some(at) = places(self.bytes, LIBTP_NAME)
+            .find(|at| self.bytes.get(at + LIBTP_NAME.len()).is_some_and(u8::is_ascii_digit))
         {
-            let version = self.bytes[at + OURS.len()..].iter().take_while(|byte| **byte > b' ' && byte.is_ascii());
+            let version =
+                self.bytes[at + LIBTP_NAME.len()..].iter().take_while(|byte| **byte > b' ' && byte.is_ascii());
             let version: String = version.map(|byte| char::from(*byte)).collect();
             return Some((format!("SQLite on libtp {version}"), true));
         }

@@ -12,10 +12,10 @@ use sql::Connection;
 /// Debian's library.
 const STOCK: &str = "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0";
 /// The beginnings of names that programs call.
-const CALLED: [&str; 5] =
+const BEGINNINGS: [&str; 5] =
     ["sqlite3_", "sqlite3session_", "sqlite3changeset_", "sqlite3changegroup_", "sqlite3rebaser_"];
 /// Some names of each kind, for a machine without Debian's library.
-const SOME: [&str; 5] = [
+const SAMPLE_NAMES: [&str; 5] = [
     "sqlite3_open_v2",
     "sqlite3session_create",
     "sqlite3changeset_apply",
@@ -29,10 +29,10 @@ fn library() -> PathBuf {
 
 /// Returns the names that a library offers to programs, or `None` on a machine without `nm`.
 fn names(library: &Path) -> Option<BTreeSet<String>> {
-    let said = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
-    let text = String::from_utf8(said.stdout).unwrap();
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
     let names = text.lines().filter_map(|line| line.split_whitespace().last()?.split('@').next());
-    Some(names.filter(|name| CALLED.iter().any(|called| name.starts_with(called))).map(str::to_owned).collect())
+    Some(names.filter(|name| BEGINNINGS.iter().any(|called| name.starts_with(called))).map(str::to_owned).collect())
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn the_library_has_all_names_that_programs_call() {
         return;
     };
     let missing = |names: &BTreeSet<String>| names.difference(&ours).cloned().collect::<Vec<String>>();
-    assert_eq!(missing(&SOME.map(str::to_owned).into()), Vec::<String>::new());
+    assert_eq!(missing(&SAMPLE_NAMES.map(str::to_owned).into()), Vec::<String>::new());
     if !Path::new(STOCK).exists() {
         println!("skipped in part: there is no {STOCK}");
         return;

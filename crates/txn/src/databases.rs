@@ -36,11 +36,11 @@ impl TxnSession {
         }
         let bytes = record_bytes(body.len()) + record_bytes(0);
         managers.reserve_last(self.session(), bytes)?;
-        let said = managers.log.log(self.session(), DATABASES, self.id(), self.last_lsn(), &[&body]);
-        self.logged(said);
+        let changes_lsn = managers.log.log(self.session(), DATABASES, self.id(), self.last_lsn(), &[&body]);
+        self.logged(changes_lsn);
         self.session().clear_append();
         failpoint("databases: changes logged, not committed");
-        let lsn = self.decide(managers, said, &[], |between| match between {
+        let lsn = self.decide(managers, changes_lsn, &[], |between| match between {
             Between::RecordAndLastCommit => failpoint("databases: committed, not the last commit"),
             Between::StateAndRecord | Between::LastCommitAndSlot => {}
         });

@@ -16,7 +16,7 @@ use crate::{Managers, Result, TxnSession};
 
 /// The longest wait of a session for another session's checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(2);
 /// How often a session asks again after a checkpoint.
 const TRIES: usize = 5;
 
@@ -95,8 +95,8 @@ impl Managers {
             } else if self.checkpoint(txn)?.is_some() {
                 return Ok(true);
             }
-            txn.session().sleep(NAP);
-            waited += NAP;
+            txn.session().sleep(PAUSE);
+            waited += PAUSE;
         }
         Ok(false)
     }

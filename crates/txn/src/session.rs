@@ -46,7 +46,7 @@ pub struct TxnSession {
 #[derive(Default)]
 struct Entered {
     /// By the file's number modulo the number of cells.
-    files: [Cell<u64>; ENTERED],
+    files: [Cell<u64>; ENTERED_FILES],
     /// The epoch in which the kept locks were learnt.
     epoch: Cell<u64>,
     /// The number of locks from which on the owner wants to trade them for fewer.
@@ -62,7 +62,7 @@ const FOR_LATER_MAX: usize = 1024;
 const COUNTED_EVERY: u32 = 32;
 
 /// How many databases a transaction uses at once, usually.
-const ENTERED: usize = 8;
+const ENTERED_FILES: usize = 8;
 
 /// The bits of a cell that end with the transaction.
 const TXN_BITS: u64 = 0xFF;
@@ -70,7 +70,7 @@ const TXN_BITS: u64 = 0xFF;
 impl Entered {
     #[inline]
     fn of(&self, file: u32) -> &Cell<u64> {
-        &self.files[file as usize % ENTERED]
+        &self.files[file as usize % ENTERED_FILES]
     }
 }
 

@@ -27,9 +27,9 @@ use crate::shortcuts::Name;
 use crate::Result;
 
 /// Number of records whose single copies take no longer than a copy of their page.
-const FEW: usize = 16;
+const SINGLE_COPIES_MAX: usize = 16;
 /// Bytes that are reserved for each record's key and value. Longer ones allocate more.
-const LITTLE: usize = 128;
+const RESERVED_BYTES: usize = 128;
 
 /// A leaf whose records were copied under its latch.
 struct Copied {
@@ -381,12 +381,12 @@ impl<'a> SnapshotAccess<'a> {
         let deleter = node.deleter_lsn();
         self.check_removed(deleter)?;
         let number = leaf.id().page().raw();
-        if slots.len() > FEW {
+        if slots.len() > SINGLE_COPIES_MAX {
             batch.page.extend_from_slice(leaf);
             return Ok(Copied { number, deleter, on_page: slots });
         }
         batch.entries.reserve(slots.len());
-        batch.bytes.reserve(slots.len() * LITTLE);
+        batch.bytes.reserve(slots.len() * RESERVED_BYTES);
         for slot in slots {
             let record = self.access.record_at(number, node, slot)?;
             let is_seen = self.sees(record.lsn);
