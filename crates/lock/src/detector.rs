@@ -14,8 +14,8 @@
 //!
 //! If we die here: the role is taken over; a chosen victim reads its own word.
 //!
-//! If we are stopped here: the role is taken over too, so two sessions may search at once when this one goes on. The
-//! role only saves work. Each search has its own view, and both store only numbers of waits, in words of their own,
+//! If we are stopped here: the role is taken over too, so two sessions may search at once when this session goes on.
+//! The role only saves work. Each search has its own view, and both store only numbers of waits, in words of their own,
 //! which have no effect on a wait with another number. At worst two members of one circle become victims, or a victim
 //! is chosen once more.
 

@@ -77,7 +77,8 @@ impl LockManager {
             if had.taken.load() != seen {
                 return self.wait_for_lane(session, locker, slot, now);
             }
-            // No session waits. If another session displaces this one at this moment, both are in the lane for a turn.
+            // No session waits. If another session displaces this session at this moment, both are in the lane for a
+            // turn.
             _ = had.taken.compare_exchange(seen, LaneTurn::new(locker.0, now));
         }
         slot.lane.publish(LaneStart::new(lane, now));

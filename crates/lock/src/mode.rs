@@ -80,7 +80,7 @@ impl Mode {
         bit(self)
     }
 
-    /// Returns the set of modes that may not be held beside this one.
+    /// Returns the set of modes that may not be held beside this mode.
     #[inline]
     pub(crate) fn conflicts(self) -> u32 {
         CONFLICTS[self as usize + 1]

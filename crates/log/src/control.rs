@@ -8,7 +8,7 @@
 //! Invariants
 //! 1. A write replaces the older slot and its further blocks, and is synced before it returns. The newer slot is never
 //!    touched.
-//! 2. Of two good slots the one with the larger sequence number counts. If no slot is good, the file is damaged, never
+//! 2. Of two good slots the slot with the larger sequence number counts. If no slot is good, the file is damaged, never
 //!    empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!

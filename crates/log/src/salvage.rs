@@ -127,9 +127,9 @@ impl<'r> Salvage<'r> {
         }
     }
 
-    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. Prefers a place with a further
-    /// record behind this one: a part at the record's end may be zeros, as much of the memory is, and a checksum may
-    /// agree by chance.
+    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. Prefers a place with a
+    /// further record behind that record: a part at the record's end may be zeros, as much of the memory is, and a
+    /// checksum may agree by chance.
     fn search(&mut self, number: u64, lsn: Lsn) -> Option<Vec<u8>> {
         let begins_there = lsn.raw() / self.chunk_bytes == number;
         let begin = self.next;

@@ -247,7 +247,7 @@ impl LogFiles {
             if planted("log: a new segment is not recorded") {
                 break;
             }
-            // If the segment before is missing, a restart reports that one.
+            // If the segment before is missing, a restart reports that segment.
             let Opened::Good(file) = self.segment(number - 1)? else { continue };
             file.write_at(&note(number - 1, self.environment, to), NOTE_AT as u64)?;
             failpoint("log: new segment noted, not synced");

@@ -69,7 +69,7 @@ impl KeyRange {
         self.high.as_deref()
     }
 
-    /// Returns this range and one that begins in it or at its end as one range; `None` if `other` begins elsewhere.
+    /// Joins this range and a range that begins in it or at its end; `None` if `other` begins elsewhere.
     #[must_use]
     pub fn joined_with(&self, other: &KeyRange) -> Option<KeyRange> {
         let is_reached = self.high.as_ref().is_none_or(|high| other.low <= *high);

@@ -39,7 +39,7 @@ pub enum SalvagedRecord {
         key: Vec<u8>,
         /// Its value.
         value: Vec<u8>,
-        /// The LSN of its last change. Of two records with one key, the one with the higher LSN counts.
+        /// The LSN of its last change. Of two records with one key, the record with the higher LSN counts.
         lsn: Lsn,
     },
     /// A record of a recno file.

@@ -43,7 +43,8 @@ const OPTIONS: [&str; 22] = [
     "HAVE_LOCALTIME_R",
 ];
 
-/// The names that programs call, as a script of the linker: SQLite's, and those of its extension for sessions.
+/// The names that programs call, as a script of the linker: SQLite's names, and the names of its extension for
+/// sessions.
 const EXPORTS: &str =
     "{ global: sqlite3_*; sqlite3session_*; sqlite3changeset_*; sqlite3changegroup_*; sqlite3rebaser_*; };\n";
 

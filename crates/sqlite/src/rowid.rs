@@ -228,7 +228,7 @@ impl Numbers {
         self.own.values_mut().filter(|own| own.stored.is_none()).for_each(|own| own.last = None);
     }
 
-    /// Stores the counts of the tables in which the transaction counted by itself, in the transaction.
+    /// Stores, as a part of the transaction, the counts of the tables in which the transaction counted by itself.
     pub(crate) fn store(&self, home: &Home, txn: &Txn<'_>) -> Outcome<()> {
         for (root, own) in &self.own {
             let key = root.to_be_bytes();

@@ -268,7 +268,7 @@ fn a_victim_whose_statements_fail_in_another_way_has_ended() {
     }
 }
 
-/// An INSERT locks the count of its table, and then the table; so does a DELETE of all.
+/// An INSERT locks the count of its table, and then the table. A DELETE of all rows locks them in the same order.
 #[test]
 fn inserts_beside_a_delete_of_all_rows_succeed() {
     let bank = Bank::new();

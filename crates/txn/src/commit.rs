@@ -3,7 +3,8 @@
 //!
 //! Paper: LIBTP 3.2.5 and 4.2. Departure: locks are released as soon as the commit record has its LSN (early lock
 //! release, ARCHITECTURE.md, step 9), not after the flush. So a hot record does not wait for the disk. PROTOCOLS L4
-//! keeps this right: a transaction that read this one's changes has a later commit record, or waits for this one.
+//! keeps this right: a transaction that read this transaction's changes has a later commit record, or waits for this
+//! transaction's record.
 //!
 //! The steps of every commit, in this order ([`TxnSession::commit`]). A caller that recovers from a death in the middle
 //! takes the steps one by one:

@@ -39,7 +39,7 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// A log record has a type of the application whose code this program registered for another.
+    /// A log record has a type of the application, and this program registered the type's code for another type.
     #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), and this program registered \"{known}\" with that code; the record's transaction is kept as it is. Open the environment with the program that wrote the record, or give one of the two types another code")]
     OtherType {
         /// The record's LSN.

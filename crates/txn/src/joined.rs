@@ -103,8 +103,8 @@ impl TxnSession {
             Ok(()) => {
                 self.leave_if_given_up();
                 when_logged(Some(lsn));
-                // Forgotten before the locks are released: a later repair of this session must not mistake the next
-                // session that joins a segment for this one.
+                // Forgotten before the locks are released: a later repair of this session must not take the next
+                // session that joins a segment for this session.
                 self.slot().forget_segments();
             }
             Err(_) => {

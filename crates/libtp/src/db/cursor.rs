@@ -84,7 +84,8 @@ macro_rules! at_any {
     };
 }
 
-/// Evaluates an expression with the place in a transaction or a snapshot, guarded accordingly.
+/// Evaluates an expression with the place in a transaction or a snapshot, under the guard of the transaction or
+/// snapshot.
 macro_rules! at_either {
     ($kind:ident, $place:expr, $at:ident => $work:expr) => {
         match $place {

@@ -32,8 +32,8 @@ pub struct ListedDatabase {
 
 impl Txn<'_> {
     /// Drops a database, with its indices, when the transaction commits: its file is removed, and its name can be used
-    /// again. Also drops a single index. No other transaction uses the database until this one ends. After the commit,
-    /// each use of an older handle, of any process or snapshot, is refused (`Dropped`).
+    /// again. Also drops a single index. No other transaction uses the database until this transaction ends. After the
+    /// commit, each use of an older handle, of any process or snapshot, is refused (`Dropped`).
     ///
     /// The commit always returns only when it is on disk. It waits while a backup is taken.
     ///
@@ -107,8 +107,9 @@ impl Txn<'_> {
     }
 
     /// Removes all records of a database, and the entries of its indices; returns the number of records. No other
-    /// transaction uses the database until this one ends. The transaction itself can use it at once, by any handle.
-    /// Earlier snapshots still find the records. The numbers of a recno database continue after the removed ones.
+    /// transaction uses the database until this transaction ends. The transaction itself can use it at once, by any
+    /// handle. Earlier snapshots still find the records. The numbers of a recno database continue after the removed
+    /// ones.
     ///
     /// Each removal is logged with its value. To free the disk space at once, drop the database and create it again.
     ///

@@ -33,8 +33,8 @@ fn slots_of(node: &BucketPage<'_>, bucket: u32, bits: u32) -> Vec<usize> {
     (0..node.count()).filter(|&slot| low_bits(hash_of(node.key(slot)), bits) == bucket).collect()
 }
 
-/// Gives the file another bucket, unless another session does so at this moment, or the file has the most buckets it
-/// can have.
+/// Gives the file another bucket, unless another session is giving it one at this moment, or the file has the most
+/// buckets it can have.
 pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;

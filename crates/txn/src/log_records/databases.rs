@@ -25,7 +25,7 @@ pub(crate) fn encode(fates: &[Fate]) -> Vec<u8> {
     body
 }
 
-/// Reads such a body; `None` if the bytes are not such a body.
+/// Reads a body of this type; `None` if the bytes do not have its form.
 pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
     let mut fates = Vec::new();
     while !body.is_empty() {

@@ -20,7 +20,7 @@ pub(crate) fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> 
     [txn.raw(), first.raw()].into_iter().chain(words).flat_map(u64::to_le_bytes).collect()
 }
 
-/// Reads such a body; `None` if the bytes are not such a body.
+/// Reads a body of this type; `None` if the bytes do not have its form.
 pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, PendingUndo)> {
     let words = super::words_of(body)?;
     let [txn, first, rest @ ..] = &words[..] else { return None };
