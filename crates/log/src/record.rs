@@ -73,7 +73,7 @@ pub struct RecordHeader {
     crc: U32,      // 00-03  CRC-32C of the record with zeros here, mixed with LSN and incarnation: see `seal`
     kind: U16,     // 04-05  never zero
     body_low: U16, // 06-07  the low 16 bits of the body's length
-    txn: U64,      // 08-15  of a flush mark: its time
+    txn: U64,      // 08-15  in a flush mark: the time
     link: U64,     // 16-23  bits 0 to 2: flags; 3 to 54: the previous record's LSN; 56 to 63: the length's next 8 bits
 }
 

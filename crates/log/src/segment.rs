@@ -125,12 +125,12 @@ impl Geometry {
 pub(crate) struct SegmentHeader {
     magic: [u8; 8],        // 00-07  "libtplog"
     version: U32,          // 08-11
-    crc: U32,              // 12-15  CRC-32C of bytes 16..4096, the note's taken for zeros
+    crc: U32,              // 12-15  CRC-32C of bytes 16..4096, with zeros for the note
     number: U32,           // 16-19
     spare: U32,            // 20-23  zero
     first: U64,            // 24-31  position of the segment's first byte in the log
-    bytes: U64,            // 32-39  of the whole file
-    incarnation: U64,      // 40-47  the log's when the segment was prepared
+    bytes: U64,            // 32-39  length of the whole file
+    incarnation: U64,      // 40-47  the log's incarnation when the segment was prepared
     environment: [u8; 16], // 48-63
 }
 

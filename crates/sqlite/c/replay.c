@@ -17,14 +17,14 @@ struct TpDone {
   char *zSql;
   sqlite3_value **apVar;
   int nVar;
-  int rc;                                       /* Of the last step, with its extension, if isEnded */
-  u64 error;                                    /* Hash of its sentence */
+  int rc;                                       /* Extended code of the last step, if isEnded */
+  u64 error;                                    /* Hash of the sentence of the error */
   u64 flags;                                    /* Settings of the connection */
   u8 isEnded;
   Vdbe *pVdbe;                                  /* The statement while it is open: to compare, not to use */
   i64 nRow;                                     /* Rows that the program has got */
-  u64 digest;                                   /* Of these rows */
-  i64 nChange, nTotalChange, iLastRowid;        /* Before the next statement */
+  u64 digest;                                   /* Digest of these rows */
+  i64 nChange, nTotalChange, iLastRowid;        /* Values before the next statement */
 };
 typedef struct TpLog TpLog;
 struct TpLog {
@@ -32,7 +32,7 @@ struct TpLog {
   u8 isReplaying;
   int nDone;
   i64 nByte;
-  i64 nChange, nTotalChange, iLastRowid;        /* Before the transaction */
+  i64 nChange, nTotalChange, iLastRowid;        /* Values before the transaction */
   TpDone aDone[TP_REPLAY_STATEMENTS];
 };
 
@@ -118,13 +118,13 @@ static TpDone *tpKeep(TpLog *l, Vdbe *v){
   }
   return d;
 }
-/* The sentence of a statement's error. */
+/* Returns a hash of the sentence of a statement's error. */
 static u64 tpError(Vdbe *v){
   const char *z = v->rc==SQLITE_OK || v->rc==SQLITE_DONE ? "" : sqlite3_errmsg(v->db);
   return tpHash(1, z, sqlite3Strlen30(z));
 }
-/* Notes what the last statement has changed. A statement that was not read to its end has changed all when it was
-** reset. */
+/* Notes what the last statement has changed. A statement that was not read to its end has made all its changes when
+** it is reset. */
 static void tpNoteChanges(TpLog *l, TpStep *t){
   TpDone *d;
   if( l->nDone==0 ) return;

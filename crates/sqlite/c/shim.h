@@ -12,7 +12,7 @@ struct Vdbe;
 
 struct TpHandle {
   TpConn *pConn;
-  const char *zName;                            /* From sqlite3_create_filename */
+  const char *zName;                            /* Made by sqlite3_create_filename */
   u8 isReadOnly;
   u8 isWal;                                     /* The program asked for WAL */
   u8 eSync;                                     /* PAGER_SYNCHRONOUS_* */
@@ -70,22 +70,22 @@ static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 
 /* Each of these returns a code of SQLite. After an error, tpsql_sentence has the sentence. */
 extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
-extern int tpsql_refusal(int *pCode, const char **pz);          /* Of the last tpsql_open of this thread */
+extern int tpsql_refusal(int *pCode, const char **pz);          /* Why the last tpsql_open of this thread failed */
 extern void tpsql_forget_refusal(void);
 extern int tpsql_is_chosen(const char *zPath);                  /* By LIBTP_SQLITE; -1: the list is refused */
 extern int tpsql_is_removed(TpConn*);
 extern void tpsql_close(TpConn*);
-extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: none for rc */
+extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: rc has no sentence */
 extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);
 extern void tpsql_cancel(void);                 /* Ends the waits of this process that began before */
 extern void tpsql_heed(TpConn*);                /* Lets the connection wait again, for the rest of its time */
 extern void tpsql_heeded(TpConn*);              /* The next wait has all its time */
-extern int tpsql_failed_before(TpConn*);        /* Whether the last error is an earlier one that a cursor answers again */
+extern int tpsql_failed_before(TpConn*);        /* Whether the last error is an earlier error that a cursor returns again */
 extern int tpsql_state(TpConn*);
 extern int tpsql_begin(TpConn*, int eHow);
 extern int tpsql_prepare(TpConn*);              /* The part of a commit that can fail because of the transaction */
 extern int tpsql_commit(TpConn*, int keepsReading);
-extern int tpsql_has_expired(TpConn*);          /* Whether the end of a transaction changed what an open SELECT has read; once */
+extern int tpsql_has_expired(TpConn*);          /* Whether the end of a transaction changed what an open SELECT has read; true once */
 extern int tpsql_is_doomed(TpConn*);
 extern int tpsql_roll_back(TpConn*, int keepsReading);
 extern int tpsql_was_victim(TpConn*);
@@ -113,7 +113,7 @@ extern int tpsql_last(TpConn*, u32, int *pIsEmpty);
 extern int tpsql_next(TpConn*, u32);                            /* SQLITE_DONE at the end */
 extern int tpsql_previous(TpConn*, u32);
 extern int tpsql_eof(TpConn*, u32, int *pIsEnd);
-extern void tpsql_cursor_fail(TpConn*, u32, int rc);           /* Its next call that can fail answers rc */
+extern void tpsql_cursor_fail(TpConn*, u32, int rc);           /* The next call that can fail returns rc */
 extern int tpsql_has_moved(TpConn*, u32);
 extern int tpsql_restore(TpConn*, u32, int *pDiffers);
 extern int tpsql_seek_row(TpConn*, u32, i64 iRow, int *pRes);
