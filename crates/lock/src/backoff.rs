@@ -22,20 +22,20 @@ const FORGOTTEN_AFTER: u64 = 250_000;
 impl LockerSlot {
     /// Notes, at `now`, that the locker was the victim of a deadlock.
     pub(crate) fn note_was_victim(&self, now: u64) {
-        if self.aside_due.get() == 0 {
-            let is_recent = now < self.aside_until.get() + FORGOTTEN_AFTER;
-            let doublings = if is_recent { (self.aside_doublings.get() + 1).min(DOUBLINGS) } else { 0 };
-            self.aside_doublings.init(doublings);
-            self.aside_due.init(1);
+        if self.pause_due.get() == 0 {
+            let is_recent = now < self.pause_until.get() + FORGOTTEN_AFTER;
+            let doublings = if is_recent { (self.pause_doublings.get() + 1).min(DOUBLINGS) } else { 0 };
+            self.pause_doublings.init(doublings);
+            self.pause_due.init(1);
         }
-        self.aside_until.init(now + (PAUSE << self.aside_doublings.get().min(DOUBLINGS)));
+        self.pause_until.init(now + (PAUSE << self.pause_doublings.get().min(DOUBLINGS)));
     }
 
     /// Returns how long the locker pauses before a transaction that begins now.
     fn pause(&self, now: u64) -> Duration {
-        self.aside_due.init(0);
+        self.pause_due.init(0);
         // Even after a change of the clock, a pause is not longer than the longest pause.
-        Duration::from_micros(self.aside_until.get().saturating_sub(now).min(PAUSE << DOUBLINGS))
+        Duration::from_micros(self.pause_until.get().saturating_sub(now).min(PAUSE << DOUBLINGS))
     }
 }
 
@@ -44,10 +44,10 @@ impl LockManager {
     #[inline]
     pub fn pause_before_begin(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        if slot.aside_due.get() != 0 {
+        if slot.pause_due.get() != 0 {
             pause_before_begin(session, slot);
         }
-        if slot.crowded_until.get() != 0 {
+        if slot.lanes_until.get() != 0 {
             self.take_lane(session, locker, slot);
         }
     }
@@ -86,7 +86,7 @@ mod tests {
             both_hold.wait();
             let is_granted = locks.lock(&session, locker, names[1 - own], Mode::X, Wait::Forever).is_ok();
             locks.unlock_all(&session, locker);
-            (is_granted, locks.table.locker(locker.0).aside_due.get() != 0)
+            (is_granted, locks.table.locker(locker.0).pause_due.get() != 0)
         };
         let mut ended = std::thread::scope(|scope| {
             let other = scope.spawn(|| one(1));
@@ -103,9 +103,9 @@ mod tests {
         let slot = locks.table.locker(locker.0);
         locks.pause_before_begin(session, locker);
         slot.note_was_victim(boot_micros());
-        assert_eq!(slot.aside_due.get(), 1);
+        assert_eq!(slot.pause_due.get(), 1);
         locks.pause_before_begin(session, locker);
-        assert_eq!(slot.aside_due.get(), 0, "the locker pauses once");
+        assert_eq!(slot.pause_due.get(), 0, "the locker pauses once");
 
         let mut now = 1 << 52;
         for round in 0..2 * DOUBLINGS {

@@ -41,8 +41,8 @@ const ASKED_MAX: u32 = 1024;
 
 impl LockerSlot {
     /// Notes, at `now`, that the locker has slept for a lock.
-    pub(crate) fn note_crowded(&self, now: u64) {
-        self.crowded_until.init(now + FORGOTTEN_AFTER);
+    pub(crate) fn note_contention(&self, now: u64) {
+        self.lanes_until.init(now + FORGOTTEN_AFTER);
     }
 }
 
@@ -52,8 +52,8 @@ impl LockManager {
     #[inline]
     pub fn forget_crowd(&self, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        if slot.crowded_until.get() != 0 {
-            slot.crowded_until.init(0);
+        if slot.lanes_until.get() != 0 {
+            slot.lanes_until.init(0);
         }
     }
 
@@ -61,9 +61,9 @@ impl LockManager {
     #[inline(never)]
     pub(crate) fn take_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot) {
         let now = boot_micros();
-        let left = slot.crowded_until.get().wrapping_sub(now);
+        let left = slot.lanes_until.get().wrapping_sub(now);
         if left == 0 || left > FORGOTTEN_AFTER || u64::from(locker.0) >> LOCKER_BITS != 0 {
-            slot.crowded_until.init(0);
+            slot.lanes_until.init(0);
             return;
         }
         let lane = slot.lane.load().lane();
@@ -99,7 +99,7 @@ impl LockManager {
             session.sleep_long(ticket, bound);
             bound = LOOK_AFTER;
             now = boot_micros();
-            slot.note_crowded(now);
+            slot.note_contention(now);
         }
         slot.wants_lane.publish(LaneWait::NONE);
     }
@@ -326,10 +326,10 @@ mod tests {
         locks.pause_before_begin(&scene.session, waiter);
         assert_eq!(scene.holder(0), waiter.0);
         locks.forget_crowd(waiter);
-        assert_eq!(slot.crowded_until.get(), 0);
-        slot.note_crowded(boot_micros() - FORGOTTEN_AFTER);
+        assert_eq!(slot.lanes_until.get(), 0);
+        slot.note_contention(boot_micros() - FORGOTTEN_AFTER);
         locks.pause_before_begin(&scene.session, waiter);
-        assert_eq!(slot.crowded_until.get(), 0, "the sleep was long ago");
+        assert_eq!(slot.lanes_until.get(), 0, "the sleep was long ago");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         let slot = locks.table.locker(waiter.0);
         // A turn that ends long after the longest wait.
         locks.lane(0).taken.publish(LaneTurn::new(holder.0, boot_micros() + CLOCK_SET - TURN));
-        slot.note_crowded(boot_micros());
+        slot.note_contention(boot_micros());
         let started = Instant::now();
         locks.pause_before_begin(&scene.session, waiter);
         let waited = started.elapsed();

@@ -226,7 +226,7 @@ impl LockManager {
         let slot = self.table.locker(number);
         slot.birth.init(0);
         slot.log_bytes.init(0);
-        slot.crowded_until.init(0);
+        slot.lanes_until.init(0);
         slot.wants_lane.publish(LaneWait::NONE);
         Ok(LockerId(number))
     }

@@ -57,14 +57,14 @@ shared! {
         pub(crate) waiting_since: Word<u64>,
         /// The end of the locker's present or last pause after a deadlock, in microseconds since the machine started
         /// (`backoff.rs`).
-        pub(crate) aside_until: Word<u64>,
+        pub(crate) pause_until: Word<u64>,
         /// Non-zero if the locker must pause before its next transaction.
-        pub(crate) aside_due: Word<u32>,
+        pub(crate) pause_due: Word<u32>,
         /// How many times the pause was doubled.
-        pub(crate) aside_doublings: Word<u32>,
+        pub(crate) pause_doublings: Word<u32>,
         /// The time until which its transactions begin in a lane, in microseconds since the machine started, or zero
         /// (`lanes.rs`).
-        pub(crate) crowded_until: Word<u64>,
+        pub(crate) lanes_until: Word<u64>,
         /// The locker's last lane, and when it last began a transaction in that lane.
         pub(crate) lane: Word<LaneStart>,
         /// Since when the locker waits for a lane, and when it last looked for one.

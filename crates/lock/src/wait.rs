@@ -97,7 +97,7 @@ impl LockManager {
         match outcome {
             Err(Error::Deadlock { .. }) => ask.slot.note_was_victim(boot_micros()),
             _ if ask.slot.spared.load() == number => {}
-            _ => ask.slot.note_crowded(boot_micros()),
+            _ => ask.slot.note_contention(boot_micros()),
         }
         outcome
     }

@@ -18,7 +18,7 @@ use libtp::{Cursor, Db, Durability, Env, Result, Savepoint, Snapshot, Txn};
 use crate::home::Home;
 
 /// The source of a connection's reads.
-#[allow(clippy::large_enum_variant)] // a connection has one
+#[allow(clippy::large_enum_variant)] // a connection has only one
 pub(crate) enum Source {
     Txn(Txn<'static>),
     Snapshot(Snapshot<'static>),

@@ -249,7 +249,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves as [`Cursor::next`] does, for [`Cursor::shown`]. Returns whether there is a pair.
-    #[inline(always)] // once a record
+    #[inline(always)] // called once for each record
     fn advance(&mut self) -> Result<bool> {
         match &mut self.place {
             // Pairs that a snapshot's cursor has copied need no guard, and neither does the end of the pairs: they were
@@ -263,7 +263,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Returns the pair under the cursor, its key as the file stores it.
-    #[inline(always)] // once a record
+    #[inline(always)] // called once for each record
     pub(super) fn shown(&self) -> Option<(&[u8], &[u8])> {
         match &self.place {
             Place::Locking(at, _) => at.record(),

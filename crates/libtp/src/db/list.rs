@@ -222,7 +222,7 @@ pub struct ListPlace(Seen);
 /// A number and its record.
 type Found = Option<(u64, Vec<u8>)>;
 
-#[allow(clippy::should_implement_trait)] // as for `Cursor`
+#[allow(clippy::should_implement_trait)] // the same reason as for `Cursor`
 impl<'t, R: Reader> ListCursor<'t, R> {
     /// Returns the name of the list.
     pub(super) fn list_name(&self) -> &'t str {
