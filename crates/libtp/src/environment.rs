@@ -4,6 +4,7 @@
 //! `region/inner.rs`, and opening in `admin/opening.rs`.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use libtp_record::{Duplicates, Method, Order, Verified};
@@ -96,9 +97,16 @@ impl Env {
         Builder::default()
     }
 
-    /// Returns what opening did: nothing, a repair, or a restart from the log.
+    /// Returns what opening did: nothing, a repair, or a restart from the log. Openings report lost commits
+    /// ([`Opened::lost`]) until a program has called this function.
     pub fn opened(&self) -> &Opened {
-        &self.0.opened
+        let opened = &self.0.opened;
+        // Relaxed: a second note changes nothing.
+        if opened.lost && !self.0.has_read_loss.swap(true, Ordering::Relaxed) {
+            let noted = self.0.with_session(|managers, txn| Ok(managers.note_loss_read(txn.session())?));
+            noted.unwrap_or_else(|error| tracing::warn!(%error, "the next opening reports the lost commits again"));
+        }
+        opened
     }
 
     /// Begins a transaction: the paper's `txn_begin`.

@@ -101,6 +101,14 @@ impl Managers {
         Ok(changed)
     }
 
+    /// Notes that a program has read of lost commits: no later opening reports them.
+    ///
+    /// # Errors
+    /// The control file cannot be written; `ControlHeld`.
+    pub fn note_loss_read(&self, by: &Session) -> Result<()> {
+        self.change_control(by, |words| words.lost = false)
+    }
+
     /// Hands out the number of the next database file, once and for all.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ impl Builder {
             Ok(()) | Err(Error::Rebuilt) => {
                 // If other processes use the environment, they have recovered the files, and recover them again when
                 // one of these processes dies.
-                if env.opened().how != How::Joined {
+                if env.0.opened.how != How::Joined {
                     crate::files::recovery::recover(&env.0);
                 }
                 #[cfg(feature = "unprotected")]

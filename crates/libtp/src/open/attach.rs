@@ -70,11 +70,6 @@ fn open_as(
         match opening.through(&door, file.as_ref(), watch)? {
             Some(through) => {
                 failpoint("attach: seat taken, door held");
-                if opening.has_lost.get() {
-                    // The answer reports the loss. If this note fails, the next opening reports it again.
-                    let noted = opening.note_told();
-                    noted.unwrap_or_else(|error| tracing::warn!(%error, "the loss will be reported again"));
-                }
                 break through;
             }
             // Other users may be about to make the region.
@@ -149,7 +144,7 @@ impl Opening<'_> {
             _ => others,
         };
         if control.lost && !others {
-            // The process that found the loss died before it reported the loss.
+            // No program has read of the loss yet.
             self.has_lost.set(true);
         }
         if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {

@@ -55,7 +55,7 @@ pub struct Opened {
     /// Torn pages mended from the double-write file.
     pub mended: u64,
     /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
-    /// memory is gone or damaged.
+    /// memory is gone or damaged. Each opening reports this until a program has read it.
     pub lost: bool,
 }
 

@@ -20,7 +20,7 @@ use rio::{failpoint, planted, Identity, Lasting, Region};
 
 use crate::open::keep::Keep;
 use crate::open::old_memory::is_current;
-use crate::open::opening::{How, Opened, Opening, Watcher, PATIENCE};
+use crate::open::opening::{How, Opened, Opening, Watcher};
 use crate::open::platform::Found;
 use crate::{Durability, Error, Result};
 
@@ -132,16 +132,6 @@ impl Opening<'_> {
         if let Some(why) = self.loss.take() {
             tracing::error!(environment = %self.platform.path.display(), "{why}");
         }
-    }
-
-    /// Notes in the control file that this opening reports the loss.
-    pub(crate) fn note_told(&self) -> Result<()> {
-        let _changing = self.control_file.changing_within(PATIENCE)?;
-        let control = self.control_file.read()?;
-        if control.lost {
-            self.control_file.write(&Control { lost: false, ..control })?;
-        }
-        Ok(())
     }
 
     /// Notes in an unused region what its memory survives, if that has changed.

@@ -44,6 +44,8 @@ pub struct Env(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// What opening did.
     pub(crate) opened: Opened,
+    /// Whether the program has read of lost commits.
+    pub(crate) has_read_loss: AtomicBool,
     /// Tells this process from its forked child.
     pub(crate) mark: ForkMark,
     /// The process that opened the environment.
@@ -100,6 +102,7 @@ impl Env {
     ) -> Env {
         Env(Arc::new(Inner {
             opened: attached.opened.clone(),
+            has_read_loss: AtomicBool::new(false),
             mark: attached.managers.processes.fork_mark(),
             pid: attached.managers.processes.pid(),
             present: Present::first(attached, &platform.path),
