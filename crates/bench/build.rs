@@ -1,9 +1,9 @@
-//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature `peers` also
-//! compiles stock SQLite. With the feature `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both
+//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature `peers`, and without
+//! `sql`, which brings an SQLite, also compiles stock SQLite. With the feature `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both
 //! libraries and libpmemobj.
 
 /// The source of SQLite is that of `libtp-sqlite`, before its changes.
-#[cfg(feature = "peers")]
+#[cfg(all(feature = "peers", not(feature = "sql")))]
 #[path = "../sqlite/build/source.rs"]
 mod source;
 
@@ -21,7 +21,7 @@ fn main() {
     let sources = CALLS.iter().flat_map(|(_, sources)| sources);
     sources.chain(&HEADERS).for_each(|file| println!("cargo:rerun-if-changed=src/{file}"));
     note_the_source();
-    #[cfg(feature = "peers")]
+    #[cfg(all(feature = "peers", not(feature = "sql")))]
     compile_sqlite();
     #[cfg(feature = "peers-all")]
     compile_the_calls();
@@ -56,7 +56,7 @@ fn output_of(program: &str, words: &[&str]) -> Option<String> {
 }
 
 /// The options by which the package `libsqlite3-sys` compiles SQLite.
-#[cfg(feature = "peers")]
+#[cfg(all(feature = "peers", not(feature = "sql")))]
 const OPTIONS: [&str; 19] = [
     "SQLITE_CORE",
     "SQLITE_DEFAULT_FOREIGN_KEYS=1",
@@ -80,7 +80,7 @@ const OPTIONS: [&str; 19] = [
 ];
 
 /// Compiles SQLite, which `rusqlite` does not bring along (Cargo.toml of the workspace).
-#[cfg(feature = "peers")]
+#[cfg(all(feature = "peers", not(feature = "sql")))]
 fn compile_sqlite() {
     let source = source::find(libsqlite3_sys::SQLITE_VERSION_NUMBER).unwrap_or_else(|sentence| panic!("{sentence}"));
     let mut compiler = cc::Build::new();

@@ -14,6 +14,8 @@ const PROGRAM: &str = "tp-bench";
 const COUNTS: &str = "counts";
 /// The report.
 const PAPER: &str = "paper";
+/// The workload that needs SQLite on libtp.
+const SQL: &str = "sql";
 /// The workload for a command line without one.
 const HOT_PATHS: &str = "hotpaths";
 /// Names for figures of the report, each with the beginnings of the figures' names and its peers.
@@ -51,9 +53,10 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         false => Peers::None,
     };
     peers.install(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    let features = if first == SQL { &["--features", SQL] } else { peers.features() };
     let status = cargo()
         .args(["run", "--release", "--package", PACKAGE, "--bin", PROGRAM])
-        .args(peers.features())
+        .args(features)
         .args(["--", first])
         .args(rest)
         .status()

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The commands, each with its package.
-const PROGRAMS: [(&str, &str); 3] = [("libtp-cli", "tp"), ("libtp-bench", "tp-bench"), ("libtp-sql", "tp-sql")];
+/// Package and name of each program, and cargo's features for it.
+const PROGRAMS: [(&str, &str, &str); 3] =
+    [("libtp-cli", "tp", ""), ("libtp-bench", "tp-bench", "sql"), ("libtp-sql", "tp-sql", "")];
 
 /// The shared libraries, each with its package. The linker strips them: they keep only the names that programs may call.
 const LIBRARIES: [(&str, &str); 2] = [("libtp-capi", "libtp.so"), ("libtp-sqlite", SQLITE_BUILT)];
@@ -36,8 +38,8 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     }
     // The programs are built one after the other. In one build, cargo would give `tp` the library's features that only
     // the benchmarks need.
-    for (package, program) in PROGRAMS {
-        build(program, &["build", "--release", "--package", package, "--bin", program])?;
+    for (package, program, features) in PROGRAMS {
+        build(program, &["build", "--release", "--package", package, "--bin", program, "--features", features])?;
     }
     let prefix = std::path::absolute(prefix).map_err(|error| error.to_string())?;
     let version = version(&workspace.root)?;

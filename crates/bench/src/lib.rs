@@ -47,6 +47,8 @@ mod random;
 pub mod report;
 pub mod rows;
 pub mod run;
+#[cfg(feature = "sql")]
+pub mod sql;
 pub mod window;
 
 pub use bare_disk::BareDisk;

@@ -9,6 +9,8 @@ mod command_memory;
 mod command_paper;
 mod command_recovery;
 mod command_snapshots;
+#[cfg(feature = "sql")]
+mod command_sql;
 mod command_tpcb;
 mod recovery_child;
 
@@ -52,6 +54,12 @@ enum Verb {
     Snapshots(command_snapshots::Arguments),
     /// Measure opening after a crash, and the size of a small and of a large environment.
     Recovery(command_recovery::Arguments),
+    /// Measure SQL by many processes: SQLite on an environment beside SQLite on a file.
+    #[cfg(feature = "sql")]
+    Sql(command_sql::Arguments),
+    #[cfg(feature = "sql")]
+    #[command(hide = true)]
+    SqlClient(command_sql::ClientArguments),
     #[command(hide = true)]
     Client(command_tpcb::ClientArguments),
     #[command(hide = true)]
@@ -83,6 +91,10 @@ fn run(verb: &Verb, output: &mut Output) -> Result<Ending> {
         Verb::Paper(paper) => paper.run(output),
         Verb::Growth(growth) => growth.run(output),
         Verb::Snapshots(snapshots) => snapshots.run(output),
+        #[cfg(feature = "sql")]
+        Verb::Sql(sql) => sql.run(output),
+        #[cfg(feature = "sql")]
+        Verb::SqlClient(client) => client.run(),
         Verb::Recovery(recovery) => recovery.run(output),
         Verb::Client(client) => command_tpcb::run_client(client),
         Verb::MemoryClient(client) => command_memory::run_client(client),
