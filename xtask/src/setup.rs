@@ -18,6 +18,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("valgrind", "the programs in C, watched"),
     ("perl", "the module DB_File, which is built against db.h"),
     ("make", "builds the module DB_File"),
+    ("python3", "its module of SQLite, which finds SQLite on libtp"),
+    ("binutils", "the names that a library offers"),
 ];
 
 /// Packages of the warm-reboot lab.

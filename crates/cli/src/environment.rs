@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use libtp::{Builder, Database, Env, Filling, Keep, Settings};
+use libtp_console::numbers::wait_seconds;
 
 use crate::environment_directory::EnvironmentDirectory;
 use crate::failure::Result;
@@ -18,20 +19,12 @@ pub struct EnvironmentArgument {
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Longest wait for each lock that a transaction of another process holds, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = wait_seconds)]
     wait: Duration,
 }
 
 /// Default of `--wait`, in seconds.
 const WAIT: &str = "5";
-
-/// Largest `--wait`, in seconds: a day.
-const WAIT_MAX: f64 = 86_400.0;
-
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=WAIT_MAX).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("give a number of seconds from 0 to {WAIT_MAX}"))
-}
 
 /// An environment and one of its databases.
 #[derive(Args)]
@@ -45,7 +38,7 @@ pub struct DatabaseArguments {
 impl EnvironmentArgument {
     /// Returns the environment in `directory`, with the default wait.
     pub fn at(directory: &Path) -> EnvironmentArgument {
-        EnvironmentArgument { env: Some(directory.to_path_buf()), wait: seconds(WAIT).unwrap_or_default() }
+        EnvironmentArgument { env: Some(directory.to_path_buf()), wait: wait_seconds(WAIT).unwrap_or_default() }
     }
 
     /// Returns the environment's directory.

@@ -17,6 +17,15 @@ pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     Ok(time)
 }
 
+/// Longest wait for a lock that a command line may ask for, in seconds: a day.
+const WAIT_MAX: f64 = 86_400.0;
+
+/// Parses the longest wait for a lock, in seconds.
+pub fn wait_seconds(word: &str) -> std::result::Result<Duration, String> {
+    let seconds = word.parse().ok().filter(|seconds| (0.0..=WAIT_MAX).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("give a number of seconds from 0 to {WAIT_MAX}"))
+}
+
 /// Returns a number with its digits in groups of three: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libtp_console::failure::{Ending, Failure, Result};
 use libtp_console::output::Output;
@@ -14,19 +15,19 @@ use crate::names::{self, Access};
 use crate::{comparison, copy, sentence};
 
 /// Exports a database.
-pub fn run(name: &Path, file: &Path, output: &mut Output) -> Result<Ending> {
+pub fn run(name: &Path, file: &Path, wait: Duration, output: &mut Output) -> Result<Ending> {
     let interrupts = Interrupts::default();
     interrupts.listen(Work::Copy)?;
     let shown = file.display();
     if fs::symlink_metadata(file).is_ok() {
         return Err(Failure::Failed(format!("{shown} exists; nothing was changed")));
     }
-    let from = names::open(name, Access::Write)?;
+    let from = interrupts.while_opening(|| names::open(name, Access::Write, wait))?;
     // All is read from one snapshot.
     from.execute_batch("BEGIN").map_err(sentence)?;
     let unfinished = UnfinishedFile(beside(file, ".exporting"));
     unfinished.clear();
-    let to = names::open(Path::new(&(names::uri(&unfinished.0, false) + "?tp=0")), Access::Create)?;
+    let to = names::open(Path::new(&(names::uri(&unfinished.0, false) + "?tp=0")), Access::Create, wait)?;
     let (tables, rows) = {
         let _running = interrupts.while_running(&[&from, &to]);
         let copied = copy::copy(&from, &to, output.may_draw())?;

@@ -7,7 +7,8 @@
 //!
 //! If we are killed here: an environment is left under the other name. The next import of the file removes it. If we
 //! are killed between the two renames, both the file and the environment are there, and the file is still the program's
-//! database.
+//! database. An environment that takes the file's own name exchanges its name with the file: the name always has one of
+//! both. If we are killed then, the file keeps the other name, `FILE.importing-NUMBER`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use libtp_console::failure::{Ending, Failure, Result};
 use libtp_console::output::Output;
+use rustix::fs::{renameat_with, RenameFlags, CWD};
 
 use crate::interrupts::{Interrupts, Work};
 use crate::names::{self, Access};
@@ -26,7 +28,7 @@ use crate::{comparison, copy, sentence};
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Imports a file.
-pub fn run(file: &Path, name: Option<&Path>, output: &mut Output) -> Result<Ending> {
+pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output) -> Result<Ending> {
     let interrupts = Interrupts::default();
     interrupts.listen(Work::Copy)?;
     let shown = file.display();
@@ -43,14 +45,14 @@ pub fn run(file: &Path, name: Option<&Path>, output: &mut Output) -> Result<Endi
             return refuse(format!("{} exists", taken.display()));
         }
     }
-    let from = lock(&file)?;
+    let from = interrupts.while_opening(|| lock(&file, wait))?;
     let unfinished = UnfinishedEnvironment::new(beside(&place, &format!(".importing-{}", found.ino())));
-    let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Create)?;
+    let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Create, wait)?;
     let (tables, rows) = {
         let _running = interrupts.while_running(&[&from, &to]);
         let copied = copy::copy(&from, &to, output.may_draw())?;
         close(to)?;
-        let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Write)?;
+        let to = names::open(Path::new(&names::uri(&unfinished.0, true)), Access::Write, wait)?;
         comparison::check(&from, &to, &copied)?;
         close(to)?;
         from.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(sentence)?;
@@ -84,10 +86,8 @@ pub fn beside(path: &Path, behind: &str) -> PathBuf {
 }
 
 /// Opens a file and keeps every other program out until the connection is closed.
-fn lock(file: &Path) -> Result<Connection> {
-    let from = names::open(Path::new(&(names::uri(file, false) + "?tp=0")), Access::Write)?;
-    // A program that keeps its connection open does not go away by itself.
-    from.busy_timeout(Duration::from_secs(1)).map_err(sentence)?;
+fn lock(file: &Path, wait: Duration) -> Result<Connection> {
+    let from = names::open(Path::new(&(names::uri(file, false) + "?tp=0")), Access::Write, wait)?;
     match from.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT") {
         Ok(()) => Ok(from),
         Err(error) => {
@@ -111,7 +111,7 @@ impl UnfinishedEnvironment {
     fn new(path: PathBuf) -> UnfinishedEnvironment {
         if path.exists() {
             // The library removes the shared memory of an environment when it is closed.
-            drop(names::open(Path::new(&names::uri(&path, true)), Access::Write));
+            drop(names::open(Path::new(&names::uri(&path, true)), Access::Write, Duration::ZERO));
         }
         let unfinished = UnfinishedEnvironment(path);
         unfinished.clear();
@@ -129,12 +129,19 @@ impl Drop for UnfinishedEnvironment {
     }
 }
 
-/// Puts the environment into its place, and the file aside. The file is moved last, unless the environment takes its
-/// name.
+/// Puts the environment into its place, and the file aside. The file is moved last. An environment that takes the
+/// file's name exchanges its name with the file first.
 fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Result<()> {
-    let mut moves = vec![(unfinished.to_owned(), place.to_owned()), (file.to_owned(), aside.to_owned())];
+    let swap = || renameat_with(CWD, unfinished, CWD, file, RenameFlags::EXCHANGE);
+    let mut moves = Vec::new();
     if place == file {
-        moves.reverse();
+        swap().map_err(|error| {
+            let (unfinished, file) = (unfinished.display(), file.display());
+            Failure::Failed(format!("{unfinished} and {file} cannot exchange their names: {error}; nothing was changed. Give the environment another name"))
+        })?;
+        moves.push((unfinished.to_owned(), aside.to_owned()));
+    } else {
+        moves.extend([(unfinished.to_owned(), place.to_owned()), (file.to_owned(), aside.to_owned())]);
     }
     for companion in COMPANIONS {
         let from = beside(file, companion);
@@ -147,6 +154,9 @@ fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Resul
         if let Err(error) = moved {
             for (from, to) in moves[..number].iter().rev() {
                 let _ = fs::rename(to, from);
+            }
+            if place == file {
+                let _ = swap();
             }
             return refuse(format!("{} cannot be renamed to {}: {error}", from.display(), to.display()));
         }

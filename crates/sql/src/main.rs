@@ -30,9 +30,11 @@ mod tables;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::numbers::wait_seconds;
 use libtp_console::output::Output;
 
 use crate::format::Mode;
@@ -58,6 +60,9 @@ struct CommandLine {
     /// Refuse every change.
     #[arg(long)]
     read_only: bool,
+    /// Longest wait for a lock of another program, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = wait_seconds)]
+    wait: Duration,
     /// Copy a file of SQLite into a new environment, NAME or the file's name with .tp, check the copy, and rename the
     /// file to FILE.imported.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "sql", "read_only"])]
@@ -89,15 +94,15 @@ fn main() -> ExitCode {
 
 fn run(arguments: &CommandLine, output: &mut Output) -> Result<Ending> {
     if let Some(file) = &arguments.import {
-        return import::run(file, arguments.name.as_deref(), output);
+        return import::run(file, arguments.name.as_deref(), arguments.wait, output);
     }
     if let Some([name, file]) = arguments.export.as_deref() {
-        return export::run(name, file, output);
+        return export::run(name, file, arguments.wait, output);
     }
     if let Some(programs) = &arguments.check {
         return program_check::run(programs, output);
     }
-    let mut session = session::Session::open(arguments.name.as_deref(), arguments.read_only, output)?;
+    let mut session = session::Session::open(arguments.name.as_deref(), arguments.read_only, arguments.wait, output)?;
     if arguments.json {
         session.settings.mode = Mode::Objects;
     }

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use libtp_console::failure::Result;
 
@@ -30,11 +31,10 @@ impl Access {
     }
 }
 
-/// Opens a database by its name as programs give it: a path, or a URI.
-pub fn open(name: &Path, access: Access) -> Result<Connection> {
+/// Opens a database by its name as programs give it: a path, or a URI. Its statements wait for a lock no longer than `wait`.
+pub fn open(name: &Path, access: Access, wait: Duration) -> Result<Connection> {
     let connection = Connection::open_with_flags(name, access.flags()).map_err(sentence)?;
-    // A lock of another process is waited for as long as a person waits.
-    connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(sentence)?;
+    connection.busy_timeout(wait).map_err(sentence)?;
     Ok(connection)
 }
 

@@ -1,6 +1,7 @@
 //! The state of the shell between its commands.
 
 use std::path::Path;
+use std::time::Duration;
 
 use libtp_console::failure::{Ending, Result};
 use libtp_console::output::{note, Output};
@@ -25,19 +26,27 @@ pub struct Session<'o> {
     /// The statements that Ctrl-C ends.
     pub interrupts: Interrupts,
     is_read_only: bool,
+    /// The longest wait for a lock.
+    wait: Duration,
 }
 
 impl<'o> Session<'o> {
     /// Opens a database.
-    pub fn open(name: Option<&Path>, is_read_only: bool, output: &'o mut Output) -> Result<Session<'o>> {
-        let connection = connect(name, is_read_only)?;
+    pub fn open(
+        name: Option<&Path>,
+        is_read_only: bool,
+        wait: Duration,
+        output: &'o mut Output,
+    ) -> Result<Session<'o>> {
+        let connection = connect(name, is_read_only, wait)?;
         let settings = Settings::of(output.is_terminal());
-        Ok(Session { connection, settings, sink: Sink::new(output), interrupts: Interrupts::default(), is_read_only })
+        let interrupts = Interrupts::default();
+        Ok(Session { connection, settings, sink: Sink::new(output), interrupts, is_read_only, wait })
     }
 
     /// Opens another database in the place of this one.
     pub fn reopen(&mut self, name: Option<&Path>) -> Result<()> {
-        self.connection = connect(name, self.is_read_only)?;
+        self.connection = self.interrupts.while_opening(|| connect(name, self.is_read_only, self.wait))?;
         Ok(())
     }
 
@@ -51,7 +60,7 @@ impl<'o> Session<'o> {
     }
 }
 
-fn connect(name: Option<&Path>, is_read_only: bool) -> Result<Connection> {
+fn connect(name: Option<&Path>, is_read_only: bool, wait: Duration) -> Result<Connection> {
     let access = if is_read_only { Access::Read } else { Access::Create };
-    names::open(name.unwrap_or(Path::new(IN_MEMORY)), access)
+    names::open(name.unwrap_or(Path::new(IN_MEMORY)), access, wait)
 }

@@ -75,6 +75,40 @@ fn an_environment_may_take_the_name_of_its_file() {
 }
 
 #[test]
+fn a_name_that_an_environment_takes_over_is_there_at_all_times() {
+    let home = tempdir().unwrap();
+    file(home.path(), "DELETE");
+    let name = home.path().join("app.db");
+    let mut child = command(home.path(), &["--import", "app.db", "app.db"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut looks = 0_u64;
+    while child.try_wait().unwrap().is_none() {
+        for _ in 0..1_000 {
+            assert!(fs::symlink_metadata(&name).is_ok(), "the name is missing");
+            looks += 1;
+        }
+    }
+    assert!(child.wait().unwrap().success() && name.is_dir() && looks > 0);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_file_in_use() {
+    let home = tempdir().unwrap();
+    file(home.path(), "DELETE");
+    let user = open(home.path(), "app.db");
+    user.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut child =
+            command(home.path(), &["--wait", "600", "--import", "app.db"]).stderr(Stdio::piped()).spawn().unwrap();
+        // The signal may come before the program takes signals: then it ends the program without an exit code.
+        std::thread::sleep(Duration::from_millis(300));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = child.wait().unwrap();
+        assert!(ended.code().is_none_or(|ended| ended == code), "{ended:?}");
+        assert_eq!(names(home.path()).iter().filter(|name| !name.starts_with("app.db")).count(), 0);
+    }
+}
+
+#[test]
 fn a_file_in_use_is_refused_and_its_users_go_on() {
     for (mode, use_of_it) in
         [("DELETE", "BEGIN IMMEDIATE;"), ("WAL", "BEGIN IMMEDIATE;"), ("WAL", "SELECT 1 FROM strict;")]
@@ -89,7 +123,7 @@ fn a_file_in_use_is_refused_and_its_users_go_on() {
             line.clear();
             assert_ne!(output.read_line(&mut line).unwrap(), 0);
         }
-        let outcome = sql(home.path(), &["--import", "app.db"]);
+        let outcome = sql(home.path(), &["--wait", "0.2", "--import", "app.db"]);
         assert!(
             outcome.refused(1).contains("Stop the programs that use the file"),
             "{mode}, {use_of_it}: {}",

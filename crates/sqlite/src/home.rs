@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -66,6 +67,7 @@ impl Home {
         let builder = Env::builder().create(may_create && !is_read_only).read_only(is_read_only);
         let env = builder.open(directory)?;
         let control = OpenOptions::new().read(true).custom_flags(O_PATH).open(env.path().join(CONTROL));
+        let control = control.and_then(above_standard);
         let control = control.map_err(|error| Refusal::new(CANTOPEN, format!("{}: {error}", directory.display())))?;
         let (meta, numbers) = (Arc::new(env.btree("sql.meta")?), Arc::new(env.btree("sql.rowid")?));
         let home = Arc::new(Home { env, control, meta, numbers, trees: Mutex::default() });
@@ -153,12 +155,37 @@ fn has_files(directory: &Path) -> bool {
     entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
+/// Moves a file from the descriptors of the standard streams, which a program may have closed and may use for files of
+/// its own.
+fn above_standard(file: File) -> std::io::Result<File> {
+    match file.as_raw_fd() {
+        // The copy of a descriptor is above the standard streams.
+        0..=2 => file.try_clone(),
+        _ => Ok(file),
+    }
+}
+
 /// Removes an empty file, as programs make one to have a name of their own (`mkstemp`). SQLite takes it for a new
 /// database, too. Returns whether there was one.
 fn takes_the_place_of_an_empty_file(place: &Path, is_read_only: bool) -> bool {
-    let is_empty = place.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0);
+    let is_empty = |file: &Path| file.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0);
+    if is_read_only || !is_empty(place) {
+        return false;
+    }
+    let mut second = place.as_os_str().to_owned();
+    second.push(format!(".empty-{}", std::process::id()));
+    let second = Path::new(&second);
+    let has_second = std::fs::hard_link(place, second).is_ok();
     // Another process may be faster: then there is a directory, which this call leaves alone.
-    is_empty && !is_read_only && std::fs::remove_file(place).is_ok()
+    let mut removed = std::fs::remove_file(place).is_ok();
+    if has_second {
+        // A program may have written the file meanwhile: its file gets the name back.
+        if removed && !is_empty(second) {
+            removed = std::fs::hard_link(second, place).is_err();
+        }
+        let _ = std::fs::remove_file(second);
+    }
+    removed
 }
 
 fn is_named(directory: &Path) -> bool {

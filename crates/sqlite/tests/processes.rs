@@ -191,13 +191,11 @@ print('sum', c.execute('select sum(v) from t').fetchone()[0], open('one.db', 'rb
         .env("LD_LIBRARY_PATH", directory.path())
         .output();
     let Ok(ran) = ran else {
-        println!("skipped: there is no /usr/bin/python3");
-        return;
+        return sql::skipped("there is no /usr/bin/python3 (Debian: python3)");
     };
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     if out.contains("another SQLite") || err.contains("No module named") {
-        println!("skipped: this Python does not link libsqlite3.so.0");
-        return;
+        return sql::skipped("this Python does not link libsqlite3.so.0");
     }
     assert_eq!(out.trim(), "sum 4950 SQLite format 3", "{err}");
 }

@@ -416,3 +416,9 @@ impl Drop for Statement<'_> {
         unsafe { sqlite3_finalize(self.raw) };
     }
 }
+
+/// Reports that a test cannot run on this machine. In CI that is a failure.
+pub fn skipped(why: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
+    println!("skipped: {why}");
+}
