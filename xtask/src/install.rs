@@ -137,7 +137,7 @@ fn texts_of_command(command: &Path, prefix: &Path) -> Result<Vec<Text>, String> 
 
 /// Copies the commands and writes the texts of `tp`. Returns the number of files.
 fn lay_out_command(built: &Path, prefix: &Path, texts: &[Text]) -> io::Result<usize> {
-    for (_, program) in PROGRAMS {
+    for (_, program, _) in PROGRAMS {
         replaced(&prefix.join("bin").join(program), |to| fs::copy(built.join(program), to).map(|_| ()))?;
     }
     for Text { to, text } in texts {
@@ -199,7 +199,7 @@ mod tests {
         let scratch = std::env::temp_dir().join(format!("xtask-install-command-{}", std::process::id()));
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
-        for (_, program) in PROGRAMS {
+        for (_, program, _) in PROGRAMS {
             fs::write(built.join(program), program).expect("the directory is writable");
         }
         // A program that prints its words, in place of the command.

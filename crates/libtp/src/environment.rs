@@ -97,7 +97,7 @@ impl Env {
         Builder::default()
     }
 
-    /// Returns what opening did: nothing, a repair, or a restart from the log. Openings report lost commits
+    /// Returns the work that opening did: nothing, a repair, or a restart from the log. Openings report lost commits
     /// ([`Opened::lost`]) until a program has called this function.
     pub fn opened(&self) -> &Opened {
         let opened = &self.0.opened;

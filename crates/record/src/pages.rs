@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Rank of overflow and free pages, and of a page about to be made new: behind all pages of a tree.
 const LOOSE_PAGE: u8 = 19;
 /// Rounds after which a change that finds everything moved again and again is given up: only a cycle of pages explains
-/// so many rounds.
+/// this number of rounds.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
 
 /// One file, and the session that works on it.

@@ -259,7 +259,7 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
                         two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 1 WHERE id = 40; UPDATE acc SET cents = cents + 1 WHERE id = 10; COMMIT");
                     }
                     if row[0].parse::<u32>().unwrap() % 10 == 6 {
-                        // The insert is refused if another connection has changed what was read.
+                        // The insert is refused if another connection has changed the rows that it read.
                         if let Err(failure) = one.run("INSERT INTO other(v) VALUES (NULL)") {
                             assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
                         }

@@ -40,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-histogram", &[]),
     ("libtp-console", &["libtp"]),
     ("libtp-bank", &["libtp", "libtp-console"]),
-    ("libtp-bench", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "rvm", "libtp-vista"]),
+    ("libtp-bench", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "libtp-sqlite", "rvm", "libtp-vista"]),
     ("libtp-cli", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "libtp-vista"]),
     ("libtp-capi", &["libtp", "libtp-vista"]),
     ("libtp-sqlite", &["libtp"]),

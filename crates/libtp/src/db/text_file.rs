@@ -357,7 +357,7 @@ fn has_no_records(notes: TextNotes) -> bool {
     notes == TextNotes::both(TextNote::of(b""))
 }
 
-/// Gives the new file the owner of the old file, who would otherwise lose access; returns the permissions to set. If
+/// Gives the new file the owner of the old file, which would otherwise lose access; returns the permissions to set. If
 /// that is not allowed, the old file stays. If a file of this user has a group that the user is not in, the new file is
 /// written anyway, and the group loses access.
 fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
