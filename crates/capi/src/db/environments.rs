@@ -1,6 +1,8 @@
 //! The environments of shared files. A directory that has shared files is an environment. A process opens each
-//! environment once. The environment stays open while one of its files is open or a transaction runs in it.
+//! environment once. The environment stays open while one of its files is open or a transaction runs in it. An
+//! environment that was removed and made again under the same path is another one: the control file tells them apart.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -14,7 +16,12 @@ use crate::log_types::with_log_types;
 pub(crate) struct OpenEnvironment {
     pub(crate) env: Env,
     pub(crate) directory: PathBuf,
+    /// Device and number of the control file, which stays open with the environment: no other file gets them.
+    control: Option<(u64, u64)>,
 }
+
+/// The name of the control file (docs/formats/control.md).
+const CONTROL: &str = "control";
 
 type Opened = Vec<(u32, Weak<OpenEnvironment>)>;
 
@@ -43,8 +50,15 @@ fn list() -> Answer<MutexGuard<'static, Opened>> {
 
 /// Returns the environment of a directory, if this process has it open.
 fn find(list: &[(u32, Weak<OpenEnvironment>)], directory: &Path) -> Option<Arc<OpenEnvironment>> {
+    let control = control_of(directory);
     let ours = list.iter().filter(|(process, _)| *process == std::process::id());
-    ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory)
+    ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory && home.control == control)
+}
+
+/// Returns device and number of the control file in a directory.
+fn control_of(directory: &Path) -> Option<(u64, u64)> {
+    let metadata = directory.join(CONTROL).metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Returns the canonical directory of a file of shared mode, and the name of its database.
@@ -85,7 +99,8 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         }
         refusal
     })?;
-    let home = Arc::new(OpenEnvironment { env, directory: directory.into() });
+    let control = control_of(directory);
+    let home = Arc::new(OpenEnvironment { env, directory: directory.into(), control });
     let mut list = list()?;
     // Another thread may have opened the environment meanwhile.
     if let Some(other) = find(&list, directory) {
@@ -101,4 +116,34 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
 /// Returns the page size of a shared database, in bytes, for the `psize` that the program asks for.
 pub(crate) fn page_bytes_for(wish: u64) -> u64 {
     wish.next_power_of_two().clamp(4 << 10, 64 << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_that_was_made_again_under_a_path_is_another_one() {
+        let place = tempfile::tempdir().unwrap();
+        let wishes = Wishes { create: true, database: "kv", page_bytes: 0 };
+        let first = environment(place.path(), &wishes).unwrap();
+        assert!(Arc::ptr_eq(&first, &environment(place.path(), &wishes).unwrap()));
+        let put = |home: &OpenEnvironment, value: &[u8]| {
+            let db = home.env.btree("kv").unwrap();
+            home.env.run(|txn| db.put(txn, b"key", value)).unwrap();
+        };
+        put(&first, b"old");
+        for entry in std::fs::read_dir(place.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path).unwrap()
+            } else {
+                std::fs::remove_file(path).unwrap()
+            }
+        }
+        let second = environment(place.path(), &wishes).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        put(&second, b"new");
+        assert!(place.path().join("kv.tp").is_file(), "the database is in the environment that has the path now");
+    }
 }
