@@ -25,6 +25,7 @@
 //! | `hit` | a wild store hits words that check themselves |
 //! | `indices` | indices of a database that several handles use |
 //! | `late` | a process leaves while another is stopped with a latch or a task |
+//! | `closed` | a program closes descriptors of the library |
 //! | `copies` | copies of an environment at work, and backups restored in its place |
 //! | `missing` | files and directories that vanish while processes work |
 //! | `containers` | processes that see other memory or other pids |
@@ -47,6 +48,7 @@ mod asked;
 mod barrier;
 mod builds;
 mod child;
+mod closed;
 mod containers;
 mod copies;
 mod crew;

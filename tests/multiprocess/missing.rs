@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use libtp::{Env, How};
+use libtp::{Durability, Env, How};
 
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
@@ -33,6 +33,26 @@ fn without_the_control_file_openings_are_refused_and_attached_processes_continue
     two.leave();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"other"[..]));
+}
+
+#[test]
+fn a_commit_whose_log_segment_was_moved_away_is_not_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let put = |key: &[u8]| env.run_with(Durability::Sync, |txn| table.put(txn, key, b"value"));
+    put(b"before").unwrap();
+    let (segment, aside) = (directory.path().join("log.00000001"), directory.path().join("aside"));
+    fs::rename(&segment, &aside).unwrap();
+    let error = put(b"not answered").unwrap_err().to_string();
+    assert!(error.contains("log.00000001") && error.contains("put that file back"), "{error}");
+    assert!(put(b"later").is_err());
+    drop((table, env));
+    fs::rename(&aside, &segment).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"before")).unwrap().as_deref(), Some(&b"value"[..]));
+    env.run_with(Durability::Sync, |txn| table.put(txn, b"after", b"value")).unwrap();
 }
 
 #[test]

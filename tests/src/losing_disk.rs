@@ -169,6 +169,9 @@ impl Directory for LosingDirectory {
     fn exists(&self, name: &str) -> Result<bool> {
         self.real.exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        self.real.identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         Ok(())
     }

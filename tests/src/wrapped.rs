@@ -69,6 +69,9 @@ impl Directory for WrappedDirectory {
     fn exists(&self, name: &str) -> Result<bool> {
         self.inner.exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        self.inner.identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         self.inner.sync()
     }

@@ -61,6 +61,9 @@ impl Directory for Interrupting {
     fn exists(&self, name: &str) -> Result<bool> {
         self.below.exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        self.below.identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         self.below.sync()
     }

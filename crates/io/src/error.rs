@@ -178,6 +178,12 @@ impl Error {
         }
     }
 
+    /// Makes the error of a call whose descriptor was another file's, or closed: the program has closed the descriptor of
+    /// `file`.
+    pub fn closed_descriptor(operation: Operation, file: String) -> Error {
+        Error::Io { operation, file, offset: None, errno: libc::EBADF }
+    }
+
     /// Returns the operation that failed.
     pub fn operation(&self) -> Operation {
         match self {

@@ -271,19 +271,22 @@ impl File for PosixFile {
 
 /// Returns the identity of a file or directory.
 fn identity_of(descriptor: &OwnedFd) -> rustix::io::Result<Identity> {
-    let status = rustix::fs::fstat(descriptor)?;
-    Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: birth_ns(descriptor)? })
-}
-
-/// Returns when a file or directory was made, in nanoseconds since 1970; 0 where the filesystem does not report it.
-fn birth_ns(descriptor: impl AsFd) -> std::result::Result<u64, Errno> {
-    match rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
-        Ok(answer) => Ok(birth_of(&answer)),
-        Err(Errno::NOSYS) => Ok(0),
+    match rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME) {
+        Ok(status) => Ok(identity_in(&status)),
+        Err(Errno::NOSYS) => {
+            let status = rustix::fs::fstat(descriptor)?;
+            Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: 0 })
+        }
         Err(errno) => Err(errno),
     }
 }
 
+fn identity_in(status: &rustix::fs::Statx) -> Identity {
+    let device = rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor);
+    Identity { device, inode: status.stx_ino, birth_ns: birth_of(status) }
+}
+
+/// Returns when a file or directory was made, in nanoseconds since 1970; 0 where the filesystem does not report it.
 fn birth_of(status: &rustix::fs::Statx) -> u64 {
     if status.stx_mask & StatxFlags::BTIME.bits() == 0 {
         return 0;

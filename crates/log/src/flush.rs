@@ -10,7 +10,9 @@
 //!    again. After an error from a limit of the leader's own process nothing is set: the next leader writes the same
 //!    bytes (L3).
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
-//! 4. The first flush into a segment durably notes that in the segment before, and only then moves `durable` (L2).
+//! 4. After its sync the leader finds that each written file still has the segment's name, and only then moves `durable`
+//!    (F3).
+//! 5. The first flush into a segment durably notes that in the segment before, and only then moves `durable` (L2).
 //!
 //! If the leader dies: a waiter finds that it is not alive, takes its word over and writes again from `durable`.
 //!
@@ -186,6 +188,8 @@ impl LogManager {
                 file.sync()?;
             }
             failpoint("log: segment synced");
+            // A process that builds the region anew puts new segments in the place of the old ones.
+            self.files.check_in_place(place.segment, file.as_ref()).inspect_err(|_| leave_given_up(session))?;
             syncs += 1;
         }
         Ok(syncs + self.files.note_begun(from, to)?)

@@ -83,6 +83,9 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to become the preparer");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
+        if preparer.is_some() {
+            self.files.forget_foreign();
+        }
         // Checked after this session has become the preparer: a process that builds the region anew waits until there
         // is no preparer.
         leave_given_up(session);
@@ -227,8 +230,11 @@ impl LogManager {
                 last += 1;
             }
             let ahead = geometry.end(last).since(header.tail.load());
+            // The blocks of the old file are for a finished file without all its blocks.
+            let is_made = matches!(self.files.segment(last + 1)?, Opened::Good(_));
+            let fits = geometry.file_bytes(old) == geometry.file_bytes(last + 1);
             leave_given_up(session);
-            if !is_short && geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < ready_max {
+            if !is_short && !is_made && fits && ahead < ready_max {
                 match self.files.prepare_recycled(old, last + 1, self.incarnation) {
                     Ok(()) => {
                         failpoint("log: segment recycled, not counted");

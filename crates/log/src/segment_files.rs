@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, File, Identity, OpenMode};
+use libtp_io::{is_foreign, Directory, File, Identity, OpenMode, Operation};
 use rio::{failpoint, planted};
 
 use crate::segment::{
@@ -47,6 +47,8 @@ pub struct LogFiles {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     environment: [u8; 16],
+    /// The directory's identity when it was opened.
+    home: Option<Identity>,
     incarnations: Incarnations,
     /// Lately used files, the last used file last.
     open: Mutex<Vec<OpenSegment>>,
@@ -60,6 +62,8 @@ impl LogFiles {
     /// Returns the log files of the environment with the control file contents `control`. Opens nothing yet.
     pub fn new(directory: Arc<dyn Directory>, control: &Control) -> LogFiles {
         LogFiles {
+            // Where it is not known, a closed descriptor of the directory shows in the next call.
+            home: directory.identity().ok().flatten(),
             directory,
             geometry: control.geometry(),
             environment: control.environment_id,
@@ -124,24 +128,48 @@ impl LogFiles {
         Ok(Opened::Good(file))
     }
 
-    /// Returns segment `number` for a flush. If this process last flushed into another segment, checks the descriptors
-    /// first.
+    /// Returns segment `number` for a flush, after a check of its descriptor; if this process last flushed into another
+    /// segment, after a check of all descriptors.
     pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
         // Relaxed: the number decides about a check only.
         if self.written.swap(number, Ordering::Relaxed) != number {
             self.forget_foreign();
+        } else if !planted("log: descriptors are checked at a new segment only") {
+            self.forget_foreign_of(|known| known == number);
         }
         self.segment(number)
+    }
+
+    /// Checks that the bytes which were just synced through `file` are in the segment `number`: the segment has its
+    /// name, and the descriptor is the segment's.
+    ///
+    /// # Errors
+    /// [`Error::Io`], not final, if the program has closed the descriptor, or the directory's. [`Error::Unusable`] if
+    /// another file or no file has the name: the bytes, and others before them, are in a file that no restart finds.
+    pub(crate) fn check_in_place(&self, number: u32, file: &dyn File) -> Result<()> {
+        let name = segment_name(number);
+        let (own, named) = (file.identity()?, self.directory.identity_of(&name)?);
+        if named == Some(own) || planted("log: a flush goes into a segment without its name") {
+            return Ok(());
+        }
+        let is_known = self.opened().iter().any(|known| known.number == number && known.identity == own);
+        let place = self.directory.describe(&name);
+        if !is_known || self.home.is_some() && self.directory.identity()? != self.home {
+            return Err(libtp_io::Error::closed_descriptor(Operation::Sync, place).into());
+        }
+        let what = "it was moved away, removed or replaced while the environment was in use, and the log in it is needed; put that file back before the environment is opened again";
+        Err(Error::Unusable { file: place, what: what.into() })
     }
 
     /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now
     /// belong to a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
-        // If the disk does not answer, the descriptor may be the segment's, and stays.
-        let is_foreign = |known: &OpenSegment| match known.file.identity() {
-            Ok(identity) => identity != known.identity,
-            Err(error) => error.is_closed_descriptor(),
-        };
+        self.forget_foreign_of(|_| true);
+    }
+
+    /// As [`LogFiles::forget_foreign`], for the segments that `is_asked` returns true for.
+    fn forget_foreign_of(&self, is_asked: impl Fn(u32) -> bool) {
+        let is_foreign = |known: &OpenSegment| is_asked(known.number) && is_foreign(&*known.file, &known.identity);
         let mut open = self.opened();
         let (foreign, own): (Vec<_>, Vec<_>) = std::mem::take(&mut *open).into_iter().partition(is_foreign);
         *open = own;

@@ -278,6 +278,9 @@ impl Directory for SimDisk {
     fn exists(&self, name: &str) -> Result<bool> {
         self.root().exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<libtp_io::Identity>> {
+        self.root().identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         self.root().sync()
     }

@@ -15,6 +15,7 @@ const fn by_case(name: &'static str, of: &'static str) -> Planted {
     case(Multiprocess, name, of)
 }
 
+const CLOSED: &str = "closed::a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_no_commit";
 const FORKED: &str = "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged";
 
 #[rustfmt::skip]
@@ -22,6 +23,9 @@ pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
     by_case("rio: a region reserves all remaining address space", "limits::under_any_limit_of_address_space_some_memory_is_left_to_work_with"),
     by_case("libtp: the free space for shared memory is ignored", "limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory"),
+    // F3, where the program closes descriptors, and where a segment is moved.
+    by_case("log: descriptors are checked at a new segment only", CLOSED),
+    by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
     // L5, where the memory is removed.
     by_case("libtp: sessions go on in removed memory", "nameless::memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits"),
     by_case("txn: the control file does not record relaxed commits", "nameless::an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss"),

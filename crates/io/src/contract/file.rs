@@ -178,6 +178,16 @@ impl Identity {
     }
 }
 
+/// Returns whether the descriptor of `file`, which had this identity when it was opened, is no longer the file's. Then
+/// the program has closed the descriptor, and its number may be a file of the program: nothing is written through it,
+/// and nothing closes it. If the disk does not answer, the descriptor counts as the file's.
+pub fn is_foreign(file: &dyn File, identity: &Identity) -> bool {
+    match file.identity() {
+        Ok(now) => now != *identity,
+        Err(error) => error.is_closed_descriptor(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

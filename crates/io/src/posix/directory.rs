@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags, Uid};
 use rustix::io::{retry_on_intr, Errno};
 
-use super::{above_standard, birth_of, filesystem_magic, identity_of, network, plain, PosixFile};
+use super::{above_standard, filesystem_magic, identity_in, identity_of, network, plain, PosixFile};
 use crate::contract::{Directory, File, Identity, OpenMode, PlainFiles};
 use crate::error::{check_name, Error, Operation, Result};
 
@@ -240,11 +240,7 @@ impl Directory for PosixDirectory {
         check_name(Operation::Inspect, name)?;
         let wanted = StatxFlags::INO | StatxFlags::BTIME;
         match retry_on_intr(|| rustix::fs::statx(&self.descriptor, name, AtFlags::empty(), wanted)) {
-            Ok(status) => Ok(Some(Identity {
-                device: rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor),
-                inode: status.stx_ino,
-                birth_ns: birth_of(&status),
-            })),
+            Ok(status) => Ok(Some(identity_in(&status))),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOSYS) => {
                 let status = retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, AtFlags::empty()));

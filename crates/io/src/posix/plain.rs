@@ -127,9 +127,9 @@ impl PlainFiles for PosixPlain {
     fn number_of(&self, directory: &str) -> Result<u64> {
         let fail = |errno| self.error(Operation::Inspect, directory, errno);
         let opened = self.directory(Operation::Inspect, directory)?;
-        let inode = rustix::fs::fstat(&opened).map_err(fail)?.st_ino;
+        let identity = super::identity_of(&opened).map_err(fail)?;
         // Most filesystems' root directories have the same inode number, so the birth time distinguishes them.
-        Ok(inode.rotate_left(32) ^ super::birth_ns(&opened).map_err(fail)?)
+        Ok(identity.inode.rotate_left(32) ^ identity.birth_ns)
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {

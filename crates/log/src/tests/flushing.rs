@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp_io::{Directory, Operation};
+use libtp_io::{Directory, OpenMode, Operation};
 use libtp_process::SessionId;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig, Side};
 use super::slow_disk::SlowDisk;
 use crate::restart::MARK_BYTES;
-use crate::{Control, Error, Lsn, Result, Settings};
+use crate::{segment_name, Control, Error, Lsn, Result, Settings};
 
 /// An environment on a disk whose syncs take a millisecond.
 fn slow(settings: Settings) -> (Rig, Arc<AtomicU64>) {
@@ -203,6 +203,35 @@ fn without_a_free_descriptor_a_segment_is_opened_in_place_of_another() {
     let opens = Calls::On(Operation::Open, "log.0".into());
     rig.disk.fail_call(opens, 0, Fault::Limit(EMFILE), Repeat::Once);
     rig.one.commit(b"in place of the first segment").unwrap();
+}
+
+#[test]
+fn a_commit_whose_segment_has_lost_its_name_is_not_answered() {
+    for what in ["moved", "removed", "replaced"] {
+        let rig = Rig::new();
+        let (name, aside) = (segment_name(1), "log.aside");
+        rig.one.commit(b"before").unwrap();
+        rig.two.commit(b"before").unwrap();
+        match what {
+            "moved" => rig.disk.rename(&name, aside).unwrap(),
+            "removed" => rig.disk.remove(&name).unwrap(),
+            _ => {
+                let bytes = rig.disk.file_bytes(&name).unwrap();
+                rig.disk.open(aside, OpenMode::Create).unwrap().write_at(&bytes, 0).unwrap();
+                rig.disk.rename(aside, &name).unwrap();
+            }
+        }
+        let refused = rig.one.commit(b"lost").unwrap_err();
+        assert!(matches!(&refused, Error::Failed { cause } if cause.contains(&name)), "{what}: {refused}");
+        assert!(matches!(rig.two.commit(b"after"), Err(Error::Failed { .. })), "{what}");
+        if what == "moved" {
+            rig.disk.rename(aside, &name).unwrap();
+            let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+            crate::rescue_ring(&rig.region, &directory, &rig.control).unwrap();
+            let (again, _) = Rig::restart_on(rig.disk.clone(), rig.settings.clone()).unwrap();
+            assert_eq!(again.one.bodies(Lsn::FIRST)[..2], [b"before", b"before"], "the file is back");
+        }
+    }
 }
 
 #[test]

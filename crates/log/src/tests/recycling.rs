@@ -2,12 +2,12 @@
 
 use libtp_io::{Directory, Operation};
 use libtp_process::SessionId;
-use libtp_sim::{Calls, Fault, Repeat, SimDisk};
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
-use super::rig::{small, Rig};
+use super::rig::{control_file, small, Rig};
 use crate::reserve::CREDIT_BYTES;
 use crate::{
-    record_bytes, segment_name, segment_number, Error, Lsn, Settings, TxnId, KEPT_BACK_BYTES, UNDO_SHARE_BYTES,
+    record_bytes, segment_name, segment_number, Control, Error, Lsn, Settings, TxnId, KEPT_BACK_BYTES, UNDO_SHARE_BYTES,
 };
 
 fn segments(rig: &Rig) -> Vec<u32> {
@@ -277,4 +277,34 @@ fn a_failed_sync_of_a_growing_segment_poisons_the_log() {
     let error = rig.two.try_put(&[8; 4000]).unwrap_err();
     assert!(matches!(error, Error::Failed { .. }), "{error}");
     assert!(rig.one.log.is_poisoned());
+}
+
+#[test]
+fn a_finished_segment_without_all_its_blocks_keeps_its_name_when_the_log_is_recycled() {
+    let settings = Settings { segment_bytes_first: 64 << 10, segment_bytes_max: 64 << 10, ..small() };
+    let rig = Rig::on(SimDisk::new(1), settings.clone());
+    let geometry = *rig.one.log.files.geometry();
+    while geometry.locate(rig.one.log.durable()).segment < 4 {
+        rig.one.commit(&[6; 1000]).unwrap();
+    }
+    let next = geometry.locate(rig.one.log.header.file_end.load()).segment;
+    // The preparer finds the disk almost full, and dies when the segment has its name.
+    rig.disk.set_capacity(Some(rig.disk.bytes_used() + (16 << 10)));
+    rig.two.log.files.extend(next, rig.two.log.incarnation, 0..12 << 10).unwrap();
+    rig.disk.set_capacity(Some(rig.disk.bytes_used()));
+    // Another process finds no more blocks for the segment, and keeps the file open.
+    assert!(matches!(rig.one.log.prepare_segment(&rig.one.session, geometry.end(next)), Err(Error::Full { .. })));
+    let named = rig.disk.identity_of(&segment_name(next)).unwrap();
+    let keep = rig.two.log.durable();
+    let file = control_file(&rig.directory);
+    file.write(&Control { oldest: keep, durable_end: keep, ..file.read().unwrap() }).unwrap();
+    rig.two.log.recycle(&rig.two.session, keep, Lsn::new(u64::MAX)).unwrap();
+    assert_eq!(rig.disk.identity_of(&segment_name(next)).unwrap(), named, "another file has the segment's name");
+    rig.disk.set_capacity(None);
+    let mut kept = Vec::new();
+    while geometry.locate(rig.one.log.durable()).segment <= next {
+        kept.push(rig.one.commit(&[7; 1000]).unwrap());
+    }
+    let (again, _) = Rig::restart_on(rig.disk.crash_image(LossMode::DropAll, 1), settings).unwrap();
+    kept.iter().for_each(|&lsn| assert_eq!(again.one.log.read(lsn).unwrap().body.len(), 1000, "the commit at {lsn}"));
 }

@@ -77,6 +77,9 @@ impl Directory for SlowDisk {
     fn exists(&self, name: &str) -> Result<bool> {
         self.below.exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        self.below.identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         self.below.sync()
     }

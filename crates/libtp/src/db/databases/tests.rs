@@ -258,6 +258,9 @@ impl Directory for Meddling {
     fn exists(&self, name: &str) -> libtp_io::Result<bool> {
         self.real.exists(name)
     }
+    fn identity_of(&self, name: &str) -> libtp_io::Result<Option<libtp_io::Identity>> {
+        self.real.identity_of(name)
+    }
     fn sync(&self) -> libtp_io::Result<()> {
         self.real.sync()
     }
