@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env};
+use libtp::{Durability, Env, Settings};
 
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
@@ -102,4 +102,24 @@ fn transfers_of_four_processes_with_two_threads_each_pass_the_audit() {
     let journal = bank.audit().unwrap();
     assert_eq!(journal, own, "the journal has the acknowledged transfers, no more and no less");
     println!("figures: {} transfers of 5 processes with 9 threads, all acknowledged, sums agree", journal.len());
+}
+
+#[test]
+fn a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |millis| Settings { relaxed_millis: Some(millis), ..Settings::default() };
+    // The first handle's thread flushes for both.
+    let slow = Env::builder().settings(with(3_600_000)).open(directory.path()).unwrap();
+    let table = slow.btree("table").unwrap();
+    slow.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
+    let hasty = Env::builder().settings(with(100)).open(directory.path()).unwrap();
+    let table = hasty.btree("table").unwrap();
+    for round in 0..5 {
+        hasty.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", &[round])).unwrap();
+        let (end, begun) = (hasty.stats().unwrap().log_tail, Instant::now());
+        while hasty.stats().unwrap().log_durable < end {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the commit of round {round} is not on disk");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

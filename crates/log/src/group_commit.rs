@@ -160,9 +160,30 @@ impl LogManager {
         waiters::wake(self, durable);
     }
 
-    /// Returns how old a relaxed commit may become before it is on the disk.
+    /// Returns how old a relaxed commit of any process may become before it is on the disk: the least bound of the
+    /// processes that have attached, because one process flushes for all. The bound of a process that has left stays
+    /// until the region is made anew.
     pub fn relaxed_bound(&self) -> Duration {
-        Duration::from_micros(self.settings.relaxed_micros_max)
+        let own = self.settings.relaxed_micros_max;
+        let least = match self.header.relaxed_bound.load() {
+            0 => own,
+            _ if planted("log: the bound of relaxed commits is not shared") => own,
+            least => least.min(own),
+        };
+        Duration::from_micros(least)
+    }
+
+    /// Notes this process's bound of relaxed commits for all processes. Called when the process attaches, so before its
+    /// first commit.
+    pub(crate) fn note_relaxed_bound(&self) {
+        let (word, own) = (&self.header.relaxed_bound, self.settings.relaxed_micros_max.max(1));
+        let mut known = word.load();
+        while known == 0 || known > own {
+            match word.compare_exchange(known, own) {
+                Ok(_) => break,
+                Err(newer) => known = newer,
+            }
+        }
     }
 
     /// Returns whether everything published at this moment is durable.
@@ -178,7 +199,7 @@ impl LogManager {
     pub fn background_flush(&self, session: &Session) -> Result<bool> {
         self.check_poison()?;
         let (tail, durable) = (self.tail(), self.durable());
-        let is_old = self.relaxed.is_old(tail, durable, Duration::from_micros(self.settings.relaxed_micros_max / 2));
+        let is_old = self.relaxed.is_old(tail, durable, self.relaxed_bound() / 2);
         if tail == durable || !(is_old || tail.since(durable) >= self.settings.relaxed_bytes_max) {
             return Ok(false);
         }

@@ -230,7 +230,7 @@ impl LogManager {
         }
         let files = LogFiles::new(Arc::clone(directory), control);
         files.keep_spare();
-        Ok(LogManager {
+        let manager = LogManager {
             ring: Ring::new(region, header.clone()),
             incarnation: header.incarnation.get(),
             header,
@@ -240,7 +240,9 @@ impl LogManager {
             relaxed: RelaxedAge::default(),
             wall_clock: clock::WallClock::default(),
             no_other_writer: AtomicBool::new(false),
-        })
+        };
+        manager.note_relaxed_bound();
+        Ok(manager)
     }
 
     /// Returns where this region's log began: the end that restart found. All log below it was in the files when the

@@ -140,8 +140,11 @@ rio::shared! {
         pub files_birth: Word<u64>,
         /// Bytes of its path, for people.
         pub files_path_bytes: Word<u64>,
+        /// The least bound of relaxed commits of all processes that have attached, in microseconds; zero: no process has.
+        /// Only falls.
+        pub relaxed_bound: Word<u64>,
         /// Zero.
-        pub spare_files: [Word<u64>; 5],
+        pub spare_files: [Word<u64>; 4],
         /// Its path, in the file system of the process that made the region.
         pub files_path: [Word<u64>; 512],
     } size 16704

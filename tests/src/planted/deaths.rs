@@ -26,6 +26,8 @@ pub(super) const DEATHS: &[Planted] = &[
     // F3, where the program closes descriptors, and where a segment is moved.
     by_case("log: descriptors are checked at a new segment only", CLOSED),
     by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
+    // L5, of processes with several bounds.
+    by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound"),
     // L5, where the memory is removed.
     by_case("libtp: sessions go on in removed memory", "nameless::memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits"),
     by_case("txn: the control file does not record relaxed commits", "nameless::an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss"),

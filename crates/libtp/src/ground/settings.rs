@@ -119,7 +119,8 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// Replacement policy of the page cache.
     pub replacement: Option<Replacement>,
-    /// The longest time until a relaxed commit is on disk (default 100 ms).
+    /// The longest time until a relaxed commit is on disk (default 100 ms). The least value of all processes that have
+    /// used the shared memory counts for all of them.
     pub relaxed_millis: Option<u64>,
     /// The paper's group threshold (default 0: never wait on purpose).
     pub group_threshold: Option<u32>,

@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(5);
 /// The pause between two looks of an idle log thread. With another half of it, after which another thread may take
 /// over, it is less than the default limit of relaxed commits; with a lower limit, the pause is shorter.
 const LOG_NAP: Duration = Duration::from_millis(50);
+/// The log threads of all processes follow the lowest limit, and with a limit of zero they must not take a processor.
+const LOG_NAP_LEAST: Duration = Duration::from_micros(100);
 /// The pause between two looks of an idle thread for general work.
 const HOUSE_NAP: Duration = Duration::from_millis(100);
 /// How often the repair thread, which the kernel tells of deaths, looks for deaths that it was not told of.
@@ -117,11 +119,18 @@ impl Turns {
     }
 }
 
+/// Returns the pause between two looks of an idle log thread.
+fn log_nap(managers: &Managers) -> Duration {
+    LOG_NAP.min(managers.log.relaxed_bound() / 2).max(LOG_NAP_LEAST)
+}
+
 /// Makes commits durable, and does nothing that could delay that.
 fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
-    let mut turns = Turns::new(Work::Log, LOG_NAP.min(managers.log.relaxed_bound() / 2));
+    let mut turns = Turns::new(Work::Log, log_nap(managers));
     while turns.sleep(stop) {
+        // A process with a lower bound may have attached meanwhile.
+        turns.nap = log_nap(managers);
         let led = turns.rounds.leads();
         turns.is_busy = turns.begin(managers) && !managers.log.is_all_durable();
         if !turns.rounds.leads() {

@@ -295,6 +295,19 @@ fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
 }
 
 #[test]
+fn relaxed_records_are_flushed_within_the_least_bound_of_all_processes() {
+    let rig = Rig::on(SimDisk::new(1), Settings { relaxed_micros_max: 3_600_000_000, ..small() });
+    let hasty = rig.another_with(&Settings { relaxed_micros_max: 20_000, ..small() });
+    let begun = Instant::now();
+    let lsn = hasty.put(b"relaxed");
+    while !rig.two.log.flushed().covers(lsn) {
+        rig.two.log.background_flush(&rig.two.session).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(begun.elapsed() < Duration::from_secs(2), "flushed within the bound of another process");
+    }
+}
+
+#[test]
 fn the_papers_thresholds_make_commits_wait_for_other_commits() {
     let thresholds = Settings {
         group_threshold: 4,

@@ -122,10 +122,15 @@ impl Rig {
 
     /// Another process that attaches.
     pub(super) fn another(&self) -> Side {
+        self.another_with(&self.settings)
+    }
+
+    /// Another process, with settings of its own.
+    pub(super) fn another_with(&self, settings: &Settings) -> Side {
         let region = self.region.map_again().expect("memory");
         let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
         let session = processes.join().expect("memory");
-        let log = LogManager::attach(&region, &self.settings, &self.directory, &self.control, &processes);
+        let log = LogManager::attach(&region, settings, &self.directory, &self.control, &processes);
         Side { log: log.expect("no other user"), session, processes }
     }
 
