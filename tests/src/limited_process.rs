@@ -14,11 +14,40 @@ use crate::standstill::syncing_by;
 const RECORDS: u64 = 20;
 const EBADF: i32 = 9;
 
-/// Lets a process commit that cannot sync the log; then lets another process commit, and cuts the power.
+/// Lets a process work that cannot sync the log, then one that cannot sync a file of pages. Lets another process work
+/// beside each, and cuts the power.
 ///
 /// # Errors
 /// The other process was stopped, an acknowledged commit is lost, or a step failed.
 pub fn others_go_on_beside_a_limited_process(seed: u64) -> Result<(), String> {
+    [".tp", "libtp.double"].into_iter().try_for_each(|part| others_write_pages(seed, part))?;
+    others_commit(seed)
+}
+
+/// A process that cannot sync the files whose names contain `part` leaves its pages to another process.
+fn others_write_pages(seed: u64, part: &'static str) -> Result<(), String> {
+    let mut run = ShortRun::new(seed, RECORDS);
+    let is_limited = Arc::new(AtomicBool::new(false));
+    let limit = Arc::clone(&is_limited);
+    let sync = move |file: &dyn File| match limit.load(Ordering::SeqCst) {
+        true => Err(Error::from_errno(Operation::Sync, part.into(), None, EBADF)),
+        false => file.sync(),
+    };
+    let other = run.machine.start().map_err(unusable)?;
+    let limited = run.machine.start_in(|inner| syncing_by(inner, part, sync)).map_err(unusable)?;
+    run.put(&limited, "before", "before").map_err(unusable)?;
+    is_limited.store(true, Ordering::SeqCst);
+    if limited.write_pages().is_ok() {
+        return Err(format!("UNUSABLE: the limited process synced {part}"));
+    }
+    let stopped = |trouble| format!("another was stopped by a limit at {part}: {trouble}");
+    run.put(&other, "other", "by another").map_err(stopped)?;
+    other.write_pages().map_err(stopped)?;
+    other.checkpoint().map_err(stopped)?;
+    run.judge(run.machine.disk.io_index(), "a process had met a limit of its own")
+}
+
+fn others_commit(seed: u64) -> Result<(), String> {
     let mut run = ShortRun::new(seed, RECORDS);
     let is_limited = Arc::new(AtomicBool::new(false));
     let limit = Arc::clone(&is_limited);

@@ -19,7 +19,8 @@
 //! 2. A write that fails leaves its pages as dirty as they were, and the batch open: the next writer first brings the
 //!    batch home from the double-write file (L8). Nothing is lost, and the write is tried again.
 //! 3. A failed sync is final: `failed` is set before any call returns the error, the claims stay for ever, so no
-//!    checkpoint passes them, and nothing is written any more.
+//!    checkpoint passes them, and nothing is written any more. A sync that a limit of the process has prevented leaves
+//!    the pages dirty: any process writes them again.
 //!
 //! If the writer dies here: the next writer gives its claims back, so the pages are as dirty as before. If the batch
 //! was in the double-write file, the next writer brings it home first.
@@ -211,7 +212,7 @@ impl BufferManager {
     pub fn sync_file(&self, file: FileId) -> Result<()> {
         self.check_failed()?;
         let file = self.files.open(file)?;
-        file.file.sync().map_err(|error| self.fail(&error))
+        file.file.sync().map_err(|error| self.sync_error(error))
     }
 
     /// Syncs every registered file.
@@ -369,19 +370,30 @@ impl BufferManager {
     }
 
     fn sync_double(&self, double: &DoubleWrite) -> std::result::Result<(), Fault> {
-        double.sync().map_err(|error| {
-            self.header.failed.publish(1);
-            self.log.poison();
-            tracing::error!(%error, "the double-write file could not be synced: no page is written any more");
-            Fault::Final(Error::Failed)
-        })
+        double.file.sync().map_err(|error| self.sync_fault(error))
+    }
+
+    /// Returns the error of a sync. A sync that has begun is published as failed; a sync that a limit of this process
+    /// has prevented can be repeated, and other processes go on.
+    pub(crate) fn sync_error(&self, error: libtp_io::Error) -> Error {
+        match error.is_failed_sync() || planted("buffer: a limit of one process counts as a failed sync") {
+            true => self.fail(&error),
+            false => error.into(),
+        }
+    }
+
+    fn sync_fault(&self, error: libtp_io::Error) -> Fault {
+        match self.sync_error(error) {
+            Error::Failed => Fault::Final(Error::Failed),
+            error => Fault::Again(error),
+        }
     }
 
     /// Publishes that a sync failed, before any call returns the error.
     pub(crate) fn fail(&self, error: &libtp_io::Error) -> Error {
         self.header.failed.publish(1);
         self.log.poison();
-        tracing::error!(%error, "a data file or its directory could not be synced: no page is written any more");
+        tracing::error!(%error, "a file of pages or its directory could not be synced: no page is written any more");
         Error::Failed
     }
 
@@ -403,7 +415,7 @@ impl BufferManager {
         let double = Arc::new(DoubleWrite::open(self.files.directory(), environment_of(&self.region))?);
         // This sync is needed also for an existing file: the process that made it may not have synced the directory
         // yet, or may be dead.
-        self.files.directory().sync().map_err(|error| self.fail(&error))?;
+        self.files.directory().sync().map_err(|error| self.sync_error(error))?;
         *opened = Some(double.clone());
         Ok(double)
     }

@@ -79,6 +79,7 @@ pub(super) const CRASHES: &[Planted] = &[
     by_damage("log: incarnation in one slot only").seen_at(20787),
     caught_by(Catcher::StaleLog, "log: incarnation not raised"),
     caught_by(Catcher::LimitedProcess, "log: a process limit poisons the log"),
+    caught_by(Catcher::LimitedProcess, "buffer: a limit of one process counts as a failed sync"),
     by_crashes("log: new names not synced").seen_at(20787),
     by_crashes("log: new segment not synced"),
     by_damage("log: no flush marks").seen_at(20785),

@@ -45,7 +45,7 @@ impl BufferManager {
         let (homes, mut away) = self.write_homes(session, flushed, batch, wanted)?;
         failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
-            home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
+            home.file.sync().map_err(|error| self.sync_fault(error))?;
         }
         // After the sync: the pages are in the file that bears the name.
         for home in homes.values() {
