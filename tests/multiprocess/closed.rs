@@ -21,7 +21,7 @@ fn a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_
         let (part, directory) = order.split_once(' ').unwrap();
         return work(part, Path::new(directory));
     }
-    for part in ["log.0"] {
+    for part in ["log.0", ".tp", "libtp.double", "databases"] {
         let directory = tempfile::tempdir().unwrap();
         let name = "closed::a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_no_commit";
         let ended = Command::new(std::env::current_exe().unwrap())

@@ -22,7 +22,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use libtp_io::{Directory, File, OpenMode};
+use libtp_io::{is_foreign, Directory, File, Identity, OpenMode};
+use rio::planted;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -88,6 +89,8 @@ const _: () = {
 /// The file, opened by one process.
 pub(crate) struct DoubleWrite {
     pub(crate) file: Arc<dyn File>,
+    /// The file's identity when it was opened for batches.
+    identity: Option<Identity>,
     /// The environment's number. A batch of another environment does not count.
     environment: [u8; 16],
     /// The bytes from the start of the file that have blocks for certain.
@@ -106,12 +109,19 @@ impl DoubleWrite {
             Err(libtp_io::Error::Full { .. }) => room = 0,
             Err(error) => return Err(error.into()),
         }
-        Ok(DoubleWrite { room: AtomicU64::new(room), ..DoubleWrite::of(file, environment) })
+        let identity = Some(file.identity()?);
+        Ok(DoubleWrite { identity, room: AtomicU64::new(room), ..DoubleWrite::of(file, environment) })
     }
 
     /// Returns the handle of a file of the double-write file's form.
     pub(crate) fn of(file: Arc<dyn File>, environment: [u8; 16]) -> DoubleWrite {
-        DoubleWrite { file, environment, room: AtomicU64::new(0) }
+        DoubleWrite { file, identity: None, environment, room: AtomicU64::new(0) }
+    }
+
+    /// Returns whether the descriptor is no longer the file's: the program has closed it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let is_foreign = self.identity.as_ref().is_some_and(|identity| is_foreign(&*self.file, identity));
+        is_foreign && !planted("buffer: batches go into files of the program")
     }
 
     /// Writes and syncs a batch into a file that has no batch.

@@ -35,7 +35,7 @@ use libtp_log::Lsn;
 use rio::{Held, Offset, Region, Slab};
 
 pub use identity::environment_of;
-pub(crate) use identity::is_own;
+pub(crate) use identity::{closed, is_own};
 pub(crate) use open_file::OpenFile;
 pub use slot::FileInfo;
 pub(crate) use slot::{FileSlot, FileTable};

@@ -17,7 +17,7 @@ use rio::{failpoint, planted};
 use crate::content::Body;
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State, ANY_PAGE};
-use crate::page_header::{check_read, checksum_field, life_field};
+use crate::page_header::{check_read, checksum_field, is_zero, life_field};
 use crate::pool::{FrameInHand, PoolPart};
 use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
 
@@ -76,8 +76,11 @@ impl BufferManager {
 
     /// Brings the page into a frame. Returns `None` if another session was faster: then the page is in the table.
     fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
-        let file = self.files.open_entered(session, id.file())?;
+        let mut file = self.files.open_entered(session, id.file())?;
         if source == Source::Zeros {
+            if self.files.forget_foreign(&file) {
+                file = self.files.open_entered(session, id.file())?;
+            }
             file.note_end()?;
             // Allocates the page's blocks now, when the call can still fail. Later a full disk would keep the changed
             // page in its frame, and other pages could not be read into that frame.
@@ -186,10 +189,16 @@ impl BufferManager {
 
     fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
         let page = Body::taken(slot).bytes_mut(&self.region, guard);
-        let read = file.file.read_at(page, file.offset(id))?;
+        let read = file.file.read_at(page, file.offset(id));
         // Beyond the end of the file lie pages never written.
-        page[read..].fill(0);
-        check_page(file, id, page, &*self.log, self.log.tail())
+        page[*read.as_ref().unwrap_or(&0)..].fill(0);
+        let is_doubtful = is_zero(page);
+        let checked = read.map_err(Error::from).and_then(|_| check_page(file, id, page, &*self.log, self.log.tail()));
+        if (is_doubtful || checked.is_err()) && self.files.forget_foreign(file) {
+            // The bytes were of a file of the program.
+            return self.read_page(&*self.files.open(id.file())?, id, slot, guard);
+        }
+        checked
     }
 }
 

@@ -60,6 +60,9 @@ impl BufferManager {
         let mut bytes = vec![0; page_bytes * length as usize];
         let first = PageId::new(file.info.id, PageNo::new(start));
         let read = file.file.read_at(&mut bytes, file.offset(first))?;
+        if self.files.forget_foreign(file) {
+            return Ok(0);
+        }
         let log_end = self.log.tail();
         let mut entered = 0;
         // Pages beyond the end of the file are made when a session asks for them.

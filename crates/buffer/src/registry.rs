@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, File, OpenMode};
+use libtp_io::{is_foreign, Directory, File, Identity, OpenMode};
 use rio::failpoint;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -144,7 +144,8 @@ impl Slot {
 /// The part of the register that a process has read.
 #[derive(Default)]
 struct Known {
-    file: Option<Arc<dyn File>>,
+    /// The open file, and its identity when it was opened.
+    file: Option<(Arc<dyn File>, Identity)>,
     /// File numbers of live databases by name, as the process last read them. A lookup by name reads the slot again.
     names: HashMap<String, FileId>,
     /// The slots below this number were read.
@@ -172,8 +173,11 @@ impl Registry {
 
     /// Returns the open file, or `None` if the environment has no register.
     fn file(&self, known: &mut Known) -> Result<Option<Arc<dyn File>>> {
-        if let Some(file) = &known.file {
-            return Ok(Some(Arc::clone(file)));
+        match known.file.take() {
+            // The program has closed the descriptor, and its number may be a file of the program.
+            Some((file, identity)) if is_foreign(&*file, &identity) => std::mem::forget(file),
+            Some((file, identity)) => return Ok(Some(Arc::clone(&known.file.insert((file, identity)).0))),
+            None => {}
         }
         let file = match self.directory.open(REGISTRY_NAME, OpenMode::Existing) {
             Err(libtp_io::Error::NotFound { .. }) => return Ok(None),
@@ -200,7 +204,7 @@ impl Registry {
         if front.environment != self.environment {
             return Err(refuse("it belongs to another environment"));
         }
-        known.file = Some(Arc::clone(&file));
+        known.file = Some((Arc::clone(&file), file.identity()?));
         Ok(Some(file))
     }
 

@@ -19,8 +19,8 @@
 //! 2. A write that fails leaves its pages as dirty as they were, and the batch open: the next writer first brings the
 //!    batch home from the double-write file (L8). Nothing is lost, and the write is tried again.
 //! 3. A failed sync is final: `failed` is set before any call returns the error, the claims stay for ever, so no
-//!    checkpoint passes them, and nothing is written any more. A sync that a limit of the process has prevented leaves
-//!    the pages dirty: any process writes them again.
+//!    checkpoint passes them, and nothing is written any more. A sync that a limit of the process has prevented, and one
+//!    through a descriptor that the program has closed, leave the pages dirty: any process writes them again.
 //!
 //! If the writer dies here: the next writer gives its claims back, so the pages are as dirty as before. If the batch
 //! was in the double-write file, the next writer brings it home first.
@@ -41,7 +41,7 @@ use self::homes::{HomeWrites, Homes, LOG_NOT_FORCED};
 use self::writer::{leave_given_up, Writer, SLICE};
 use crate::batch::Batch;
 use crate::double_write::{DoubleWrite, DOUBLE_WRITE_NAME};
-use crate::files::environment_of;
+use crate::files::{closed, environment_of};
 use crate::frame::FrameSlot;
 use crate::kept_images;
 use crate::page_header::{mark_life, page_lsn, seal};
@@ -208,11 +208,13 @@ impl BufferManager {
     /// Syncs one file, which other processes may have written.
     ///
     /// # Errors
-    /// [`Error::UnknownFile`], [`Error::Io`] if it cannot be opened; [`Error::Failed`] is final.
+    /// [`Error::UnknownFile`], [`Error::Io`] if it cannot be opened, or the program has closed it; [`Error::Failed`] is
+    /// final.
     pub fn sync_file(&self, file: FileId) -> Result<()> {
         self.check_failed()?;
         let file = self.files.open(file)?;
-        file.file.sync().map_err(|error| self.sync_error(error))
+        file.file.sync().map_err(|error| self.sync_error(error))?;
+        self.files.check_descriptor(&file)
     }
 
     /// Syncs every registered file.
@@ -250,6 +252,7 @@ impl BufferManager {
         }
         load.slots.clear();
         load.batch.clear();
+        load.in_place = None;
         failpoint("buffer: claims ended, still the writer");
         drop(writer);
         match outcome {
@@ -370,7 +373,11 @@ impl BufferManager {
     }
 
     fn sync_double(&self, double: &DoubleWrite) -> std::result::Result<(), Fault> {
-        double.file.sync().map_err(|error| self.sync_fault(error))
+        double.file.sync().map_err(|error| self.sync_fault(error))?;
+        match double.is_foreign() {
+            true => Err(Fault::Again(closed(DOUBLE_WRITE_NAME.into()))),
+            false => Ok(()),
+        }
     }
 
     /// Returns the error of a sync. A sync that has begun is published as failed; a sync that a limit of this process
@@ -410,7 +417,13 @@ impl BufferManager {
     pub(crate) fn double_write(&self) -> Result<Arc<DoubleWrite>> {
         let mut opened = self.double.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(double) = &*opened {
-            return Ok(double.clone());
+            if !double.is_foreign() {
+                return Ok(double.clone());
+            }
+            tracing::warn!("the program has closed the descriptor of the double-write file: the file is opened anew");
+            // Closing the number would close the program's file.
+            std::mem::forget(Arc::clone(&double.file));
+            *opened = None;
         }
         let double = Arc::new(DoubleWrite::open(self.files.directory(), environment_of(&self.region))?);
         // This sync is needed also for an existing file: the process that made it may not have synced the directory

@@ -25,6 +25,8 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("libtp: the free space for shared memory is ignored", "limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory"),
     // F3, where the program closes descriptors, and where a segment is moved.
     by_case("log: descriptors are checked at a new segment only", CLOSED),
+    by_case("buffer: pages go into files of the program", CLOSED),
+    by_case("buffer: batches go into files of the program", CLOSED),
     by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
     // L5, of processes with several bounds.
     by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound"),

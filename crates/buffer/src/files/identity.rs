@@ -3,9 +3,9 @@
 //! Page 0 says to which database and environment a file belongs. A word in the file's slot says which file bore the name
 //! when it was first opened: a copy of that file, put in its place, is another file.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use libtp_io::{File, Identity};
+use libtp_io::{is_foreign, File, Identity, Operation};
 use rio::{planted, Region};
 
 use super::open_file::OpenFile;
@@ -70,12 +70,45 @@ fn check_own_page(page: &[u8], read: usize, info: &FileInfo, environment: [u8; 1
 }
 
 impl Files {
-    /// Checks that the open file still bears the database's name: pages that go into a file without the name are lost.
-    /// If another file or no file bears the name, this process closes the file, so that its next use looks for the name.
+    /// Forgets the open file if its descriptor is no longer the file's: the program has closed the descriptor, and its
+    /// number may now belong to a file of the program. Returns whether that was so; the next use opens the file anew.
+    pub(crate) fn forget_foreign(&self, opened: &OpenFile) -> bool {
+        if !is_foreign(&*opened.file, &opened.identity) || planted("buffer: pages go into files of the program") {
+            return false;
+        }
+        tracing::warn!(
+            database = opened.info.name,
+            "the program has closed the descriptor of a database's file: the file is opened anew"
+        );
+        // Closing the number would close the program's file.
+        std::mem::forget(Arc::clone(&opened.file));
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have opened the file anew.
+        if open.get(&opened.info.id).is_some_and(|known| Arc::ptr_eq(&known.file, &opened.file)) {
+            open.remove(&opened.info.id);
+        }
+        true
+    }
+
+    /// Checks that the bytes which were just synced through the open file are the database's.
     ///
     /// # Errors
-    /// [`Error::Away`]; a failed look at the directory.
+    /// [`Error::Io`], not final, if the descriptor is no longer the file's.
+    pub(crate) fn check_descriptor(&self, opened: &OpenFile) -> Result<()> {
+        match self.forget_foreign(opened) {
+            true => Err(closed(opened.info.file_name())),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that the open file still bears the database's name, and that the descriptor is the file's: pages that go
+    /// into a file without the name are lost. If another file or no file bears the name, this process closes the file,
+    /// so that its next use looks for the name.
+    ///
+    /// # Errors
+    /// [`Error::Away`]; a failed look at the directory; as [`Files::check_descriptor`].
     pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
+        self.check_descriptor(opened)?;
         let (id, known) = (opened.info.id, opened.slot.identity.load());
         let bears = |name: &str| -> Result<bool> {
             let found = self.directory.identity_of(&file_name(name))?;
@@ -98,6 +131,11 @@ impl Files {
         let what = "its file was moved away or replaced while the environment was in use".into();
         Err(Error::Away { name: opened.info.name.clone(), what })
     }
+}
+
+/// Returns the error of a call whose descriptor the program has closed.
+pub(crate) fn closed(file: String) -> Error {
+    libtp_io::Error::closed_descriptor(Operation::Sync, file).into()
 }
 
 /// Bits of an identity word that name the file's number: a session that was slow may note the file in a slot that

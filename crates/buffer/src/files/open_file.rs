@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use libtp_io::File;
+use libtp_io::{File, Identity};
 use rio::{failpoint, Held};
 
 use super::slot::{FileInfo, FileSlot, LIVE};
@@ -16,6 +16,8 @@ const EXTEND_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct OpenFile {
     pub(crate) info: FileInfo,
     pub(crate) file: Arc<dyn File>,
+    /// The file's identity when this process opened it.
+    pub(super) identity: Identity,
     pub(super) slot: Held<FileSlot>,
     pub(super) generation: u32,
 }

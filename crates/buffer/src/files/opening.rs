@@ -39,11 +39,12 @@ impl Files {
         if !planted("buffer: a file is accepted by its name alone") && self.registry.entry(id)?.is_some() {
             check_own(&*file, &info, environment_of(&self.region))?;
         }
-        if !note_identity(slot, &file.identity()?, id) && !planted(REPLACED) {
+        let identity = file.identity()?;
+        if !note_identity(slot, &identity, id) && !planted(REPLACED) {
             return Err(away("another file was put in its place while the environment was in use"));
         }
         let slot = self.region.hold(self.region.offset_of(slot));
-        let opened = Arc::new(OpenFile { info, file, slot, generation });
+        let opened = Arc::new(OpenFile { info, file, identity, slot, generation });
         // If two threads open it at once, one descriptor is closed with its last use.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)
@@ -61,6 +62,15 @@ impl Files {
                 self.open(id)
             }
             opened => opened,
+        }
+    }
+
+    /// Does as [`Files::open_for_pages`], with a descriptor that is the file's. Called before each batch of pages.
+    pub(crate) fn open_own(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
+        let opened = self.open_for_pages(session, id)?;
+        match self.forget_foreign(&opened) {
+            true => self.open_for_pages(session, id),
+            false => Ok(opened),
         }
     }
 

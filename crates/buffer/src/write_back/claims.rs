@@ -38,8 +38,8 @@ pub(super) struct ClaimedBatch<'m> {
     pub(super) refused: Option<Error>,
     /// The last file that was away. The warning about a file comes once, not for each page.
     away: Option<FileId>,
-    /// The last file that was found in its place. Further pages of the same file need no second look.
-    in_place: Option<FileId>,
+    /// The last file that was found in its place. Further pages of the same file in the same batch need no second look.
+    pub(super) in_place: Option<FileId>,
 }
 
 impl Drop for ClaimedBatch<'_> {
@@ -66,7 +66,11 @@ impl BufferManager {
             return Ok(Claim::Needless);
         }
         // Takes room on the disk first, before the latch.
-        let ready = self.files.open_for_pages(session, id.file()).and_then(|file| {
+        let opened = match load.in_place == Some(id.file()) {
+            true => self.files.open_for_pages(session, id.file()),
+            false => self.files.open_own(session, id.file()),
+        };
+        let ready = opened.and_then(|file| {
             if load.in_place != Some(id.file()) {
                 self.files.check_in_place(&file)?;
                 load.in_place = Some(id.file());

@@ -47,7 +47,7 @@ impl BufferManager {
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| self.sync_fault(error))?;
         }
-        // After the sync: the pages are in the file that bears the name.
+        // After the sync: the pages are in the file that bears the name, and not in a file of the program.
         for home in homes.values() {
             match self.files.check_in_place(home) {
                 Err(Error::Away { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
@@ -79,7 +79,7 @@ impl BufferManager {
         for run in batch.home_runs() {
             let home = match homes.entry(run.id.file()) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => match self.files.open_for_pages(session, run.id.file()) {
+                Entry::Vacant(place) => match self.files.open_own(session, run.id.file()) {
                     Ok(file) => place.insert(file),
                     // The file was removed since, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
