@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use libtp::{Backup, Env, Error, RestorePoint, SharedMemory};
+use libtp::{Backup, Durability, Env, Error, RestorePoint, SharedMemory};
 use libtp_io::{Directory, OpenMode};
 use libtp_sim::{LossMode, Random, SimDisk};
 use libtp_tests::sizes;
@@ -75,6 +75,54 @@ fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
         }
     }
     println!("figures: {refused} openings refused without a change, {} commits kept", commits.len());
+}
+
+#[test]
+fn damage_in_the_log_that_undo_alone_needs_is_refused_and_nothing_is_changed() {
+    let disk = SimDisk::new(sizes::first_seed());
+    let env = open_anew(&disk, "env").unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.run(|txn| stock.put(txn, b"pears", b"1")).unwrap();
+    env.checkpoint().unwrap();
+    let loser = env.begin().unwrap();
+    let lsn = env.stats().unwrap().log_tail;
+    stock.put(&loser, b"pears", b"2").unwrap();
+    stock.put(&loser, b"pears", b"3").unwrap();
+    // Redo begins behind the loser's record.
+    env.flush().unwrap();
+    env.checkpoint().unwrap();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    env.checkpoint().unwrap();
+    env.run_with(Durability::Sync, |txn| stock.put(txn, b"plums", b"4")).unwrap();
+    let image = disk.crash_image(LossMode::KeepAll, 1);
+    let (name, at) = (format!("log.{:08}", segment_of(lsn)), lsn % SEGMENT_BYTES + 4096 + 24);
+    let file = inside(&image, "env").open(&name, OpenMode::Existing).unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, at).unwrap();
+    file.write_at(&[byte[0] ^ 1], at).unwrap();
+    let before = contents(&image);
+    let error = open_anew(&image, "env").map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }) && error.to_string().contains(&lsn.to_string()), "{lsn}: {error}");
+    assert!(contents(&image) == before, "the refused opening has changed a file");
+    file.write_at(&byte, at).unwrap();
+    let env = open_anew(&image, "env").unwrap();
+    let stock = env.btree("stock").unwrap();
+    assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"1"[..]));
+    loser.abort().unwrap();
+}
+
+#[test]
+fn a_refused_restore_makes_no_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (home, copy, target) =
+        (directory.path().join("env"), directory.path().join("copy"), directory.path().join("new/restored"));
+    let env = Env::open_or_create(&home).unwrap();
+    env.backup(&copy, &mut |_| {}).unwrap();
+    let backup = Backup::open(&copy).unwrap();
+    let refused = backup.restore(&target, RestorePoint::Lsn(backup.end() + 8), &mut |_| {}).unwrap_err();
+    assert!(matches!(refused, Error::Backup { .. }), "{refused}");
+    assert!(!directory.path().join("new").exists(), "the refused restore has made a directory");
+    backup.restore(&target, RestorePoint::End, &mut |_| {}).unwrap();
 }
 
 #[test]

@@ -44,6 +44,11 @@ impl Machine {
         Machine { disk: SimDisk::new(1), memory: SharedMemory::new(), views: RefCell::default() }
     }
 
+    /// Returns every file with its bytes.
+    fn contents(&self) -> Vec<(String, Option<Vec<u8>>)> {
+        self.disk.paths().into_iter().map(|path| (path.clone(), self.disk.file_bytes(&path))).collect()
+    }
+
     fn start(&self, builder: Builder) -> Result<Env> {
         let view = self.disk.process_view();
         let directory = view.directory();
@@ -168,6 +173,7 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
     pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
     env.run(|txn| pages.apply(txn, 0, ADD, &by(1, 100))).unwrap();
     let later = machine.after_a_power_cut();
+    let before = later.contents();
     let refused = later.start(Env::builder());
     match refused.map(|_| ()) {
         Err(Error::LogType { code: ADD, name, what }) => {
@@ -179,6 +185,7 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
     let other = LogType::new(ADD, "another", |_, _| Ok(()));
     assert!(message_of(later.start(Env::builder().log_type(other)).map(|_| ()))
         .contains("registered \"another\" with that code"));
+    assert!(later.contents() == before, "a refused restart has changed a file");
     let env = later.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
     assert_eq!((counter(&env, &pages, 0).unwrap(), counter(&env, &pages, 1).unwrap()), (1, 100));

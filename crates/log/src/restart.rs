@@ -11,7 +11,9 @@
 //! if the next segment is missing with all its marks. A segment that is missing or too short is refused wherever it
 //! lies.
 //!
-//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`].
+//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`]. The
+//! caller checks the records that it will repeat and undo in between: damage found later would come after changes to
+//! files.
 //!
 //! If we die here: before the control file is written, nothing has changed. After it, nothing was appended yet, and the
 //! next restart finds the same end and raises the incarnation once more.
@@ -262,8 +264,9 @@ pub struct Look<'f> {
     end: LogEnd,
 }
 
-/// Finds the log's end from the files alone, and refuses a log that is not whole: the part of a restart that changes no
-/// byte of any file. The caller is alone (F1).
+/// Finds the log's end from the files alone, and refuses a log without one of its files: the part of a restart that
+/// changes no byte of any file. The caller is alone (F1), and reads the log that it will replay before
+/// [`Look::begin`].
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Io`].
@@ -278,13 +281,6 @@ pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings:
         }
         Err(error)
     })?;
-    // Checks the log that redo will read: damage found in the middle of redo would come after changes to files.
-    let replayed_from = if control.checkpoint.is_none() { control.oldest } else { control.redo_point };
-    let mut replayed = files.roll(replayed_from, control.durable_end);
-    while let Some(record) = replayed.next_record() {
-        record?;
-    }
-    drop(replayed);
     Ok(Look { file, _changing, files, control, end })
 }
 
@@ -292,6 +288,16 @@ impl Look<'_> {
     /// Where the log ends.
     pub fn end(&self) -> LogEnd {
         self.end
+    }
+
+    /// Returns the log's files.
+    pub fn files(&self) -> &LogFiles {
+        &self.files
+    }
+
+    /// Returns the contents of the control file.
+    pub fn control(&self) -> &Control {
+        &self.control
     }
 
     /// Makes the found log durable, and begins a new incarnation at its end. `is_lost` notes in the control file that
@@ -319,10 +325,18 @@ impl Look<'_> {
     }
 }
 
-/// [`look`], then [`Look::begin`].
+/// [`look`], a look at each record from the last checkpoint on, then [`Look::begin`].
 ///
 /// # Errors
-/// As both.
+/// As [`look`] and [`Look::begin`].
 pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Settings) -> Result<Restarted> {
-    look(directory, file, settings)?.begin(false)
+    let looked = look(directory, file, settings)?;
+    let control = &looked.control;
+    let replayed_from = if control.checkpoint.is_none() { control.oldest } else { control.redo_point };
+    let mut replayed = looked.files.roll(replayed_from, looked.end.end);
+    while let Some(record) = replayed.next_record() {
+        record?;
+    }
+    drop(replayed);
+    looked.begin(false)
 }

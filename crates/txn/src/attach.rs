@@ -6,9 +6,9 @@ use libtp_log::Lsn;
 use rio::{planted, Region, RootSlot};
 
 use crate::application::Applications;
-use crate::managers::record_table::{RecordTable, RecordType};
+use crate::managers::record_table::RecordType;
 use crate::managers::{Managers, Parts, Settings};
-use crate::own_types::record_types;
+use crate::own_types::record_table;
 use crate::shortcut_words::{LongShortcutSet, LongestShortcutSet, Shortcut, ShortcutEntries, ShortcutSet, Shortcuts};
 use crate::slot::{Ended, TxnSlot};
 use crate::spares::Spares;
@@ -67,7 +67,7 @@ impl Managers {
         settings: Settings,
     ) -> Arc<Managers> {
         let Parts { region, processes, log, locks, buffers, control } = parts;
-        let types = RecordTable::new(record_types().into_iter().chain(types)).with(applications);
+        let types = record_table(types, applications);
         let txns = TxnTable::attach(&region);
         let managers = Arc::new(Managers {
             region,

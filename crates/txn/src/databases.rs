@@ -10,7 +10,7 @@
 
 use libtp_buffer::Fate;
 use libtp_lock::{LockName, Mode};
-use libtp_log::{record_bytes, Lsn, BODY_BYTES_MAX};
+use libtp_log::{record_bytes, Lsn, Record, BODY_BYTES_MAX};
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
@@ -94,22 +94,9 @@ impl Managers {
         Ok(())
     }
 
-    /// Returns the fates that a transaction has decided, by the LSN of its commit record.
-    pub(crate) fn fates_of(&self, commit: Lsn) -> Result<Vec<Fate>> {
-        let before = self.log.read(commit)?.header.prev();
-        if before == Lsn::NONE {
-            return Ok(Vec::new());
-        }
-        let record = self.log.read(before)?;
-        match record.header.kind() {
-            DATABASES => decode(&record.body).ok_or_else(|| damaged(before)),
-            _ => Ok(Vec::new()),
-        }
-    }
-
     /// Carries out the fates that a transaction has decided, if its session died after the commit record.
     pub(crate) fn finish_databases(&self, by: &Session, commit: Lsn) -> Result<()> {
-        let fates = self.fates_of(commit)?;
+        let fates = fates_of(&|lsn| self.log.read(lsn), commit)?;
         if fates.is_empty() || planted("txn: repair skips drops and renames of a dead session") {
             return Ok(());
         }
@@ -125,5 +112,21 @@ impl Managers {
         let last = self.buffers.last_fates(decided)?;
         self.buffers.carry_out(by, &last)?;
         Ok(self.buffers.forgive_dropped()?)
+    }
+}
+
+/// Reads one record of the log.
+pub(crate) type ReadRecord<'l> = dyn Fn(Lsn) -> libtp_log::Result<Record> + 'l;
+
+/// Returns the fates that a transaction has decided, by the LSN of its commit record.
+pub(crate) fn fates_of(read: &ReadRecord<'_>, commit: Lsn) -> Result<Vec<Fate>> {
+    let before = read(commit)?.header.prev();
+    if before == Lsn::NONE {
+        return Ok(Vec::new());
+    }
+    let record = read(before)?;
+    match record.header.kind() {
+        DATABASES => decode(&record.body).ok_or_else(|| damaged(before)),
+        _ => Ok(Vec::new()),
     }
 }

@@ -1,10 +1,15 @@
 //! The transaction manager's own log-record types. Their records change no page: redo and undo pass over them.
 
+use crate::application::Applications;
 use crate::log_records::{databases, left, segments_of, Checkpoint, ABORT_END, CHECKPOINT, COMMIT, DATABASES, LEFT};
-use crate::managers::record_table::{PageList, RecordType};
+use crate::managers::record_table::{PageList, RecordTable, RecordType};
 
-/// Returns the transaction manager's record types, for the table.
-pub(crate) fn record_types() -> [RecordType; 5] {
+/// Makes the table of these types, the application's types and the transaction manager's own.
+pub fn record_table(types: impl IntoIterator<Item = RecordType>, applications: Applications) -> RecordTable {
+    RecordTable::new(record_types().into_iter().chain(types)).with(applications)
+}
+
+fn record_types() -> [RecordType; 5] {
     let nothing = |code, name, describe| RecordType {
         code,
         name,

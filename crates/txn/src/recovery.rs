@@ -11,9 +11,11 @@ mod batch;
 mod history;
 mod lanes;
 mod left;
+mod look;
 mod redo;
 mod undo;
 
+pub use look::look;
 pub(crate) use redo::{redo_held, redo_record};
 
 use libtp_log::Lsn;
@@ -51,7 +53,7 @@ pub fn restart(
     oldest: Lsn,
     watch: Watcher<'_>,
 ) -> Result<Recovered> {
-    let mut found = analysis::begin(managers, checkpoint, oldest)?;
+    let mut found = analysis::begin(&|lsn| managers.log.read(lsn), checkpoint, oldest)?;
     let mut recovered = history::repeat(managers, txn, &mut found, watch)?;
     managers.txns.header.next_id.fetch_max(found.next_id);
     for open in found.open.values() {

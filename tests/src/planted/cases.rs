@@ -33,6 +33,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "libtp: a backup lacks databases that are made while it runs", "rules::databases_made_during_a_backup_are_in_it"),
     case(Backup, "log: a new segment is not recorded", MISSING),
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
+    case(Backup, "txn: a restart looks at no record before the redo point", "refused::damage_in_the_log_that_undo_alone_needs_is_refused_and_nothing_is_changed"),
     case(Backup, "libtp: an unfinished restore opens as an environment", CUT_OFF),
     case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_during_a_load_leaves_all_records_or_no_environment"),
     case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::the_next_call_completes_a_creation_that_was_cut_off"),

@@ -199,8 +199,10 @@ impl Backup {
         until: RestorePoint,
         watch: &mut Watch<'_>,
     ) -> Result<Restored> {
+        // Before the directories are made: a refused restore changes nothing.
+        let cut = self.end_of(until)?;
         let platform = builder.platform(directory.as_ref())?;
-        self.make(builder, platform, until, watch)
+        self.make_up_to(cut, builder, platform, watch)
     }
 
     /// As [`Backup::restore_with`], on any disk and memory.
@@ -211,9 +213,13 @@ impl Backup {
         until: RestorePoint,
         watch: &mut Watch<'_>,
     ) -> Result<Restored> {
+        self.make_up_to(self.end_of(until)?, builder, platform, watch)
+    }
+
+    fn make_up_to(&self, cut: Cut, builder: &Builder, platform: Platform, watch: &mut Watch<'_>) -> Result<Restored> {
         let begun = Instant::now();
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
-        let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
+        let settings_aside = self.lay_out(&quiet, &platform, cut.end, watch)?;
         let env = quiet.open_in(platform, watch).map_err(for_the_program)?;
         // From here on the result is an ordinary environment.
         env.checkpoint()?;
@@ -249,21 +255,13 @@ impl Backup {
         refused(self.directory.as_ref(), what)
     }
 
-    /// Puts everything in its place, without replaying the log. Returns whether the settings were laid aside, and the
-    /// end of the log.
-    fn lay_out(
-        &self,
-        builder: &Builder,
-        platform: &Platform,
-        until: RestorePoint,
-        watch: &mut Watch<'_>,
-    ) -> Result<(bool, Cut)> {
+    /// Puts everything in its place, with the log up to `end`, without replaying it. Returns whether the settings were
+    /// laid aside.
+    fn lay_out(&self, builder: &Builder, platform: &Platform, end: Lsn, watch: &mut Watch<'_>) -> Result<bool> {
         platform.check_local()?;
         // First, because a refused restore changes nothing.
         check_empty(platform)?;
         let settings = self.settings_for(builder, platform)?;
-        let cut = self.end_of(until)?;
-        let end = cut.end;
         let environment = if planted("libtp: a restored environment keeps the identity of the original") {
             self.manifest.environment().unwrap_or_default()
         } else {
@@ -297,7 +295,7 @@ impl Backup {
         ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
         platform.directory.sync()?;
         failpoint("restore: an environment, not opened");
-        Ok((settings.is_some_and(|settings| settings.is_aside), cut))
+        Ok(settings.is_some_and(|settings| settings.is_aside))
     }
 
     /// Returns the end of the log to replay.

@@ -25,9 +25,10 @@ use rio::{failpoint, planted, Region};
 use crate::ground::settings::Settings;
 use crate::open::judge::{Door, Judge};
 use crate::open::keep::{self, Keep};
-use crate::open::opening::{Attached, Create, How, Opened, Opening, Watcher, MOMENT, PATIENCE};
+use crate::open::opening::{identity_of, Attached, Create, How, Opened, Opening, Watcher, MOMENT, PATIENCE};
 use crate::open::platform::{reserve_after, Found, Platform};
-use crate::open::unfinished;
+use crate::open::warm_start::check_new;
+use crate::open::{record_types, unfinished};
 use crate::{Error, Result};
 
 /// After this number of restarts in a row that ended before their first checkpoint, restart takes a checkpoint itself.
@@ -60,7 +61,7 @@ fn open_as(
     if ForkMark::none_since_fork() {
         libtp_io::give_up_inherited();
     }
-    let file = open_control(platform, create)?;
+    let file = open_control(platform, settings, create)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
     let opening = Opening { keep, left, create, ..Opening::new(platform, settings, &judge, &file) };
     opening.reserve.set(reserve_after(left.map(|left| &left.region)));
@@ -103,7 +104,7 @@ fn is_seen_ended(region: &Region, seat: u64) -> bool {
 
 /// Opens the control file. Creates an empty file if it is missing; that is no environment until `create` has filled it.
 /// A refused opening creates no file.
-fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>> {
+fn open_control(platform: &Platform, settings: &Settings, create: Create<'_>) -> Result<Arc<dyn File>> {
     let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(None),
         opened => Ok::<_, Error>(Some(opened?)),
@@ -118,6 +119,9 @@ fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>
         // Another process may have made the environment meanwhile.
         return existing()?.ok_or(refused);
     }
+    // Checked again once the file is there. The region of this identity is never made.
+    let nowhere = libtp_io::Identity { device: 0, inode: 0, birth_ns: 0 };
+    check_new(platform, settings, &identity_of(&nowhere, &random_id(), 1))?;
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
@@ -324,7 +328,12 @@ impl Opening<'_> {
         let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
         let looked = match how {
             How::Created => None,
-            _ => Some(libtp_log::look(log, &self.control_file, &log_settings)?),
+            _ => {
+                let looked = libtp_log::look(log, &self.control_file, &log_settings)?;
+                let types = libtp_txn::record_table(record_types::all(), self.applications());
+                libtp_txn::look(&types, looked.files(), looked.control(), looked.end().end)?;
+                Some(looked)
+            }
         };
         let environment = self.control_file.read()?.environment_id;
         let directory = &self.platform.directory;

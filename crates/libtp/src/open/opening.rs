@@ -9,7 +9,7 @@ use libtp_io::File;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, CONTROL_NAME};
 use libtp_process::{ProcessManager, Seats};
-use libtp_txn::{Managers, Parts};
+use libtp_txn::{Applications, Managers, Parts};
 use rio::{failpoint, planted, Identity, Region};
 use serde::Serialize;
 
@@ -136,19 +136,7 @@ impl<'o> Opening<'o> {
     }
 
     pub(crate) fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
-        let own = file.identity()?;
-        let half = |range: std::ops::Range<usize>| {
-            u64::from_le_bytes(control.environment_id[range].try_into().expect("eight of sixteen bytes"))
-        };
-        Ok(Identity {
-            layout: record_types::layout_hash(),
-            log_layout: record_types::log_layout_hash(),
-            environment: [half(0..8), half(8..16)],
-            incarnation: control.incarnation(),
-            control_inode: if planted("libtp: a copied environment counts as the original") { 0 } else { own.inode },
-            control_birth: if planted("libtp: a copied environment counts as the original") { 0 } else { own.birth_ns },
-            control_device: own.device,
-        })
+        Ok(identity_of(&file.identity()?, &control.environment_id, control.incarnation()))
     }
 
     pub(crate) fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
@@ -198,8 +186,12 @@ impl<'o> Opening<'o> {
         {
             settings.is_unprotected = self.settings.is_unprotected;
         }
-        let applications = log_type::applications(&self.platform.log_types);
-        Ok(Managers::attach_with(parts, record_types::all(), applications, settings))
+        Ok(Managers::attach_with(parts, record_types::all(), self.applications(), settings))
+    }
+
+    /// Returns the log-record types that the program has registered.
+    pub(crate) fn applications(&self) -> Applications {
+        log_type::applications(&self.platform.log_types)
     }
 
     pub(crate) fn opened(&self, how: How) -> Opened {
@@ -249,6 +241,22 @@ impl<'o> Opening<'o> {
         };
         locks.lanes = self.settings.lanes;
         locks
+    }
+}
+
+/// Returns the identity of the region of an environment with that control file.
+pub(crate) fn identity_of(control: &libtp_io::Identity, environment: &[u8; 16], incarnation: u64) -> Identity {
+    let half = |range: std::ops::Range<usize>| {
+        u64::from_le_bytes(environment[range].try_into().expect("eight of sixteen bytes"))
+    };
+    Identity {
+        layout: record_types::layout_hash(),
+        log_layout: record_types::log_layout_hash(),
+        environment: [half(0..8), half(8..16)],
+        incarnation,
+        control_inode: if planted("libtp: a copied environment counts as the original") { 0 } else { control.inode },
+        control_birth: if planted("libtp: a copied environment counts as the original") { 0 } else { control.birth_ns },
+        control_device: control.device,
     }
 }
 

@@ -18,11 +18,26 @@ use libtp_log::Control;
 use libtp_txn::Managers;
 use rio::{failpoint, planted, Identity, Lasting, Region};
 
+use crate::ground::settings::Settings;
 use crate::open::keep::Keep;
 use crate::open::old_memory::is_current;
 use crate::open::opening::{How, Opened, Opening, Watcher};
-use crate::open::platform::Found;
+use crate::open::platform::{Found, Platform};
 use crate::{Durability, Error, Result};
+
+/// As [`Opening::check_new`], for an environment that may have no control file yet.
+pub(crate) fn check_new(platform: &Platform, settings: &Settings, identity: &Identity) -> Result<()> {
+    let is_late = planted("libtp: a process without lasting memory is refused too late");
+    if settings.durability != Some(Durability::Rio) || is_late {
+        return Ok(());
+    }
+    match platform.lasting_of_new(identity, settings.region_survives) {
+        Some((region, lasting)) if !lasting.is_lasting() => {
+            Err(Error::NotLasting { region, survives: lasting.survives })
+        }
+        _ => Ok(()),
+    }
+}
 
 impl Opening<'_> {
     /// Takes the log's tail from a region of an earlier start of the machine or of another build, and restarts.
@@ -83,16 +98,7 @@ impl Opening<'_> {
     /// # Errors
     /// `NotLasting`.
     pub(crate) fn check_new(&self, identity: &Identity) -> Result<()> {
-        let is_late = planted("libtp: a process without lasting memory is refused too late");
-        if self.settings.durability != Some(Durability::Rio) || is_late {
-            return Ok(());
-        }
-        match self.platform.lasting_of_new(identity, self.settings.region_survives) {
-            Some((region, lasting)) if !lasting.is_lasting() => {
-                Err(Error::NotLasting { region, survives: lasting.survives })
-            }
-            _ => Ok(()),
-        }
+        check_new(self.platform, self.settings, identity)
     }
 
     /// Notes that the former memory is gone, and which commits may be lost with it.

@@ -11,12 +11,13 @@ use libtp_log::{Lsn, RecordRef, TxnId};
 use rio::planted;
 
 use crate::abort::undo_next;
+use crate::databases::{fates_of, ReadRecord};
 use crate::log_records::databases::{damaged, decode};
 use crate::log_records::left::{self, PendingUndo};
 use crate::log_records::{
     segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT, DATABASES, LEFT,
 };
-use crate::{Error, Managers, OpenOutcome, Result};
+use crate::{Error, OpenOutcome, Result};
 
 /// The result of analysis.
 #[derive(Debug, Default)]
@@ -40,21 +41,21 @@ pub(super) struct Found {
 }
 
 /// Begins with the contents of the last checkpoint, or with nothing if there never was one.
-pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
+pub(super) fn begin(read: &ReadRecord<'_>, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
     let mut found = Found { redo_from: oldest, listed_below: oldest, next_id: 1, ..Found::default() };
     let Some(lsn) = checkpoint else { return Ok(found) };
-    let checkpoint = read_checkpoint(managers, lsn)?;
+    let checkpoint = read_checkpoint(read, lsn)?;
     found.redo_from = checkpoint.redo_point;
     found.listed_below = checkpoint.begin_lsn;
     found.next_id = checkpoint.next_id;
     found.open = checkpoint.open.into_iter().map(|open| (open.segment, open)).collect();
     for entry in checkpoint.running {
         // The entry's last record may be its end: the checkpoint saw the slot a moment too early.
-        let last = managers.log.read(entry.last_lsn)?;
+        let last = read(entry.last_lsn)?;
         if is_end(last.header.kind()) {
             found.note_end(&last.borrow());
             if last.header.kind() == COMMIT {
-                found.decided.extend(managers.fates_of(entry.last_lsn)?);
+                found.decided.extend(fates_of(read, entry.last_lsn)?);
             }
         } else {
             found.note_databases(&last.borrow())?;
@@ -154,8 +155,8 @@ fn is_end(kind: u16) -> bool {
     kind == COMMIT || kind == ABORT_END
 }
 
-fn read_checkpoint(managers: &Managers, lsn: Lsn) -> Result<Checkpoint> {
-    let record = managers.log.read(lsn)?;
+fn read_checkpoint(read: &ReadRecord<'_>, lsn: Lsn) -> Result<Checkpoint> {
+    let record = read(lsn)?;
     let damaged = |what: &str| Error::Damaged { lsn, name: "checkpoint", what: what.into() };
     if record.header.kind() != CHECKPOINT {
         return Err(damaged("the control file names it, but another record stands there"));
