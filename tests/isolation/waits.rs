@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, Error, ProcessState, Run};
+use libtp::{Durability, Env, Error, PageLock, ProcessState, Run};
 
 const MOMENT: Duration = Duration::from_millis(30);
 
@@ -245,6 +245,23 @@ fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
     });
     two.commit().unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"4"[..]));
+}
+
+#[test]
+fn a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused() {
+    // The timeout is longer than a refused wait lasts.
+    let (directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
+    let open = env.begin().unwrap();
+    table.lock_all(&open, PageLock::Write).unwrap();
+    let error = table.compact(90).unwrap_err();
+    assert!(matches!(error, Error::OwnThread(_)), "{error}");
+    // The transaction is of the same thread also for another handle of the environment.
+    let other = Env::builder().lock_timeout(Duration::from_secs(10)).open(directory.path()).unwrap();
+    let error = other.btree("table").unwrap().compact(90).unwrap_err();
+    assert!(matches!(error, Error::OwnThread(_)), "another handle: {error}");
+    open.commit().unwrap();
+    table.compact(90).unwrap();
+    other.btree("table").unwrap().compact(90).unwrap();
 }
 
 #[test]

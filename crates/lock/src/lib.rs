@@ -112,12 +112,27 @@ pub struct LockManager {
     settings: Settings,
     processes: ProcessManager,
     keepers: OnceLock<Box<Keeps>>,
-    /// Distinguishes this handle from every other that this process has, or had.
+    /// Distinguishes the lock table from every other that this process has, or had. All handles of one table have one
+    /// number.
     number: usize,
 }
 
-/// The number of the next handle; no handle has number zero.
+/// The number of the next handle in memory without an environment; no handle has number zero.
 static HANDLES: AtomicUsize = AtomicUsize::new(1);
+
+/// Returns the number of the region's lock table, which has one only.
+fn number_of(region: &Region) -> usize {
+    let header = region.header();
+    let of_environment = [&header.environment[0], &header.environment[1], &header.incarnation].map(|word| word.load());
+    if of_environment == [0; 3] {
+        // Relaxed: only the number itself counts.
+        return HANDLES.fetch_add(1, Ordering::Relaxed);
+    }
+    let mixed = of_environment
+        .iter()
+        .fold(0_u64, |mixed, &word| (mixed ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31));
+    usize::try_from(mixed | 1 << 63).unwrap_or(usize::MAX)
+}
 
 /// Returns whether an existing session is about to take the locker over.
 type Keeps = dyn Fn(LockerId) -> bool + Send + Sync;
@@ -184,7 +199,7 @@ impl LockManager {
             header,
         };
         let keepers = OnceLock::new();
-        let number = HANDLES.fetch_add(1, Ordering::Relaxed);
+        let number = number_of(region);
         Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers, number })
     }
 

@@ -16,7 +16,7 @@ use crate::{LockManager, LockerId};
 /// The number of transactions of one thread that are known by name.
 const NAMED: usize = 8;
 
-/// A transaction: the handle of the lock table, its locker there, and its number. All zero: no transaction.
+/// A transaction: the number of the lock table, its locker there, and its number. All zero: no transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     handle: usize,
@@ -32,7 +32,7 @@ impl Named {
         Named { handle: locks.number, locker: locker.0, txn }
     }
 
-    /// Returns whether the locker has another transaction by now. Returns false for a locker of another handle, because
+    /// Returns whether the locker has another transaction by now. Returns false for a locker of another table, because
     /// this handle cannot know.
     fn has_ended(self, locks: &LockManager) -> bool {
         let is_ours = self.handle == locks.number;

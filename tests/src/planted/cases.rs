@@ -89,6 +89,7 @@ pub(super) const CASES: &[Planted] = &[
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),
     case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_writes_a_record_that_another_has_read_too"),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
+    case(Isolation, "libtp: a compaction waits for its own thread", "waits::a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused"),
     // Transactions over records and memory.
     case(Joint, "libtp: segments commit before the commit record", "deaths::an_uncommitted_change_is_undone"),
     case(Joint, "txn: segments commit before the commit record is durable", "deaths::a_restart_finds_the_commit"),

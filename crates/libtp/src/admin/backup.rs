@@ -240,6 +240,8 @@ impl<'e> Copying<'e> {
     /// Keeps other sessions from dropping or renaming a database until the backup ends.
     fn keep_names(&self) -> Result<()> {
         self.with(|managers, seat| {
+            // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end that one.
+            let _open = libtp_lock::OpenHere::new();
             let (files, wait) = (lock_names::files(), self.env.wait);
             Ok(managers.locks.lock(seat.session(), seat.locker(), files, Mode::S, wait)?)
         })

@@ -3,7 +3,9 @@
 //! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, in no
 //! transaction; the database reuses the freed pages.
 
+use libtp_lock::OpenHere;
 use libtp_record::Access;
+use rio::planted;
 
 use crate::db::handle::Db;
 use crate::db::list::List;
@@ -32,7 +34,7 @@ impl Db {
     ///
     /// # Errors
     /// `Database` for a hash database, and for an invalid fill; `LockTimeout` when a transaction has locked the whole
-    /// database; `Full`, `Failed`, `Corrupt`, `Io`.
+    /// database, `OwnThread` when it is a transaction of this thread; `Full`, `Failed`, `Corrupt`, `Io`.
     pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
         self.compact_watched(fill_percent, &mut |_| {})
     }
@@ -52,6 +54,8 @@ impl Db {
         let mut from = Some(Vec::new());
         while let Some(key) = from {
             let done = env.with_session(|managers, txn| {
+                // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end that one.
+                let _open = (!planted("libtp: a compaction waits for its own thread")).then(OpenHere::new);
                 Ok(Access::new(managers, txn, self.opened(), env.wait).compact(&key, LEAVES, fill_percent)?)
             })?;
             all.leaves += done.leaves;
