@@ -22,6 +22,7 @@ SQLITE_PRIVATE int sqlite3BtreeClearTable(Btree *p, int i, i64 *pn) {
 static int sqlite3TpVacuum(Btree *p){
   int rc;
   if( TPH(p)->isReadOnly ) return SQLITE_READONLY;
+  tpSettings(p);
   TP_CALL(rc, p, tpsql_compact(TPH(p)->pConn));
   return rc;
 }

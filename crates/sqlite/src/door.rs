@@ -275,7 +275,7 @@ extern "C" fn tpsql_bytes(connection: &Connection) -> i64 {
 
 #[no_mangle]
 extern "C" fn tpsql_compact(connection: &mut Connection) -> c_int {
-    call(connection, |connection| connection.session.home.compact().map(|()| OK))
+    call(connection, |connection| connection.session.home.compact(connection.session.wait).map(|()| OK))
 }
 
 /// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use libtp::{Db, Env};
 
@@ -99,11 +100,11 @@ impl Home {
         Ok(Arc::clone(locked(&self.trees).entry(root).or_insert(tree)))
     }
 
-    /// Compacts all trees, in transactions of their own.
-    pub(crate) fn compact(&self) -> Outcome<()> {
+    /// Compacts all trees, in transactions of their own. Waits for each lock no longer than `wait`.
+    pub(crate) fn compact(&self, wait: Duration) -> Outcome<()> {
         for listed in self.env.list_databases()? {
             if let Some(Ok(root)) = listed.name.strip_prefix("sql.").map(str::parse::<u32>) {
-                self.tree(root)?.compact(FILL_PERCENT)?;
+                self.tree(root)?.compact_within(FILL_PERCENT, wait)?;
             }
         }
         Ok(())

@@ -126,6 +126,20 @@ fn vacuum_compacts() {
 }
 
 #[test]
+fn a_vacuum_waits_for_a_writer_no_longer_than_its_timeout() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = [0, 1].map(|_| Connection::open(&directory.path().join("one.tp")));
+    one.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1), (2)");
+    other.busy_timeout(100);
+    // The table is emptied as a whole, so it is locked as a whole.
+    one.ok("BEGIN; DELETE FROM t");
+    assert_eq!(other.code("VACUUM"), 5);
+    one.ok("ROLLBACK");
+    other.ok("VACUUM");
+    assert_eq!(other.one("SELECT count(*) FROM t"), "2");
+}
+
+#[test]
 fn vacuum_into_copies_an_environment_to_a_file_and_back() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);

@@ -3,7 +3,9 @@
 //! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, in no
 //! transaction; the database reuses the freed pages.
 
-use libtp_lock::OpenHere;
+use std::time::Duration;
+
+use libtp_lock::{OpenHere, Wait};
 use libtp_record::Access;
 use rio::planted;
 
@@ -44,6 +46,18 @@ impl Db {
     /// # Errors
     /// As [`Db::compact`].
     pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
+        self.compact_waiting(fill_percent, self.environment().wait, watch)
+    }
+
+    /// As [`Db::compact`]; waits for a transaction no longer than `longest`, whatever the environment's lock timeout.
+    ///
+    /// # Errors
+    /// As [`Db::compact`]. The part before is compacted.
+    pub fn compact_within(&self, fill_percent: u8, longest: Duration) -> Result<Compaction> {
+        self.compact_waiting(fill_percent, Wait::For(longest), &mut |_| {})
+    }
+
+    fn compact_waiting(&self, fill_percent: u8, wait: Wait, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
         if self.is_hash() {
             let what = "it is a hash database, and only B-trees and lists can be compacted; nothing was changed".into();
             return Err(Error::Database { name: self.name().into(), what });
@@ -56,7 +70,7 @@ impl Db {
             let done = env.with_session(|managers, txn| {
                 // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end that one.
                 let _open = (!planted("libtp: a compaction waits for its own thread")).then(OpenHere::new);
-                Ok(Access::new(managers, txn, self.opened(), env.wait).compact(&key, LEAVES, fill_percent)?)
+                Ok(Access::new(managers, txn, self.opened(), wait).compact(&key, LEAVES, fill_percent)?)
             })?;
             all.leaves += done.leaves;
             all.merged += done.merged;
