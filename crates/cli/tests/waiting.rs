@@ -79,6 +79,19 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         let names_key = text.contains("the record \"apples\"");
         assert!(names_key || !matches!(verb, "get" | "put" | "del"), "{verb}: {text}");
     }
+    for (verb, words) in [("drop", &["stock"][..]), ("rename", &["stock", "store"]), ("empty", &["stock"])] {
+        let message = tp(verb, env.path(), &[words, &["--wait", "0.3"]].concat());
+        assert!(message.refused(1).contains(&blocker), "{verb}: {}", message.err);
+    }
+    // These verbs lock nothing that the holder has, or wait for it no longer than they may.
+    for verb in ["list", "stat", "locks", "txns", "sessions", "verify", "checkpoint", "archive"] {
+        let message = tp(verb, env.path(), &["--wait", "0.3"]);
+        assert!(matches!(message.code, Some(0 | 1)), "{verb}: {:?}, {}", message.code, message.err);
+    }
+    let message = tp("compact", env.path(), &["stock", "--wait", "0.3"]);
+    assert!(matches!(message.code, Some(0 | 1)), "compact: {:?}, {}", message.code, message.err);
+    let copies = tempdir().unwrap();
+    tp("backup", env.path(), &[copies.path().join("copy").to_str().unwrap()]).text();
     let at_once = tp("put", env.path(), &["stock", "apples", "5", "--wait", "0"]);
     assert!(at_once.refused(1).contains(&blocker), "{}", at_once.err);
     holder.signal(Signal::CONT);
