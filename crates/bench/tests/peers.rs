@@ -58,7 +58,7 @@ fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
             engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
             let first = run_threads(engine.as_ref(), &settings(durability, 4), &mut |_| {}).unwrap();
             assert_eq!(first.audit, "ok", "{first:?}");
-            assert!(first.committed > 10, "{first:?}");
+            assert!(first.committed > 0, "{first:?}");
             let kept = engine.audit(&Scale::SMALL).unwrap();
             engine.close().unwrap();
             let engine = open(kind, &fresh.0, durability);

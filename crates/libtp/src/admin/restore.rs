@@ -206,6 +206,7 @@ impl Backup {
     }
 
     /// As [`Backup::restore_with`], on any disk and memory.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn make(
         &self,
         builder: &Builder,
