@@ -1,6 +1,7 @@
 //! Restart: it brings the environment from the state of a crash to the state that was committed, no more and no less.
 //!
-//! ARIES, each part in its file. [`analysis`] finds the transactions that did not end. [`history`] reads the log once
+//! ARIES, each part in its file. [`look`](mod@look) reads the log before anything is written, so that a restart that
+//! is to be refused changes nothing. [`analysis`] finds the transactions that did not end. [`history`] reads the log once
 //! and deals its page changes out. [`redo`] repeats the changes, page by page, where the page is older. [`undo`] undoes
 //! the losers with the code of an abort, in the files that exist ([`left`]). Not in the paper in this form; LIBTP 3.1.1
 //! gives the protocol (before and after images, write-ahead). The access methods are reached through the record table

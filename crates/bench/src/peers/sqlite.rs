@@ -395,7 +395,7 @@ fn glance(part: &Row<'_>) -> rusqlite::Result<Glance> {
 
 /// The table of plain records.
 const ROWS: &str =
-    "CREATE ROWS IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT";
+    "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT";
 
 /// An SQLite file of one table.
 pub struct SqliteRows {

@@ -1,6 +1,6 @@
 //! Runs a program and keeps its output and its exit code.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -15,7 +15,13 @@ pub struct Said {
 /// Runs any program.
 pub fn run(mut command: Command, input: &[u8]) -> Said {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut child = loop {
+        match command.spawn() {
+            // A child of another thread's fork has the program that this test copied still open for writing.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            spawned => break spawned.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        }
+    };
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let input = input.to_vec();
     // A program that ends early closes the pipe, so the write may fail. The test checks only the output and the exit
