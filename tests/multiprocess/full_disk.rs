@@ -1,7 +1,14 @@
 //! On a full disk, operations that free space go through, and then all other operations do (PROTOCOLS D11).
 
+use std::sync::Arc;
+
 use libtp::{Bytes, Db, Env, Error, Settings};
+use libtp_io::{Directory, OpenMode, Operation};
+use libtp_log::{record_bytes, Control, ControlFile, LogManager, Lsn, Restarted, TxnId, CONTROL_NAME};
+use libtp_process::{ProcessManager, Session};
+use libtp_sim::{Calls, Fault, Repeat, SimDisk};
 use libtp_tests::small_disk::{alone, SmallDisk};
+use rio::Region;
 
 const VALUE: [u8; 1500] = [7; 1500];
 
@@ -129,4 +136,72 @@ fn deletes_go_through_where_no_checkpoint_can_make_room() {
         old.abort().unwrap();
         assert!(house.env.verify("table").unwrap().findings.is_empty());
     });
+}
+
+/// A simulated process that has only a log.
+struct Logger {
+    log: LogManager,
+    session: Session,
+}
+
+impl Logger {
+    fn append(&self, body: &[u8]) -> libtp_log::Result<Lsn> {
+        self.log.reserve(&self.session, record_bytes(body.len()))?;
+        let lsn = self.log.log(&self.session, 1024, TxnId::new(1), Lsn::NONE, &[body]);
+        self.session.clear_append();
+        Ok(lsn)
+    }
+
+    fn commit(&self, body: &[u8]) -> Lsn {
+        let lsn = self.append(body).unwrap();
+        self.log.force(&self.session, lsn).unwrap();
+        lsn
+    }
+}
+
+#[test]
+fn a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one() {
+    const EBADF: i32 = 9;
+    let disk = SimDisk::new(1);
+    let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+    let bytes = 256 << 10;
+    let settings =
+        libtp_log::Settings { segment_bytes_first: bytes, segment_bytes_max: bytes, ..libtp_log::Settings::default() };
+    let control_file = ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).unwrap(), CONTROL_NAME);
+    control_file.create(&Control::new([7; 16], &settings)).unwrap();
+    directory.sync().unwrap();
+    let Restarted { control, end } = libtp_log::restart(&directory, &control_file, &settings).unwrap();
+    let region = Region::anonymous(1 << 28).unwrap();
+    ProcessManager::init(&region).unwrap();
+    LogManager::init(&region, &settings, &directory, &control, end.end).unwrap();
+    let start = || {
+        let region = region.map_again().unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        let log = LogManager::attach(&region, &settings, &directory, &control, &processes).unwrap();
+        Logger { log, session: processes.join().unwrap() }
+    };
+    let (one, two) = (start(), start());
+    two.commit(&[6; 1000]);
+    while one.commit(&[6; 3000]) < Lsn::new(5 * bytes) {}
+    let segments = || disk.paths().iter().filter(|path| path.starts_with("log.0")).count();
+    let before = segments();
+    // A process makes the next segment on an almost full disk, with a part of its blocks, and cannot announce it.
+    disk.set_capacity(Some(disk.bytes_used() + (128 << 10)));
+    disk.fail_call(Calls::Of(Operation::SyncDirectory), 0, Fault::Limit(EBADF), Repeat::Forever);
+    let refused = (0..1000).find_map(|_| two.append(&[1; 1000]).err()).unwrap();
+    assert!(matches!(refused, libtp_log::Error::Io(_)), "{refused}");
+    assert_eq!(segments(), before + 1);
+    disk.clear_faults();
+    disk.set_capacity(Some(disk.bytes_used()));
+    // Another process opens the segment, and finds no room for the rest.
+    let refused = one.log.reserve(&one.session, 600_000).unwrap_err();
+    assert!(matches!(refused, libtp_log::Error::Full { .. }), "{refused}");
+    let keep = two.log.durable();
+    control_file.write(&Control { oldest: keep, durable_end: keep, ..control_file.read().unwrap() }).unwrap();
+    two.log.recycle(&two.session, keep, Lsn::new(u64::MAX)).unwrap();
+    disk.set_capacity(None);
+    let last = (0..500).map(|_| one.commit(&[7; 3000])).last().unwrap();
+    drop((one, two));
+    let found = libtp_log::restart(&directory, &control_file, &settings).unwrap();
+    assert!(found.end.end > last, "the log ends at {}, and a commit at {last} was answered", found.end.end);
 }

@@ -231,7 +231,8 @@ impl LogManager {
             }
             let ahead = geometry.end(last).since(header.tail.load());
             // The blocks of the old file are for a finished file without all its blocks.
-            let is_made = matches!(self.files.segment(last + 1)?, Opened::Good(_));
+            let is_made = matches!(self.files.segment(last + 1)?, Opened::Good(_))
+                && !planted("log: a recycled segment takes the name of a finished one");
             let fits = geometry.file_bytes(old) == geometry.file_bytes(last + 1);
             leave_given_up(session);
             if !is_short && !is_made && fits && ahead < ready_max {

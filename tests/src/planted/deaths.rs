@@ -27,6 +27,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("log: descriptors are checked at a new segment only", CLOSED),
     by_case("buffer: pages go into files of the program", CLOSED),
     by_case("buffer: batches go into files of the program", CLOSED),
+    by_case("log: a recycled segment takes the name of a finished one", "full_disk::a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one"),
     by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
     // L5, of processes with several bounds.
     by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound"),
