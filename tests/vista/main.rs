@@ -16,6 +16,7 @@
 //! | `mappings` | a process with few mappings left, and automatic ranges |
 //! | `forks` | children that outlive their killed parent |
 //! | `inherited` | a child cannot use its parent's transactions |
+//! | `gates` | the quick path is shut to transactions that need more |
 //! | `calls` | a child whose system calls are reported, one after the other |
 //! | `creation` | a new segment is on its disk, name and all, before it is used |
 //! | `commit` | the end of a transaction: one store, no system call |
@@ -33,6 +34,7 @@ mod calls;
 mod commit;
 mod creation;
 mod forks;
+mod gates;
 mod hidden;
 mod inherited;
 mod joined;

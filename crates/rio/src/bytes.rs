@@ -175,6 +175,24 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     copy_long_image(words, image);
 }
 
+/// As [`copy_image`], with a zero in the last of the words, behind the image.
+#[inline(always)]
+pub(crate) fn copy_image_and_zero(words: &[Word<u64>], image: &[u8]) {
+    let [before @ .., last] = words else { return };
+    #[cfg(target_arch = "x86_64")]
+    if let ([_], Some((eight, []))) = (before, image.split_first_chunk::<8>()) {
+        use std::arch::x86_64::{_mm_cvtsi64_si128, _mm_storeu_si128};
+        // SAFETY: SSE2 is part of x86-64.
+        let image_and_zero = unsafe { _mm_cvtsi64_si128(i64::from_ne_bytes(*eight)) };
+        // SAFETY: the two words are atomics, so they may be stored to through a shared reference; one thread writes an
+        // undo log, as in `copy_long_image`. Recovery reads neither of them before the record is published.
+        unsafe { _mm_storeu_si128(words.as_ptr().cast_mut().cast(), image_and_zero) };
+        return;
+    }
+    copy_image(before, image);
+    last.init(0);
+}
+
 /// Adds bytes that an undo log names to the sum. The log belongs to the caller's transaction or to a dead session.
 #[inline]
 pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {

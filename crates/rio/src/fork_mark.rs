@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-
+use crate::wiped::{wiped_page, WORDS};
 use crate::{Error, Result};
 
 /// Marks of one kind. Code that must know whether it has made a mark since a fork needs a kind of its own.
@@ -47,7 +46,7 @@ impl ForkMarks {
 
     /// Returns the mark of the calling process.
     pub fn of_this_process(&self) -> ForkMark {
-        let (word, process) = (wiped_page().map(|page| &page[self.nth]), std::process::id());
+        let (word, process) = (page_of_kinds().map(|page| &page[self.nth]), std::process::id());
         let Some(word) = word else { return ForkMark { word: &NOBODY, number: 1, process } };
         // Relaxed, for all accesses to these words: they publish no other data, and no two processes share them.
         let there = word.load(Ordering::Relaxed);
@@ -62,8 +61,8 @@ impl ForkMarks {
     /// Returns whether the calling process has inherited marks of this kind from its parent and has made none itself.
     /// If so, the process must first give up the inherited descriptors. Always false if the kernel wipes no pages.
     pub fn none_since_fork(&self) -> bool {
-        let is_wiped = |page: &[AtomicU64; KINDS]| page[self.nth].load(Ordering::Relaxed) == 0;
-        self.drawn.load(Ordering::Relaxed) != 0 && wiped_page().is_some_and(is_wiped)
+        let is_wiped = |page: &[AtomicU64; WORDS]| page[self.nth].load(Ordering::Relaxed) == 0;
+        self.drawn.load(Ordering::Relaxed) != 0 && page_of_kinds().is_some_and(is_wiped)
     }
 }
 
@@ -103,25 +102,8 @@ impl ForkMark {
     }
 }
 
-/// Returns words that the kernel sets to zero in a child of this process, or `None` if the kernel has no such pages.
-fn wiped_page() -> Option<&'static [AtomicU64; KINDS]> {
-    static PAGE: OnceLock<Option<&'static [AtomicU64; KINDS]>> = OnceLock::new();
-    *PAGE.get_or_init(|| {
-        const BYTES: usize = 4096;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a mapping at an address of the kernel's choice replaces no existing mapping.
-        let page = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, rights, MapFlags::PRIVATE) };
-        let page = page.ok()?;
-        // SAFETY: the range is the mapping just made, which no other code knows; this advice changes nothing in this
-        // process.
-        let advised = unsafe { rustix::mm::madvise(page, BYTES, Advice::LinuxWipeOnFork) };
-        if advised.is_err() {
-            // SAFETY: the mapping just made, to which no reference exists.
-            let _ = unsafe { rustix::mm::munmap(page, BYTES) };
-            return None;
-        }
-        // SAFETY: the mapping is page-aligned, readable and writable, and is never unmapped. It begins as zeros, which
-        // are valid words. The kernel's wipe in a child happens before any code of the child runs.
-        Some(unsafe { &*page.cast::<[AtomicU64; KINDS]>() })
-    })
+/// Returns the page with a word for each kind, or `None` if the kernel wipes no pages.
+fn page_of_kinds() -> Option<&'static [AtomicU64; WORDS]> {
+    static PAGE: OnceLock<Option<&'static [AtomicU64; WORDS]>> = OnceLock::new();
+    *PAGE.get_or_init(|| wiped_page(true))
 }

@@ -40,6 +40,7 @@ mod extent;
 pub mod failpoint;
 mod flush;
 mod fork_mark;
+mod gate;
 mod guard;
 mod kept;
 mod keys;
@@ -60,6 +61,7 @@ mod slab;
 mod survives;
 mod undo;
 mod view;
+mod wiped;
 mod word;
 
 pub use access::Access;

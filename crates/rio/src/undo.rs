@@ -19,7 +19,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
-use crate::bytes::copy_image;
+use crate::bytes::{copy_image, copy_image_and_zero};
 use crate::flush::WriteBack;
 use crate::{failpoint, planted, HeldSlice, Link, Offset, Region, Result, Word};
 
@@ -63,10 +63,12 @@ crate::shared! {
 pub struct Undo {
     /// The log's words if the quick path is on ([`Undo::set_quick`]); else empty.
     quick: HeldSlice<Word<u64>>,
-    /// Where `quick` begins, if `quick` is long enough to be used without reading its length (`quick.rs`).
+    /// Where the log begins (`quick.rs`).
     start: quick::Start,
     /// The log's end. Out of date while a Vista transaction keeps the end in a copy of its own.
     pub(crate) top: Cell<usize>,
+    /// The number of words by which the copy of a Vista transaction is ahead of the log's end.
+    ahead: Cell<usize>,
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
@@ -100,8 +102,9 @@ impl Undo {
         let words = Undo::area(region, log);
         let mut undo = Undo {
             quick: words.part(0..0),
-            start: quick::Start::none(),
+            start: quick::Start::of(&words),
             top: Cell::new(0),
+            ahead: Cell::new(0),
             region: region.clone(),
             log,
             words,
@@ -125,6 +128,7 @@ impl Undo {
     /// Discards every image: all changes since the log was last empty stand. One store.
     #[inline]
     pub fn discard(&self) {
+        self.ahead.set(0);
         if self.write_back != WriteBack::None {
             return self.commit_checked();
         }
@@ -145,6 +149,7 @@ impl Undo {
         self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
         self.depth.set(0);
+        self.ahead.set(0);
         self.broken.set(false);
         count
     }
@@ -249,17 +254,24 @@ impl Undo {
     /// Saves one record without a checksum. Returns its number of words.
     #[inline(always)]
     fn save_in(words: &[Word<u64>], place: u64, old: &[u8]) -> usize {
-        let [first, image @ .., last] = words else { no_room() };
+        let [first, image @ ..] = words else { no_room() };
         if planted("undo: a record is published before its image") {
             first.init(header(place, old.len()));
         }
-        copy_image(image, old);
-        // The store runs even if the zero is there already: a load would cost more.
-        if !planted("undo: no zero behind the last record") {
-            last.init(0);
+        // The zero is stored even if it is there already: a load would cost more.
+        if planted("undo: no zero behind the last record") {
+            copy_image(&image[..image.len() - 1], old);
+        } else {
+            copy_image_and_zero(image, old);
         }
         Undo::publish(first, header(place, old.len()));
         words.len() - 1
+    }
+
+    /// Returns the number of words of the records of an image of `bytes`, without checksums.
+    #[inline(always)]
+    fn words_to_save(bytes: usize) -> usize {
+        bytes.div_ceil(8) + bytes.div_ceil(RECORD_BYTES_MAX)
     }
 
     /// Returns the words at which records begin, from word `start` on.
@@ -294,7 +306,7 @@ fn no_room() -> ! {
 #[inline]
 fn header(place: u64, bytes: usize) -> u64 {
     debug_assert!(place <= PLACE_MASK, "a region is at most 2^40 bytes");
-    ((bytes as u64) << PLACE_BITS) | place
+    ((bytes as u64) << PLACE_BITS) + place
 }
 
 #[inline]

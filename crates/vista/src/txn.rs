@@ -95,12 +95,12 @@ impl Segment {
     /// Makes room in the undo log, which ends at `top`, for the `bytes` bytes at `at`, and makes those bytes writable.
     #[cold]
     fn make_ready(&mut self, at: u64, bytes: usize, top: usize) -> Result<()> {
-        if self.undo.is_ready(top, at.wrapping_add(self.from), bytes) {
+        if self.undo.is_ready(self.undo.end_of(top), at.wrapping_add(self.from), bytes) {
             return self.get(at, bytes).map(drop);
         }
         self.undo.set_top(top);
         let is_ready = self.prepare_range(at, bytes);
-        self.undo.take_top();
+        self.undo.leave_top();
         is_ready
     }
 
@@ -124,22 +124,7 @@ impl Txn<'_> {
     /// a child of the process that has the segment ([`rio::Error::Forked`]): the transaction belongs to the parent.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        // The check stands here so that the compiler knows the result of the lookup below: nothing changes in between.
-        if !self.segment.is_quick(at, bytes, self.top) {
-            return self.set_range_slowly(at, bytes);
-        }
-        let (range, top) = self.segment.range(at, bytes, self.top);
-        self.top = top;
-        Ok(range)
-    }
-
-    #[inline(always)]
-    fn set_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        let top = self.top;
-        self.segment.with(|segment| segment.make_ready(at, bytes, top))?;
-        let (range, top) = self.segment.range_slowly(at, bytes, top).unwrap_or_else(|| not_shown());
-        self.top = top;
-        Ok(range)
+        self.segment.range(at, bytes, &mut self.top, Segment::make_ready)
     }
 
     /// Does `work` with the segment. Old bytes that the work saves go to the undo log.
@@ -172,7 +157,7 @@ impl Txn<'_> {
         }
         self.segment.check_process()?;
         // A forgotten transaction is recognized by its saved bytes, so a transaction that only frees saves some too.
-        if self.top == 0 {
+        if self.segment.is_at_rest() {
             self.set_range(at, 8)?;
         }
         self.segment.with(|segment| {
@@ -209,12 +194,6 @@ impl Txn<'_> {
 impl Drop for Txn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.segment.with(Segment::take_back);
+        self.segment.at_last(Segment::take_back);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn not_shown() -> ! {
-    panic!("the prepared view is shown")
 }

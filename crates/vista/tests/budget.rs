@@ -48,10 +48,11 @@ const BESIDE: [Beside; 16] = [
             "the paper's records are blocks of its heap; here they lie in one area, so it is asked for room, and grows",
         called: &[
             "capacity",
+            "end_of",
             "ensure_ready",
             "has_room",
             "is_at_rest",
-            "is_quick",
+            "leave_top",
             "quick_room",
             "save_parts",
             "set_quick",
@@ -62,7 +63,7 @@ const BESIDE: [Beside; 16] = [
     Beside {
         file: "rio/src/undo/quick.rs",
         because: "the paper's compiler knows its globals; here a transaction's most used words are in registers",
-        called: &["discard", "is_at_rest", "is_quick", "new", "none", "range", "range_slowly", "with"],
+        called: &["at_last", "discard", "is_at_rest", "new", "of", "range", "with"],
     },
     Beside {
         file: "vista/src/segment/owner.rs",
@@ -138,7 +139,7 @@ const BESIDE: [Beside; 16] = [
 ];
 
 /// The limit of the lines of all files, both counted and not counted.
-const ALL_LINES_MAX: usize = 1650;
+const ALL_LINES_MAX: usize = 1690;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

@@ -171,4 +171,8 @@ pub(super) const CASES: &[Planted] = &[
     case(Vista, "io: a cloned child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
     case(Vista, "rvm: a forked child writes to its parent's log", "inherited::a_child_writes_nothing_to_its_parents_redo_log"),
     case(Vista, "rio: a forked child counts as its parent", "inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole"),
+    case(Vista, "rio: a child finds the gates of its parent open", "inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole"),
+    // The quick path of recoverable memory.
+    case(Vista, "rio: the gate is open though the quick path is off", "gates::blocks_that_a_transaction_frees_are_free_after_its_end"),
+    case(Vista, "rio: the gate is open behind a range that failed", "gates::a_range_behind_a_refused_range_is_taken_back"),
 ];

@@ -7,8 +7,10 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{no_room, Undo, RECORD_BYTES_MAX};
+use super::{Undo, RECORD_BYTES_MAX};
+use crate::gate::Gate;
 use crate::{planted, ExclusiveHold, ForkMark, Offset, View, Word};
 
 /// An owner of a view and of the undo log for changes made through that view.
@@ -30,23 +32,25 @@ pub struct Quick<'s, T: Parts> {
     copies: Copies,
 }
 
-/// Copies of two places: of the flat part of the view, and of the log.
+/// Copies of two places, of the flat part of the view and of the log, and of the gate's place.
 #[derive(Clone, Copy)]
 struct Copies {
     base: NonNull<u8>,
     from: u64,
-    bytes: u64,
-    log: Option<NonNull<[Word<u64>; WORDS]>>,
-    mark: ForkMark,
+    log: NonNull<Word<u64>>,
+    gate: &'static AtomicU64,
 }
 
 /// The number of words of a log that are used without reading the log's length: Vista makes its logs at least that
 /// long.
 const WORDS: usize = 6 << 10;
 
-/// The start of a log whose quick path is on. Valid for the process that opened the log.
+/// The start of a log. Valid for the process that opened the log.
 pub(super) struct Start {
-    log: Option<NonNull<[Word<u64>; WORDS]>>,
+    /// The log's first word.
+    log: NonNull<Word<u64>>,
+    /// Open only while the quick path is on and `log` has at least `WORDS` words.
+    pub(super) gate: Gate,
     /// The mark of that process. A child also has the log mapped, and a copy of this value.
     pub(super) mark: ForkMark,
     /// The place and length of a longer log that was allocated and could not be made ready: the next attempt uses it.
@@ -55,18 +59,18 @@ pub(super) struct Start {
 
 // SAFETY: an address in a log; the log belongs to one thread, as does the `Undo` that holds this value.
 unsafe impl Send for Start {}
-// SAFETY: as above.
-unsafe impl Sync for Start {}
 
 impl Start {
-    /// Makes an empty start for this process.
-    pub(super) fn none() -> Start {
-        Start { log: None, mark: ForkMark::of_this_process(), spare: None }
+    /// Makes the start of a log for this process.
+    pub(super) fn of(log: &[Word<u64>]) -> Start {
+        assert!(!log.is_empty(), "an undo log has a word that ends it");
+        Start { log: NonNull::from(log).cast(), gate: Gate::shut(), mark: ForkMark::of_this_process(), spare: None }
     }
 
-    /// Sets the start of the log. The process that opened the log calls this.
+    /// Leads to a longer log. The process that opened the log calls this.
     pub(super) fn lead_to(&mut self, log: &[Word<u64>]) {
-        self.log = log.first_chunk().map(NonNull::from);
+        self.gate.close();
+        self.log = NonNull::from(log).cast();
     }
 }
 
@@ -81,7 +85,7 @@ impl Copies {
     fn of(owner: &mut impl Parts) -> Copies {
         let (view, undo, _) = owner.parts();
         let flat = view.flat();
-        Copies { base: flat.base, from: flat.from, bytes: flat.bytes, log: undo.start.log, mark: undo.start.mark }
+        Copies { base: flat.base, from: flat.from, log: undo.start.log, gate: undo.start.gate.word() }
     }
 }
 
@@ -93,95 +97,114 @@ impl<'s, T: Parts> Quick<'s, T> {
     }
 
     #[inline(always)]
-    fn log(&self) -> Option<&[Word<u64>; WORDS]> {
-        // SAFETY: the log is `owner`'s. `owner` was not borrowed mutably since the copy was taken, and lives as long
-        // as `self`.
-        self.copies.log.map(|start| unsafe { start.as_ref() })
+    fn first(&self) -> &Word<u64> {
+        // SAFETY: the log is `owner`'s and has at least one word. `owner` was not borrowed mutably since the copy was
+        // taken, and lives as long as `self`.
+        unsafe { self.copies.log.as_ref() }
     }
 
-    #[inline(always)]
-    fn room(&self, top: usize, bytes: usize) -> Option<&[Word<u64>]> {
-        self.log().and_then(|log| Undo::room_in(log, top, bytes))
-    }
-
-    /// Returns whether the quick path is on and the log has no images.
+    /// Returns whether the log has no images.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
-        self.log().is_some_and(|log| log[0].get() == 0)
+        self.first().get() == 0
     }
 
-    /// Returns whether [`Quick::range`] can lend `bytes` at the position `at`, if the log ends at `top`. Always false
-    /// in a child of the process that has the log.
+    /// Returns the number of bytes that the open gate lets through, or 0. Always 0 in a child of the process that has
+    /// the log.
     #[inline(always)]
-    pub fn is_quick(&self, at: u64, bytes: usize, top: usize) -> bool {
-        self.has(at, bytes, top) && self.copies.mark.is_certain()
+    fn limit(&self) -> u64 {
+        // Relaxed: the same thread opens and closes the gate. The kernel closes it before a child runs.
+        self.copies.gate.load(Ordering::Relaxed)
     }
 
+    /// Returns whether an image of `bytes` at the position `at` can take the quick path in the log that ends at `top`.
     #[inline(always)]
-    fn has(&self, at: u64, bytes: usize, top: usize) -> bool {
-        let is_flat = at.checked_add(bytes as u64).is_some_and(|end| end <= self.copies.bytes);
+    fn is_quick(&self, at: u64, bytes: usize, top: usize) -> bool {
         // A length of zero wraps around and is refused: an empty image would still be a record.
-        is_flat && bytes.wrapping_sub(1) < RECORD_BYTES_MAX && self.room(top, bytes).is_some()
+        let is_one_record = bytes.wrapping_sub(1) < RECORD_BYTES_MAX;
+        let is_flat = at.checked_add(bytes as u64).is_some_and(|end| end <= self.limit());
+        is_one_record && is_flat && top.checked_add(Undo::words_to_save(bytes)).is_some_and(|last| last < WORDS)
     }
 
     /// Saves the before-image of `bytes` at the position `at` in the log that ends at `top`. Returns the bytes, to be
-    /// stored to, and the log's new end.
+    /// stored to. Calls `prepare` with these numbers first if the image cannot take the quick path. Adds the length of
+    /// the image's records to `top` in any case, so that the compiler knows `top`: if `prepare` fails, `top` is ahead of
+    /// the log's end from now on, and the gate stays shut. If the memory outlives the cache, the log's handle has the
+    /// end, and `top` means nothing.
+    ///
+    /// # Errors
+    /// Errors of `prepare`.
     ///
     /// # Panics
-    /// If [`Quick::is_quick`] is false for the range and the log.
+    /// If the view does not show the bytes, or the log has no room for their image, after `prepare`.
     #[inline(always)]
-    pub fn range(&mut self, at: u64, bytes: usize, top: usize) -> (&mut [u8], usize) {
-        // The fork mark is not checked here, because each check is a load: the caller has checked it with `is_quick`.
-        if !self.has(at, bytes, top) {
-            no_room();
-        }
-        let words = self.room(top, bytes).unwrap_or_else(|| no_room());
+    pub fn range<E>(
+        &mut self,
+        at: u64,
+        bytes: usize,
+        top: &mut usize,
+        prepare: impl FnOnce(&mut T, u64, usize, usize) -> Result<(), E>,
+    ) -> Result<&mut [u8], E> {
+        let (end, more) = (*top, Undo::words_to_save(bytes));
+        // Ranges that fail may be of any length.
+        *top = end.wrapping_add(more);
         // Mapped positions lie far below 2^64.
-        let place = self.copies.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
-        // SAFETY: the flat part is mapped, readable and writable (`View::set_shown`) for as long as the view, which is
-        // still `owner`'s view. `owner` is borrowed mutably, so no other code has these bytes, and `self` stays
-        // borrowed while they are lent.
-        let area = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
-        if planted("rio: changes of areas save no before-images") {
-            return (area, top);
+        let offset = usize::try_from(at).unwrap_or(usize::MAX);
+        if self.is_quick(at, bytes, end) {
+            let place = self.copies.base.as_ptr().wrapping_add(offset);
+            // SAFETY: the gate is open for these bytes, so the flat part has them. It is mapped for as long as the
+            // view, which is still `owner`'s view. `owner` is borrowed mutably, so no other code has these bytes.
+            let old = unsafe { std::slice::from_raw_parts(place, bytes) };
+            // SAFETY: the gate is open, so the log has `WORDS` words, and `end` is one of them.
+            let first = unsafe { self.copies.log.as_ptr().add(end) };
+            // SAFETY: as above, and the image's words end before the last of them. `owner` was not borrowed mutably
+            // since the copy was taken, and lives as long as `self`.
+            let words = unsafe { std::slice::from_raw_parts(first, more + 1) };
+            if !planted("rio: changes of areas save no before-images") {
+                Undo::save_in(words, self.copies.from + at, old);
+            }
+        } else {
+            // No closure here: its captures would force the copies out of the registers into memory.
+            let prepared = prepare(self.owner, at, bytes, end);
+            save_slowly(self.owner, at, bytes, end, prepared.is_ok());
+            self.copy_anew();
+            prepared?;
         }
-        let saved = Undo::save_in(words, self.copies.from + at, area);
-        (area, top + saved)
-    }
-
-    /// As [`Quick::range`], for any bytes that the view shows. `None` if the view does not show them.
-    ///
-    /// # Panics
-    /// If the undo log has no room for it.
-    #[inline(always)]
-    pub fn range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
-        // A method with `self` would force the copies out of the registers into memory.
-        range_slowly(self.owner, at, bytes, top)
+        let place = self.copies.base.as_ptr().wrapping_add(offset);
+        // SAFETY: as above, or `save_slowly` has looked at these bytes of the view. `self` stays borrowed while they
+        // are lent.
+        Ok(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
     /// Empties the log, so that the changes stand. Returns whether it did: it does not if the quick path is off, or in
     /// a child of the process that has the log.
     #[inline(always)]
     pub fn discard(&self) -> bool {
-        let Some(log) = self.log().filter(|_| self.copies.mark.is_certain()) else { return false };
-        Undo::end_at(&log[0]);
+        if self.limit() == 0 {
+            return false;
+        }
+        Undo::end_at(self.first());
         true
     }
 
     /// Runs `work`, which may change the copied values.
     #[inline(always)]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
-        // The copies are cleared first: if `work` panics, no stale copy can be used.
-        (self.copies.bytes, self.copies.log) = (0, None);
         let done = work(self.owner);
-        self.copies = Copies::of(self.owner);
+        self.copy_anew();
         done
     }
 
-    /// Returns the mutable borrow of the owner.
     #[inline(always)]
-    pub fn owner(self) -> &'s mut T {
-        self.owner
+    fn copy_anew(&mut self) {
+        set_gate(self.owner);
+        self.copies = Copies::of(self.owner);
+    }
+
+    /// Runs `work` as the last use of the owner: the copied values are not renewed.
+    #[inline(always)]
+    pub fn at_last(&mut self, work: impl FnOnce(&mut T)) {
+        work(self.owner);
     }
 }
 
@@ -194,8 +217,38 @@ impl<T: Parts> Deref for Quick<'_, T> {
     }
 }
 
+/// Opens the gate if the quick path is on, and shuts it otherwise. The gate is opened only here, where view and log are
+/// known together. Every change of the log shuts the gate.
 #[inline(never)]
-fn range_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
+fn set_gate<T: Parts>(owner: &mut T) {
+    let (view, undo, _) = owner.parts();
+    let is_on = undo.quick.len() >= WORDS || planted("rio: the gate is open though the quick path is off");
+    let is_up = undo.ahead.get() == 0 || planted("rio: the gate is open behind a range that failed");
+    if is_on && is_up && undo.start.mark.is_certain() {
+        undo.start.gate.open(view.flat().bytes);
+    } else {
+        undo.start.gate.close();
+    }
+}
+
+/// Saves the before-image of any bytes that the view shows, for a transaction that keeps the end `top`. If the bytes
+/// could not be prepared, saves nothing.
+#[inline(never)]
+fn save_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize, is_prepared: bool) {
     let (view, undo, hold) = owner.parts();
-    view.look(at, bytes).map(|shown| shown.saved(hold, |place, old| undo.save_behind(top, place, old)))
+    if top == 0 {
+        undo.ahead.set(0);
+    }
+    if !is_prepared {
+        return undo.ahead.set(undo.ahead.get().wrapping_add(Undo::words_to_save(bytes)));
+    }
+    let shown = view.look(at, bytes).unwrap_or_else(|| not_shown());
+    let end = undo.end_of(top);
+    let _ = shown.saved(hold, |place, old| undo.save_behind(end, place, old));
+}
+
+#[cold]
+#[inline(never)]
+fn not_shown() -> ! {
+    panic!("the prepared view is shown")
 }

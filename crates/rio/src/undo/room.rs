@@ -68,6 +68,7 @@ impl Undo {
         // The link gets to memory before any record that is saved in the new area.
         self.region.write_back_and_fence(self.header_place());
         self.words = Undo::area(&self.region, self.log);
+        self.start.lead_to(&self.words);
         if self.is_quick() {
             self.be_quick(true);
         }
@@ -106,8 +107,8 @@ impl Undo {
     }
 
     fn be_quick(&mut self, is_quick: bool) {
+        self.start.gate.close();
         self.quick = self.words.part(0..if is_quick { self.words.len() - self.kept_back } else { 0 });
-        self.start.lead_to(&self.quick);
     }
 
     /// Returns whether the quick path is on.
@@ -136,19 +137,40 @@ impl Undo {
         self.top.get()
     }
 
-    /// Sets the log's end, where the next section saves.
+    /// Sets the log's end, where the next section saves, to the end `top` that a transaction keeps. Does nothing if the
+    /// memory outlives the cache: this handle always has the end of such a log.
     pub fn set_top(&self, top: usize) {
-        self.top.set(top);
+        self.top.set(self.end_of(top));
+    }
+
+    /// Returns the log's end for a transaction that keeps the end `top`.
+    pub fn end_of(&self, top: usize) -> usize {
+        match self.write_back {
+            // This transaction has saved nothing. A forgotten one may have left a number in `ahead`.
+            WriteBack::None if top == 0 => 0,
+            WriteBack::None => top.wrapping_sub(self.ahead.get()),
+            _ => self.top.get(),
+        }
+    }
+
+    /// Forgets the log's end, because a transaction keeps it.
+    pub fn leave_top(&self) {
+        if self.write_back == WriteBack::None {
+            self.top.set(0);
+        }
     }
 
     /// Returns the log's end to a caller that keeps it from now on. If this handle does not have the end, finds it in
     /// the records.
     pub fn take_top(&self) -> usize {
-        let top = self.top.replace(0);
-        if self.words.get(top).is_some_and(|word| word.get() == 0) {
-            return top;
+        let mut top = self.top.get();
+        if self.words.get(top).is_none_or(|word| word.get() != 0) {
+            top = self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()));
+            self.top.set(top);
         }
-        self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()))
+        self.ahead.set(0);
+        self.leave_top();
+        top
     }
 
     /// Saves the cache line that contains the address.
@@ -168,6 +190,7 @@ impl Undo {
         for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
             if self.write_back != WriteBack::None {
                 top = self.save_checked(top, place, part);
+                self.top.set(top);
             } else {
                 let words = Undo::room_in(&self.words, top, part.len()).unwrap_or_else(|| no_room());
                 top += Undo::save_in(words, place, part);
