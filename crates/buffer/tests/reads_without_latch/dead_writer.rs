@@ -9,11 +9,13 @@ use super::machine::{Memory, State};
 /// What the protocol leaves out or does in another order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
-    /// The protocol.
+    /// The protocol: the writer, and the redo of the repair, make the count odd before their first store.
     Right,
-    /// The writer makes the count even before its section closes. Harmless as long as the repair makes the count odd.
+    /// The repair makes the count odd before all else.
+    OddFirst,
+    /// The same, and the writer makes the count even before its section closes.
     EvenBeforeClose,
-    /// Planted: the repair does not make the count odd before it rolls back.
+    /// Planted: the redo does not make the count odd.
     RepairLeavesCount,
     /// Planted: the same, and the writer makes the count even before its section closes.
     RepairLeavesEarlyCount,
@@ -21,6 +23,8 @@ pub enum Variant {
     EvenBeforeRedo,
     /// Planted: the repair makes the count even after it has released the latch.
     EvenAfterLatch,
+    /// Planted: the redo makes the count odd, and the writer makes it even before its section closes.
+    RightEarlyCount,
     /// Planted: the repair adds one to the count where it must set the lowest bit.
     RepairAddsOne,
     /// Planted: the repair ends with a count of zero.
@@ -123,7 +127,7 @@ impl DeadWriter {
     fn write(&self) -> Option<DeadWriter> {
         let mut s = self.clone();
         let (early, late) = match self.variant {
-            Variant::EvenBeforeClose | Variant::RepairLeavesEarlyCount => (true, false),
+            Variant::EvenBeforeClose | Variant::RepairLeavesEarlyCount | Variant::RightEarlyCount => (true, false),
             Variant::WriterEvenAfterLatch => (false, true),
             _ => (false, false),
         };
@@ -175,10 +179,11 @@ impl DeadWriter {
         let images = self.load(thread, IMAGES);
         let saved = u8::from(self.variant == Variant::CountInSection);
         let leaves = matches!(self.variant, Variant::RepairLeavesCount | Variant::RepairLeavesEarlyCount);
+        let by_redo = matches!(self.variant, Variant::Right | Variant::RightEarlyCount);
         match step {
             // The latch was released: the repair was complete, or the writer's own work was.
             0 if !is_held => s.at[thread] = DONE,
-            0 if leaves => {}
+            0 if leaves || by_redo => {}
             0 if self.variant == Variant::RepairAddsOne => s.memory.store(thread, COUNT, self.load(thread, COUNT) + 1),
             0 => s.memory.store(thread, COUNT, self.load(thread, COUNT) | 1),
             // The images go back, last to first: the bytes were zero.
@@ -193,6 +198,9 @@ impl DeadWriter {
                 }
             }
             // The noted record is redone, in the dead session's undo log.
+            5 if by_redo && self.load(thread, NOTE) == 1 && self.needs_redo(thread, step) => {
+                s.memory.store(thread, COUNT, self.load(thread, COUNT) | 1);
+            }
             5 | 6 => {}
             7..=11 if self.load(thread, NOTE) == 1 && self.needs_redo(thread, step) => s.change(thread, step - 7, 1),
             12 if self.load(thread, IMAGES) != 0 => s.change(thread, 5, 1),

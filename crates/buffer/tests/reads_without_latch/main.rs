@@ -40,7 +40,7 @@ fn each_missing_step_around_a_freed_page_is_found() {
 #[test]
 fn no_reader_accepts_half_a_change_even_if_sessions_die() {
     use dead_writer::Variant;
-    for variant in [Variant::Right, Variant::EvenBeforeClose] {
+    for variant in [Variant::Right, Variant::OddFirst, Variant::EvenBeforeClose] {
         let states = explore(DeadWriter::new(variant)).unwrap_or_else(|way| panic!("{variant:?}: {way}"));
         println!("{variant:?}: {states} states");
         assert!(states > 10_000, "{states} states are not all");
@@ -53,6 +53,7 @@ fn each_missing_step_around_a_dead_writer_is_found() {
     for variant in [
         Variant::RepairLeavesCount,
         Variant::RepairLeavesEarlyCount,
+        Variant::RightEarlyCount,
         Variant::EvenBeforeRedo,
         Variant::EvenAfterLatch,
         Variant::RepairAddsOne,
