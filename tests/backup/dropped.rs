@@ -143,6 +143,7 @@ fn a_database_that_is_dropped_while_it_is_opened_is_made_anew() {
                 scope.spawn(|| rio::failpoint::armed_here(&place, || theirs.btree("kv").map(|_| get(&theirs, "kv"))));
             let asleep = dir.path().join("awake.asleep");
             while !asleep.exists() {
+                assert!(!opened.is_finished(), "the opening has passed the place");
                 std::thread::sleep(Duration::from_millis(1));
             }
             env.run(|txn| txn.drop_database("kv")).unwrap();

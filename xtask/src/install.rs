@@ -13,8 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The commands, each with its package.
-/// Package and name of each program, and cargo's features for it.
+/// Package and name of each command, and cargo's features for it.
 const PROGRAMS: [(&str, &str, &str); 3] =
     [("libtp-cli", "tp", ""), ("libtp-bench", "tp-bench", "sql"), ("libtp-sql", "tp-sql", "")];
 

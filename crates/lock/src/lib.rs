@@ -128,9 +128,11 @@ fn number_of(region: &Region) -> usize {
         // Relaxed: only the number itself counts.
         return HANDLES.fetch_add(1, Ordering::Relaxed);
     }
+    // A child of a fork inherits what its parent's threads have noted, and must not take that for its own.
+    let process = u64::from(std::process::id());
     let mixed = of_environment
         .iter()
-        .fold(0_u64, |mixed, &word| (mixed ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31));
+        .fold(process, |mixed, &word| (mixed ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31));
     usize::try_from(mixed | 1 << 63).unwrap_or(usize::MAX)
 }
 

@@ -147,6 +147,7 @@ impl LogFiles {
     /// [`Error::Io`], not final, if the program has closed the descriptor, or the directory's. [`Error::Unusable`] if
     /// another file or no file has the name: the bytes, and others before them, are in a file that no restart finds.
     pub(crate) fn check_in_place(&self, number: u32, file: &dyn File) -> Result<()> {
+        self.check_home(Operation::Sync)?;
         let name = segment_name(number);
         let (own, named) = (file.identity()?, self.directory.identity_of(&name)?);
         if named == Some(own) || planted("log: a flush goes into a segment without its name") {
@@ -154,11 +155,23 @@ impl LogFiles {
         }
         let is_known = self.opened().iter().any(|known| known.number == number && known.identity == own);
         let place = self.directory.describe(&name);
-        if !is_known || self.home.is_some() && self.directory.identity()? != self.home {
+        if !is_known {
             return Err(libtp_io::Error::closed_descriptor(Operation::Sync, place).into());
         }
         let what = "it was moved away, removed or replaced while the environment was in use, and the log in it is needed; put that file back before the environment is opened again";
         Err(Error::Unusable { file: place, what: what.into() })
+    }
+
+    /// Checks that the descriptor of the directory is still that of the directory: the program may have closed it, and
+    /// opened a directory of its own, which may be another environment.
+    ///
+    /// # Errors
+    /// [`Error::Io`], not final.
+    fn check_home(&self, operation: Operation) -> Result<()> {
+        if self.home.is_none() || self.directory.identity()? == self.home {
+            return Ok(());
+        }
+        Err(libtp_io::Error::closed_descriptor(operation, self.directory.describe("")).into())
     }
 
     /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now
@@ -369,6 +382,7 @@ impl LogFiles {
     /// As [`LogFiles::prepare_new`]; the file is unchanged. [`Error::Failed`] when an existing file could not be
     /// synced.
     pub(crate) fn extend(&self, number: u32, incarnation: u64, range: Range<u64>) -> Result<()> {
+        self.check_home(Operation::Open)?;
         let Opened::Good(file) = self.segment(number)? else {
             return self.prepare_part(number, incarnation, &[], range.end);
         };
@@ -427,6 +441,7 @@ impl LogFiles {
     /// # Errors
     /// As [`LogFiles::prepare_new`]; the old file is gone then.
     pub(crate) fn prepare_recycled(&self, old: u32, number: u32, incarnation: u64) -> Result<()> {
+        self.check_home(Operation::Open)?;
         self.discard_unfinished()?;
         self.forget(old);
         self.directory.rename(&segment_name(old), NAME_PREPARING).map_err(no_room)?;

@@ -49,12 +49,18 @@ impl Gate {
     /// Shuts the gate.
     #[inline]
     pub(crate) fn close(&self) {
-        self.word().store(0, Ordering::Relaxed);
+        // The word of all shut gates is not written: its line of the cache stays with all processors.
+        if !std::ptr::eq(self.word(), &SHUT) {
+            self.word().store(0, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
+        if std::ptr::eq(self.word(), &SHUT) {
+            return;
+        }
         self.close();
         let at = page().and_then(|page| page.iter().position(|word| std::ptr::eq(word, self.word())));
         if let Some(at) = at {

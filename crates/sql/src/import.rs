@@ -152,7 +152,8 @@ fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Resul
     for (number, (from, to)) in moves.iter().enumerate() {
         let moved = fs::rename(from, to).and_then(|()| sync_directory(to));
         if let Err(error) = moved {
-            for (from, to) in moves[..number].iter().rev() {
+            // The rename may have been done, and its sync have failed.
+            for (from, to) in moves[..=number].iter().rev() {
                 let _ = fs::rename(to, from);
             }
             if place == file {

@@ -106,7 +106,8 @@ pub fn client(case: &Case, directory: &Path, number: u32) -> Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(stdio)?;
     let (begun, mut done) = (Instant::now(), Done::default());
-    while begun.elapsed() < case.time {
+    // At least one step: the process may get no turn in a short time.
+    while done.steps == 0 || begun.elapsed() < case.time {
         let step = Instant::now();
         while let Err(error) = case.work.step(&mut connection, &mut random) {
             if !matches!(

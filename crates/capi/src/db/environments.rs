@@ -91,6 +91,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         let bytes = page_bytes_for(wishes.page_bytes);
         builder = builder.page_size(wishes.database, Bytes(bytes));
     }
+    let before = control_of(directory);
     let env = builder.open(directory).map_err(|error| {
         let is_missing = matches!(error, Error::Environment { .. }) && !wishes.create;
         let mut refusal = Refusal::from(error);
@@ -99,7 +100,8 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         }
         refusal
     })?;
-    let control = control_of(directory);
+    // If the environment was made again under the path meanwhile, no later call finds the one that is open here.
+    let control = control_of(directory).filter(|control| before.is_none_or(|before| before == *control));
     let home = Arc::new(OpenEnvironment { env, directory: directory.into(), control });
     let mut list = list()?;
     // Another thread may have opened the environment meanwhile.

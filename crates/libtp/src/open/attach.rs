@@ -147,7 +147,7 @@ impl Opening<'_> {
             Found::Good(region) if others => door.others(|seat| is_seen_ended(region, seat))?,
             _ => others,
         };
-        if control.lost && !others {
+        if control.lost {
             // No program has read of the loss yet.
             self.has_lost.set(true);
         }
