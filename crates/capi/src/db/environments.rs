@@ -100,7 +100,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         }
         refusal
     })?;
-    // If the environment was made again under the path meanwhile, no later call finds the one that is open here.
+    // An environment that was made again under the path meanwhile has another control file.
     let control = control_of(directory).filter(|control| before.is_none_or(|before| before == *control));
     let home = Arc::new(OpenEnvironment { env, directory: directory.into(), control });
     let mut list = list()?;
