@@ -3,6 +3,8 @@
 
 mod sql;
 
+use std::{sync::mpsc, thread, time::Duration};
+
 use sql::Connection;
 
 const MISSING_ALLOWED: i32 = 2 | 4 | 0x40;
@@ -128,15 +130,30 @@ fn vacuum_compacts() {
 #[test]
 fn a_vacuum_waits_for_a_writer_no_longer_than_its_timeout() {
     let directory = tempfile::tempdir().unwrap();
-    let [one, other] = [0, 1].map(|_| Connection::open(&directory.path().join("one.tp")));
+    let path = directory.path().join("one.tp");
+    let one = Connection::open(&path);
     one.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1), (2)");
-    other.busy_timeout(100);
-    // The table is emptied as a whole, so it is locked as a whole.
-    one.ok("BEGIN; DELETE FROM t");
-    assert_eq!(other.code("VACUUM"), 5);
-    one.ok("ROLLBACK");
-    other.ok("VACUUM");
-    assert_eq!(other.one("SELECT count(*) FROM t"), "2");
+    one.busy_timeout(100);
+    let (holds, held) = mpsc::channel();
+    let (ends, ended) = mpsc::channel();
+    let path = &path;
+    thread::scope(|scope| {
+        // A wait for a transaction of the same thread ends by itself, so the writer has a thread of its own.
+        scope.spawn(move || {
+            let writer = Connection::open(path);
+            // The table is emptied as a whole, so it is locked as a whole.
+            writer.ok("BEGIN; DELETE FROM t");
+            holds.send(()).unwrap();
+            // A VACUUM that waits without end succeeds after this time, and the test fails.
+            let _ = ended.recv_timeout(Duration::from_secs(20));
+            writer.ok("ROLLBACK");
+        });
+        held.recv().unwrap();
+        assert_eq!(one.code("VACUUM"), 5);
+        ends.send(()).unwrap();
+    });
+    one.ok("VACUUM");
+    assert_eq!(one.one("SELECT count(*) FROM t"), "2");
 }
 
 #[test]
