@@ -32,6 +32,32 @@ fn assert_equal(world: &World, txn: &libtp_txn::TxnSession, database: &libtp_rec
     });
 }
 
+/// The first record is taken again and again, and new ones are put at the end.
+#[test]
+fn a_queue_locks_few_deleted_records() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let txn = world.join();
+    let database = world.database(&txn, "queue", Method::Btree, 8192);
+    let key = |number: u32| number.to_be_bytes();
+    world.run(&txn, &database, |access| (0..1000).for_each(|number| access.put(&key(number), b"job").unwrap()));
+    let mut most = 0;
+    for number in 0..2000 {
+        let locks = world.run(&txn, &database, |access| {
+            let mut cursor = BtreeCursor::for_update(*access);
+            assert_eq!(cursor.first().unwrap().unwrap().0, key(number));
+            let locks = world.managers.locks.count(txn.locker());
+            access.delete(&key(number)).unwrap();
+            access.put(&key(number + 1000), b"job").unwrap();
+            locks
+        });
+        most = most.max(locks);
+    }
+    // Each passed record has two locks; a walk passes at most 15 deleted records.
+    assert!(most <= 2 * 16 + 1, "a walk to the first record took {most} locks");
+    world.assert_sound(&txn, &database);
+}
+
 #[test]
 fn a_first_record_is_found_again() {
     let place = Place::new();

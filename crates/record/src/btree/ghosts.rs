@@ -217,6 +217,18 @@ pub(crate) fn is_dead(node: &Node<'_>) -> bool {
     node.count().checked_sub(1).is_none_or(is_ghost) && (0..node.count()).all(is_ghost)
 }
 
+/// Number of ghosts in a row from which a walk first removes the ghosts that can go. A walk locks each ghost that it
+/// passes, so a queue whose first record is taken again and again would lock more and more of them.
+const RUN: usize = 16;
+
+/// Whether a run of ghosts begins at a slot, and no snapshot looks for the first one.
+#[inline]
+pub(crate) fn is_run(access: &Access<'_>, node: &Node<'_>, slot: usize) -> bool {
+    let ghost = |slot| node.record(slot).filter(Record::is_ghost);
+    let Some(first) = ghost(slot) else { return false };
+    (slot + 1..slot + RUN).all(|slot| ghost(slot).is_some()) && is_seen_by_all(access, first.lsn)
+}
+
 /// Whether a deletion left nothing on a leaf that can leave the tree. A session has to clean the leaf after the commit.
 #[inline]
 pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {

@@ -77,6 +77,8 @@ enum Attempt {
     Lock(LockName, Mode),
     /// A leaf with nothing but ghosts, to be cleaned first; with its left neighbour.
     Clean(u32, Option<u32>),
+    /// A leaf whose next slots hold ghosts, to be tidied first.
+    Tidy(u32),
     /// No outcome yet: look again.
     Again,
 }
@@ -351,6 +353,13 @@ impl<'a> BtreeWalk<'a> {
                     self.go_back(round);
                     continue;
                 }
+                Attempt::Tidy(leaf) => {
+                    self.cleaned.push(leaf);
+                    // As above.
+                    let _ = ghosts::tidy(&self.access, leaf);
+                    self.go_back(round);
+                    continue;
+                }
                 Attempt::Again => {
                     self.go_back(round);
                     continue;
@@ -405,6 +414,10 @@ impl<'a> BtreeWalk<'a> {
             if slot == 0 && self.may_clean(number) && ghosts::is_to_be_cleaned(&self.access, number, leaf.lsn(), &node)
             {
                 return Ok(Attempt::Clean(number, node.left()));
+            }
+            // Before the locks on the ghosts: a locked ghost stays.
+            if self.may_clean(number) && ghosts::is_run(&self.access, &node, slot) {
+                return Ok(Attempt::Tidy(number));
             }
             if let Some(missing) = self.lock_page(number, granularity)? {
                 return Ok(missing);
