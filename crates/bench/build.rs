@@ -1,8 +1,10 @@
-//! Stores the commit (if git knows this file) and the compiler in `tp-bench`, for its reports. With the feature `peers`, and without
-//! `sql`, which brings an SQLite, also compiles stock SQLite. With the feature `peers-all` also compiles the C code that calls Berkeley DB and RocksDB, and links both
-//! libraries and libpmemobj.
+//! Stores the commit (if git tracks this file) and the compiler in `tp-bench`, for its reports.
+//!
+//! With the feature `peers`, also compiles stock SQLite, unless the feature `sql` brings libtp's SQLite. With the
+//! feature `peers-all`, also compiles the C code that calls Berkeley DB and RocksDB, and links both libraries and
+//! libpmemobj.
 
-/// The source of SQLite is that of `libtp-sqlite`, before its changes.
+/// Finds SQLite's source: the unchanged source that `libtp-sqlite` starts from.
 #[cfg(all(feature = "peers", not(feature = "sql")))]
 #[path = "../sqlite/build/source.rs"]
 mod source;
@@ -10,7 +12,7 @@ mod source;
 use std::path::Path;
 use std::process::Command;
 
-/// The C files that call each library.
+/// The C files that call each library, and the name of the static library that they become.
 const CALLS: [(&str, [&str; 3]); 2] = [
     ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_tables.c"]),
     ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_tables.c"]),
@@ -32,8 +34,8 @@ fn note_the_source() {
         Some(_) => output_of("git", &["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= and changes"]),
         None => None,
     };
-    // Cargo repeats this script when a commit or a checkout changes one of these files, and when the source changes,
-    // because the reports say whether the source has changes.
+    // Cargo runs this script again when a commit or a checkout changes one of these files. It also runs the script when
+    // the source changes, because the reports say whether the source differs from the commit.
     for name in ["HEAD", "logs/HEAD"] {
         let path = output_of("git", &["rev-parse", "--git-path", name]).filter(|path| Path::new(path).exists());
         path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
@@ -45,9 +47,9 @@ fn note_the_source() {
     println!("cargo::rustc-env=TP_COMPILER={}", compiler.unwrap_or_else(unknown));
 }
 
-/// Returns the line that a program prints, if it ends well.
+/// Returns the text that a program prints, without the line's end; `None` if the program fails or prints nothing.
 fn output_of(program: &str, words: &[&str]) -> Option<String> {
-    // Git must not write into its index.
+    // With this variable, git does not write into its index.
     let mut command = Command::new(program);
     let ended =
         command.args(words).env("GIT_OPTIONAL_LOCKS", "0").output().ok().filter(|ended| ended.status.success())?;
@@ -55,7 +57,7 @@ fn output_of(program: &str, words: &[&str]) -> Option<String> {
     Some(line).filter(|line| !line.is_empty())
 }
 
-/// The options by which the package `libsqlite3-sys` compiles SQLite.
+/// The options with which the package `libsqlite3-sys` compiles SQLite.
 #[cfg(all(feature = "peers", not(feature = "sql")))]
 const OPTIONS: [&str; 19] = [
     "SQLITE_CORE",
@@ -79,7 +81,7 @@ const OPTIONS: [&str; 19] = [
     "HAVE_LOCALTIME_R",
 ];
 
-/// Compiles SQLite, which `rusqlite` does not bring along (Cargo.toml of the workspace).
+/// Compiles SQLite, because `rusqlite` links none in this workspace (see the workspace's Cargo.toml).
 #[cfg(all(feature = "peers", not(feature = "sql")))]
 fn compile_sqlite() {
     let source = source::find(libsqlite3_sys::SQLITE_VERSION_NUMBER).unwrap_or_else(|sentence| panic!("{sentence}"));

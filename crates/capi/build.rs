@@ -1,5 +1,5 @@
-//! Sets the name by which C programs find the shared library at run time. The number in the name changes when the
-//! programs have to be compiled again.
+//! Sets the name by which C programs find the shared library at run time. A change of the library after which programs
+//! have to be compiled again changes the number in the name.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,6 +1,6 @@
 //! A wall clock that jumps: times in the log do not go back, and durations are not affected (PROTOCOLS L2, L2a).
 //!
-//! The shifted clock is this whole process's, so the cases here are one test.
+//! The cases are one test, because shifting the clock affects the whole process.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use crate::shop::{judge, Commit, Shop};
 const HOUR: Duration = Duration::from_secs(3600);
 const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// Resets the clock at the end of a test.
+/// Resets the clock when dropped.
 struct Right;
 impl Drop for Right {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Right {
     }
 }
 
-/// Trades, each part in a flush of its own. Returns the LSN of the last commit.
+/// Makes some trades, and flushes the log after each. Returns the LSN of the last commit.
 fn trade(shop: &Shop, random: &mut Random, commits: &mut Vec<Commit>) -> u64 {
     for _ in 0..4 {
         commits.extend(shop.trade(random).unwrap());
@@ -48,7 +48,7 @@ fn commits_behind_a_wrong_time_have_later_times() {
     let first = trade(&shop, &mut random, &mut commits);
     std::thread::sleep(Duration::from_millis(3));
     let moment = SystemTime::now();
-    // One part runs while the clock is ahead by two hours; then the clock is reset, and the environment is opened
+    // Some trades are made while the clock is two hours ahead. Then the clock is reset, and the environment is opened
     // again.
     shift_wall_clock(2 * HOUR_MICROS);
     let ahead = trade(&shop, &mut random, &mut commits);

@@ -1,6 +1,5 @@
-//! A process that makes or restores a backup is killed at each place between two states. Other processes go on
-//! undisturbed, no log is kept for the dead process, and its result is a whole backup or no backup, a whole environment
-//! or no environment.
+//! A process that makes or restores a backup dies at each failpoint. Other processes continue undisturbed, and no log
+//! is kept for the dead process. There is a complete backup or no backup, and a complete restored environment or none.
 
 use std::path::Path;
 
@@ -49,7 +48,7 @@ fn judge_restored(place: &Path, commits: &[Commit]) -> u64 {
     end
 }
 
-/// A shop after some trade, its handle, and its commits.
+/// A shop in which some trades were made, and its commits.
 struct Scenery {
     place: TempDir,
     shop: Shop,
@@ -78,7 +77,7 @@ impl Scenery {
         dies_at(name, "deaths::entry", &[(JOB, format!("{job:?}")), (PLACE, place)])
     }
 
-    /// Checks that the present log is given up once it is not needed: no dead process keeps it.
+    /// Checks that the present log is recycled when it is no longer needed, so no log is kept for the dead process.
     fn gives_up_log(&mut self, name: &str) {
         let tail = self.shop.env.stats().unwrap().log_tail;
         for _ in 0..100 {
@@ -87,7 +86,7 @@ impl Scenery {
             if self.shop.env.stats().unwrap().log_oldest >= tail {
                 return;
             }
-            // The process that repairs the dead process may not have run yet.
+            // Perhaps the dead process is not repaired yet.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         panic!("{name}: the log is kept for a dead process");
@@ -136,7 +135,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         }
         Job::Restore => {
             let restored = place.join("restored");
-            // Even an opening that may make an environment makes none here.
+            // An opening may make a new environment, but must not do so in the directory of an unfinished restore.
             match Env::builder().settings(settings()).open(&restored) {
                 Ok(env) => {
                     assert_eq!(name, "restore: an environment, not opened");
@@ -158,7 +157,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
 }
 
 #[test]
-fn a_death_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
+fn after_a_death_in_a_backup_or_restore_nothing_is_broken_and_no_log_is_kept() {
     let mut deaths = 0;
     for point in failpoints::all().filter(|point| point.scene == Scene::Backup) {
         for job in jobs(point.name) {

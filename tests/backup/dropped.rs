@@ -1,4 +1,4 @@
-//! Databases are dropped, renamed and emptied if and only if the transaction commits.
+//! A transaction drops, renames and empties databases. The changes take effect if and only if the transaction commits.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn names(env: &Env) -> Vec<String> {
         .filter_map(|entry| entry.unwrap().file_name().into_string().unwrap().strip_suffix(".tp").map(str::to_owned))
         .collect();
     files.sort();
-    assert_eq!(names, files, "each database has its file, and each file its database");
+    assert_eq!(names, files, "each database must have a file, and each file a database");
     names
 }
 
@@ -60,16 +60,16 @@ fn a_dropped_database_is_gone_with_the_commit_and_its_name_is_free() {
     txn.drop_database("kv").unwrap();
     missing(txn.drop_database("kv").err(), "kv");
     let told = env.btree("none").err();
-    assert!(told.is_none(), "other names are free meanwhile: {told:?}");
+    assert!(told.is_none(), "other databases can be made while the drop is not committed: {told:?}");
     txn.abort().unwrap();
-    assert_eq!(get(&theirs, "kv"), "old", "an abort takes the drop back");
+    assert_eq!(get(&theirs, "kv"), "old", "an abort must undo the drop");
 
     let txn = env.begin().unwrap();
     let part = txn.savepoint();
     txn.drop_database("kv").unwrap();
     part.roll_back().unwrap();
     txn.commit().unwrap();
-    assert_eq!(get(&theirs, "kv"), "old", "going back to a savepoint undoes the drop, too");
+    assert_eq!(get(&theirs, "kv"), "old", "a rollback to a savepoint must undo the drop, too");
 
     let before = theirs.snapshot().unwrap();
     env.run(|txn| txn.drop_database("kv")).unwrap();
@@ -126,11 +126,11 @@ fn a_user_of_a_database_waits_for_the_end_of_its_drop() {
             assert_eq!(maker.join().unwrap().unwrap(), "kv");
         });
     }
-    assert_eq!(get(&env, "kv"), "", "the database was made anew");
+    assert_eq!(get(&env, "kv"), "", "the new database with this name must be empty");
 }
 
 #[test]
-fn a_database_that_is_dropped_while_it_is_opened_is_made_anew() {
+fn opening_a_database_that_is_dropped_meanwhile_makes_a_new_database() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     for is_replaced in [false, true] {
@@ -143,7 +143,7 @@ fn a_database_that_is_dropped_while_it_is_opened_is_made_anew() {
                 scope.spawn(|| rio::failpoint::armed_here(&place, || theirs.btree("kv").map(|_| get(&theirs, "kv"))));
             let asleep = dir.path().join("awake.asleep");
             while !asleep.exists() {
-                assert!(!opened.is_finished(), "the opening has passed the place");
+                assert!(!opened.is_finished(), "the opening did not stop at the failpoint");
                 std::thread::sleep(Duration::from_millis(1));
             }
             env.run(|txn| txn.drop_database("kv")).unwrap();
@@ -173,7 +173,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
         refused(txn.rename_database("a", "b").err());
         refused(txn.rename_database("a", "bad/name").err());
         missing(txn.rename_database("x", "y").err(), "x");
-        // Renamings form a chain, but no circle.
+        // Renames in one transaction may form a chain, but no circle.
         txn.rename_database("a", "t")?;
         txn.rename_database("b", "a")?;
         refused(txn.rename_database("t", "b").err());
@@ -183,7 +183,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
     assert_eq!(names(&env), ["a", "c", "s"]);
     assert_eq!([get(&env, "a"), get(&env, "s"), get(&theirs, "s")], ["b", "a", "a"]);
     assert_eq!(theirs.run(|txn| handle.get(txn, b"key")).unwrap().unwrap(), b"a");
-    // A database takes the name of a dropped one.
+    // A database gets the name of a dropped database.
     env.run(|txn| {
         txn.drop_database("c")?;
         txn.rename_database("a", "c")
@@ -191,7 +191,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
     .unwrap();
     assert_eq!(names(&theirs), ["c", "s"]);
     assert_eq!(get(&theirs, "c"), "b");
-    // A renaming there and back has no effect.
+    // A rename and its reversal have no effect.
     env.run(|txn| {
         txn.rename_database("c", "d")?;
         txn.rename_database("d", "c")
@@ -275,7 +275,7 @@ fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
         }
         assert_eq!(counts(&env), if is_kept { [0, 0, 0, 7, 0, 1, 1] } else { [500, 500, 500, 7, 500, 500, 500] });
     }
-    assert_eq!(tree.count(&before, ..).unwrap(), 500, "a snapshot from before goes on");
+    assert_eq!(tree.count(&before, ..).unwrap(), 500, "an older snapshot must still show the records");
     drop(before);
     for (name, _) in all {
         let findings = env.verify(name).unwrap().findings;
@@ -327,8 +327,7 @@ fn a_restored_incremental_backup_has_the_drops_and_renames() {
     assert_eq!([get(&last, "new name"), get(&last, "kept"), get(&last, "made")], ["renamed", "later", "made"]);
     let then = restored("then", RestorePoint::Lsn(until));
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
-    // The backup has a file of the dropped database, so an addition to the backup cannot have a new database of this
-    // name.
+    // The backup has a file of the dropped database. So a new database with this name cannot be added to the backup.
     put(&env, "dropped", "another");
     let told = env.backup_more(&backup, &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("dropped") && told.contains("full backup"), "{told}");

@@ -1,6 +1,6 @@
 //! Databases that are dropped and renamed on a simulated disk. The power fails at any call, and again while the
 //! environment is opened; unsynced contents and names are lost, torn or kept. Afterwards records, databases and files
-//! have the same version.
+//! must have the same version.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use libtp_tests::audit::verify_all;
 use libtp_tests::sizes;
 use libtp_tests::versions::{any_loss, cut_the_power, new_disk, open, platform_on, settings, Played};
 
-/// The names of one database in even and in odd versions.
+/// The two names of one database: in even versions, and in odd versions.
 const SIDES: [&str; 2] = ["left side", "right"];
 
 fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
@@ -25,7 +25,7 @@ fn get(env: &Env, name: &str) -> libtp::Result<Option<u64>> {
     Ok(value.map(|value| u64::from_le_bytes(value.try_into().unwrap())))
 }
 
-/// Makes the next version: a new table replaces the old one, and another database changes its name.
+/// Makes the next version: a new table replaces the old table, and another database is renamed.
 fn step(env: &Env, version: u64) -> libtp::Result<()> {
     put(env, "table.new", version)?;
     let counter = env.btree("counter")?;
@@ -77,7 +77,7 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     let found = [get(&env, "table").map_err(text)?, get(&env, side).map_err(text)?];
     if found != [Some(version), Some(0)] {
         return Err(format!(
-            "the counter has version {version}, and the table and the renamed database have {found:?}"
+            "the counter has version {version}, and the table and the renamed database have the values {found:?}"
         ));
     }
     verify_all(&env)?;
@@ -90,7 +90,7 @@ fn records_databases_and_files_are_of_one_version_after_any_crash() {
 }
 
 #[test]
-fn when_any_call_fails_records_databases_and_files_are_of_one_version() {
+fn records_databases_and_files_are_of_one_version_after_any_failed_call() {
     let mut random = Random::new(sizes::first_seed());
     let (mut failed, mut unknown) = (0, 0);
     for (fault, repeat) in [(Fault::Eio, Repeat::Once), (Fault::Eio, Repeat::Forever), (Fault::Enospc, Repeat::Forever)]
@@ -122,14 +122,15 @@ fn when_any_call_fails_records_databases_and_files_are_of_one_version() {
             drop(env);
             let version = judge(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(allowed.contains(&version), "{what}: version {version}");
-            // The kernel still shows the failed call's bytes, and does not write them again by itself.
+            // After a failed sync, reads still return the written bytes, but the kernel does not write them to disk. So
+            // the opening must have written again everything that it depends on.
             let image = disk.crash_image(LossMode::DropAll, random.next_u64());
             let after = judge(&image).unwrap_or_else(|error| panic!("{what}, opened, then a power cut: {error}"));
             assert_eq!(after, version, "{what}, opened, then a power cut");
         }
     }
-    assert!(unknown > 0, "no call failed behind the commit record");
-    println!("figures: {failed} failing calls, {unknown} of them behind the commit record");
+    assert!(unknown > 0, "no call failed after the commit record");
+    println!("figures: {failed} failing calls, {unknown} of them after the commit record");
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn names_do_not_count_as_durable_after_a_failed_sync() {
                 put(&env, "table.new", 1).unwrap();
             }
             env.flush().unwrap();
-            // A disk that is full at a sync has lost bytes, too.
+            // Also a sync that fails because the disk is full loses bytes.
             let fault = if seed % 2 == 0 { Fault::Eio } else { Fault::Enospc };
             disk.fail_call(calls.clone(), call, fault, Repeat::Once);
             let answer = step(&env, 1);
@@ -176,7 +177,7 @@ fn names_do_not_count_as_durable_after_a_failed_sync() {
             }
         }
     }
-    assert!(failed > 0, "nothing was synced");
+    assert!(failed > 0, "no call was a sync");
     println!("figures: {failed} failing syncs of the directory and of the register");
 }
 
@@ -190,7 +191,7 @@ fn repair_does_not_repeat_a_rename_that_another_rename_followed() {
     let (asleep, awake) = (place.path().join("wake.asleep"), place.path().join("wake.up"));
     let at = format!("databases: locks released!sleep-panic={}", awake.display());
     std::thread::scope(|threads| {
-        // This session dies after it has released its locks and the other session has taken them.
+        // This session has released its locks, and dies after the other session has used them for its rename.
         threads.spawn(|| {
             let _ = rio::failpoint::armed_here(&at, || env.run(|txn| txn.rename_database("a", "b")));
         });
@@ -209,7 +210,7 @@ fn repair_does_not_repeat_a_rename_that_another_rename_followed() {
     assert_eq!(get(&env, "c").unwrap(), Some(7));
 }
 
-/// Databases by name, each with the number that it has as its value.
+/// The number that is stored in each database, by the database's name.
 type Named = BTreeMap<String, u64>;
 
 /// Opens the state that a crash left, and compares the databases.
@@ -239,7 +240,7 @@ fn databases_keep_exchanged_names_after_a_restore_with_any_crash() {
     }
     let backup = source.subdirectory("backup").unwrap();
     env.backup_on(&backup, &mut |_| {}).unwrap();
-    // Two databases exchange their names, then three do.
+    // Two databases exchange their names, then three databases do.
     let mut states = Vec::new();
     for (from, to) in [("a", "t"), ("b", "a"), ("t", "b"), ("c", "t"), ("d", "c"), ("e", "d"), ("t", "e"), ("f", "g")] {
         env.run(|txn| txn.rename_database(from, to)).unwrap();
@@ -270,7 +271,7 @@ fn databases_keep_exchanged_names_after_a_restore_with_any_crash() {
         let mut what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
         let directory = image.subdirectory("env").unwrap();
         if random.chance(1, 4) && directory.exists("databases").unwrap() {
-            // The numbers in the files identify their databases.
+            // Without the register, the number in each file identifies its database.
             directory.remove("databases").unwrap();
             what += ", register moved away";
             without_register += 1;
@@ -304,7 +305,7 @@ fn a_failed_register_write_of_one_process_does_not_stop_other_processes() {
         put(&two, "theirs", 1).unwrap();
         disk.fail_call(Calls::On(Operation::Write, "databases".into()), 0, fault, Repeat::Once);
         put(&one, "new", 1).expect_err("the register could not be written");
-        put(&two, "theirs", 2).expect("no other process is stopped");
+        put(&two, "theirs", 2).expect("another process is not affected");
         put(&one, "new", 2).unwrap();
         one.flush().unwrap();
         drop((one, two));

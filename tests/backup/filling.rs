@@ -1,4 +1,4 @@
-//! A new environment that is filled before another process opens it: after a power cut all of it is there, or there
+//! A new environment that is filled before another process can open it. After a power cut, it has all records, or there
 //! is no environment.
 
 use libtp::{Durability, Env, Error, SharedMemory};
@@ -53,7 +53,7 @@ fn a_power_cut_during_a_load_leaves_all_records_or_no_environment() {
                 Ok(env) => {
                     let list = env.list("lines").unwrap_or_else(|error| panic!("{what}: {error}"));
                     let count = env.run(|txn| list.count(txn)).unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert_eq!(count, RECORDS, "{what}: an incomplete load passes for a complete load");
+                    assert_eq!(count, RECORDS, "{what}: an environment with an incomplete load was opened");
                     whole += 1;
                 }
                 Err(Error::Environment { .. }) if !is_over => none += 1,
@@ -62,7 +62,7 @@ fn a_power_cut_during_a_load_leaves_all_records_or_no_environment() {
         }
     }
     assert!(whole > 0 && none > 0, "{whole} images with an environment, {none} images without");
-    println!("figures: {} power cuts in a load, {whole} left all of it, {none} no environment", whole + none);
+    println!("figures: {} power cuts in a load, {whole} left all records, {none} no environment", whole + none);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn the_next_call_completes_a_creation_that_was_cut_off() {
         for mode in LossMode::ALL {
             match create(&images.image(mode, position as u64)) {
                 Ok(_) => cut_off += 1,
-                // The mark was removed, and the removal was not synced.
+                // The creation was complete, but the removal of its mark was not synced.
                 Err(Error::Environment { .. }) if position + 1 >= done => {}
                 Err(error) => panic!("LIBTP_TEST_SEED={seed} call {position} of {begun} to {done} {mode:?}: {error}"),
             }
@@ -96,7 +96,7 @@ fn the_next_call_completes_a_creation_that_was_cut_off() {
     let refused = create(&disk.crash_image(LossMode::KeepAll, 1)).err().unwrap();
     assert!(matches!(refused, Error::Environment { .. }), "{refused}");
     drop(env);
-    println!("figures: {cut_off} power cuts in a creation, each left a directory in which the next creation succeeds");
+    println!("figures: {cut_off} power cuts in a creation, after each the next creation succeeded");
 }
 
 #[test]
@@ -110,12 +110,12 @@ fn an_abandoned_load_leaves_the_directory_unchanged() {
     filling.env().btree("tree").unwrap();
     // Another program puts a file in the directory.
     directory.open("notes", OpenMode::CreateNew).unwrap();
-    // Another process tries to open or to fill it.
+    // Openings and loads by other processes are refused.
     let refused = [open_existing(&disk).err().unwrap(), fill().err().unwrap()];
     assert!(refused.iter().all(|error| error.to_string().contains("load.unfinished")), "{refused:?}");
     assert!(filling.abandon().unwrap());
     assert_eq!(directory.list().unwrap(), ["libtp.toml", "notes"]);
-    // An environment that was there before is not removed.
+    // An environment that existed before the load is not removed when the load is abandoned.
     let filling = fill().unwrap();
     filling.finish().unwrap();
     let filling = fill().unwrap();
@@ -127,7 +127,7 @@ fn an_abandoned_load_leaves_the_directory_unchanged() {
 #[cfg(feature = "failpoints")]
 const PLACE: &str = "LIBTP_TEST_FILLED";
 
-/// The entry of the child of the test below, which dies at the failpoint in `LIBTP_FAILPOINT`.
+/// The entry of the child, which fills an environment and dies at the failpoint in `LIBTP_FAILPOINT`.
 #[cfg(feature = "failpoints")]
 #[test]
 fn entry() {

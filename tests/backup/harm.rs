@@ -1,4 +1,4 @@
-//! A damaged backup is noticed, a full disk is reported, and a directory without a backup is refused.
+//! Damaged backups, full disks, and directories that are no backup: each is reported.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,11 +59,11 @@ fn a_damaged_backup_is_noticed() {
         let checked = Backup::open(&backup).and_then(|backup| backup.check(&mut |_| {}));
         match Backup::open(&backup).and_then(|backup| backup.restore(&restored, RestorePoint::End, &mut |_| {})) {
             Err(Error::Corrupt(_) | Error::Backup { .. }) => {
-                assert!(checked.is_err(), "{what}: a check says nothing");
+                assert!(checked.is_err(), "{what}: `check` does not report the damage");
                 noticed += 1;
             }
             Err(error) => panic!("{what}: {error}"),
-            // Damage to log before the checkpoint does no harm.
+            // Damage to the log before the checkpoint does no harm.
             Ok(done) => {
                 judge(&open(&restored), &commits, done.end);
                 harmless += 1;
@@ -73,7 +73,7 @@ fn a_damaged_backup_is_noticed() {
         let _ = std::fs::remove_dir_all(&restored);
         std::fs::write(file, &good).unwrap();
     }
-    println!("figures: {} damaged backups, {noticed} noticed, {harmless} where it does no harm", noticed + harmless);
+    println!("figures: {} damaged backups, {noticed} noticed, {harmless} with harmless damage", noticed + harmless);
     assert!(noticed > harms / 2);
 }
 
@@ -101,7 +101,7 @@ fn a_damaged_page_of_a_backup_is_named() {
 }
 
 #[test]
-fn a_full_disk_ends_a_backup_and_nothing_else() {
+fn a_full_disk_ends_a_backup_and_does_not_affect_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let (shop, mut commits) = traded(directory.path(), 80);
     let mut random = Random::new(7);
@@ -127,7 +127,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
             }
         }
     }
-    // The backup is extended until the disk is full: its earlier state stays.
+    // An addition to the backup fails because the disk is full. The backup must keep its earlier state.
     let before = Backup::open_on(Arc::clone(&to)).unwrap().end();
     for _ in 0..40 {
         commits.extend(shop.trade(&mut random).unwrap());
@@ -143,7 +143,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
     let again = tempfile::tempdir().unwrap();
     Backup::open_on(to).unwrap().restore(again.path(), RestorePoint::End, &mut |_| {}).unwrap();
     judge(&open(again.path()), &commits, more.end);
-    println!("figures: {refused} backups refused for want of room, {taken} taken");
+    println!("figures: {refused} backups refused on a full disk, {taken} taken");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Backups while other processes write. The restored state is exactly one committed state: the one at the place in
-//! the log where the backup ends.
+//! Backups while other processes write. The restored state must be the committed state at the LSN where the backup
+//! ends.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,8 @@ use libtp_tests::sizes;
 
 use crate::shop::{judge, Commit, Shop, NAMES};
 
-/// Returns small settings, so that little work evicts pages, begins segments and takes checkpoints.
+/// Returns settings with little memory and short segments, so that little work evicts pages, begins segments and takes
+/// checkpoints.
 pub fn settings() -> Settings {
     let small = || DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
     Settings {
@@ -31,8 +32,8 @@ pub fn open(directory: &Path) -> Shop {
     Shop::open(Env::builder().settings(settings()).open(directory).unwrap()).unwrap()
 }
 
-/// Does `work` while `others` threads trade, each with a handle of its own, as processes would. Returns their
-/// commits.
+/// Does `work` while `others` threads trade. Each thread has a handle of its own, as a process would. Returns the
+/// commits of the threads.
 pub fn while_others_trade(directory: &Path, others: u64, seed: u64, work: impl FnOnce()) -> Vec<Commit> {
     let (stop, commits) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -75,7 +76,7 @@ fn a_backup_under_load_restores_to_one_committed_state() {
         let done = Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_| {}).unwrap();
         assert_eq!(done.end, taken.end, "seed {seed}");
         judge(&open(&restored), &commits, done.end);
-        // The original environment goes on as before.
+        // The backup has not changed the original environment.
         judge(&shop, &commits, u64::MAX);
         commits_in_all += commits.len();
         reread += taken.reread;
@@ -84,7 +85,7 @@ fn a_backup_under_load_restores_to_one_committed_state() {
 }
 
 #[test]
-fn any_place_in_the_log_behind_the_copy_can_be_restored() {
+fn the_state_at_any_lsn_after_the_copy_can_be_restored() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let seed = sizes::first_seed();
@@ -96,7 +97,7 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
         shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     }));
     drop(shop);
-    // The log goes on in another incarnation.
+    // The log continues in another incarnation.
     let shop = open(directory.path());
     let mut last = None;
     commits.extend(while_others_trade(directory.path(), 2, seed + 7, || {
@@ -111,13 +112,12 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
         let until = backup.earliest() + random.below(backup.end() - backup.earliest());
         let restored = tempfile::tempdir().unwrap();
         let done = backup.restore(restored.path(), RestorePoint::Lsn(until), &mut |_| {}).unwrap();
-        // Restores up to and including the record that begins at `until`, or the last record before `until`; nothing
-        // later.
+        // The restore ends after the record that begins at or before `until`. No later commit may be there.
         assert!(done.end > until && done.end <= last.end, "{until}: {done:?}");
         judge(&open(restored.path()), &commits, until + 1);
     }
     println!(
-        "figures: {places} places in {} bytes of log restored, {} commits",
+        "figures: states at {places} places in {} bytes of log restored, {} commits",
         backup.end() - backup.earliest(),
         commits.len()
     );

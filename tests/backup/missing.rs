@@ -1,4 +1,5 @@
-//! A database whose file is missing, empty or foreign: only this database cannot be used, and it loses nothing.
+//! A database whose file is missing, empty or foreign. Only this database cannot be used, and when its file returns, no
+//! commit is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,8 @@ fn count(env: &Env, name: &str) -> u64 {
     env.run(|txn| db.count(txn, ..)).unwrap()
 }
 
-/// Copies the files of an environment at work, as a crash of the machine would leave them. The copies are new files,
-/// which the shared memory does not know.
+/// Copies the files of an environment in use, as a crash of the machine would leave them. No shared memory belongs to
+/// the copies, so opening them is a restart.
 fn crash(env: &Env, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(env.path()).unwrap() {
@@ -42,7 +43,7 @@ fn assert_away(env: &Env, name: &str) {
     let told = env.btree(name).expect_err("the database cannot be opened");
     assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
-    assert!(env.verify(name).is_err(), "`verify` reports a missing file");
+    assert!(env.verify(name).is_err(), "`verify` must report the missing file");
 }
 
 struct Place(tempfile::TempDir);
@@ -57,7 +58,7 @@ impl Place {
     }
 }
 
-/// Makes a crashed environment and moves the file of its database `kv` away. Returns the directory that holds both, the
+/// Makes a crashed environment, and moves the file of its database `kv` out of it. Returns the directory of both, the
 /// environment's path, and the file's new path.
 fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
     let place = Place::new();
@@ -72,7 +73,7 @@ fn crashed_without_kv() -> (Place, PathBuf, PathBuf) {
 }
 
 #[test]
-fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+fn after_a_restart_a_missing_file_loses_nothing_and_stops_only_its_own_database() {
     let (_place, path, away) = crashed_without_kv();
 
     for round in 1..=2 {
@@ -81,8 +82,8 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
         assert_eq!(count(&env, "other"), u64::from(round * COMMITS));
         fill(&env, "other", round * COMMITS);
         assert!(env.checkpoint().unwrap());
-        assert!(!path.join("kv.tp").exists(), "nothing is made in its place");
-        assert!(env.databases().unwrap().contains(&"kv".to_string()), "the database was not dropped");
+        assert!(!path.join("kv.tp").exists(), "the missing file must not be created");
+        assert!(env.databases().unwrap().contains(&"kv".to_string()), "the database must stay in the list");
     }
     fs::rename(&away, path.join("kv.tp")).unwrap();
     let env = open(&path);
@@ -91,11 +92,11 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     assert!(env.checkpoint().unwrap());
 }
 
-/// More openings than a slot of the control file can record: each opening begins a life of the log.
+/// The number of openings. Each begins an incarnation of the log; a slot of the control file lists fewer incarnations.
 const OPENINGS: u64 = 300;
 
 #[test]
-fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_changed() {
+fn an_environment_with_a_missing_file_can_be_opened_and_changed_any_number_of_times() {
     let (_place, path, away) = crashed_without_kv();
     let mut taken = 0;
     for opening in 0..OPENINGS {
@@ -105,7 +106,7 @@ fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_chan
         let other = env.btree("other").unwrap();
         env.run(|txn| other.put(txn, b"opening", &opening.to_be_bytes())).unwrap();
     }
-    assert_eq!(taken, 0, "an opening after a clean close takes no checkpoint");
+    assert_eq!(taken, 0, "an opening after a clean close must take no checkpoint");
     fs::rename(&away, path.join("kv.tp")).unwrap();
     for _ in 0..2 {
         let env = open(&path);
@@ -117,7 +118,7 @@ fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_chan
 }
 
 #[test]
-fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
+fn a_file_that_returns_while_the_environment_is_open_can_be_used_after_the_next_restart() {
     let place = Place::new();
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
@@ -128,7 +129,7 @@ fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
     let env = open(&path);
     assert_away(&env, "kv");
     fs::rename(&away, path.join("kv.tp")).unwrap();
-    let told = env.btree("kv").expect_err("its changes were not repeated").to_string();
+    let told = env.btree("kv").expect_err("the file lacks changes that only a restart redoes").to_string();
     assert!(told.contains("open it again"), "{told}");
     drop(env);
     assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS));
@@ -146,7 +147,7 @@ fn after_a_clean_close_a_missing_file_is_not_created_again() {
     assert!(!path.join("kv.tp").exists());
     fill(&env, "other", 0);
     fs::rename(&away, path.join("kv.tp")).unwrap();
-    assert_eq!(count(&env, "kv"), u64::from(COMMITS), "nothing was to be repeated");
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS), "the file lacks no changes");
 }
 
 #[test]
@@ -173,12 +174,12 @@ fn a_missing_file_with_the_name_of_a_dropped_database_is_not_created_again() {
 }
 
 #[test]
-fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
+fn an_empty_truncated_or_foreign_file_stops_only_its_own_database() {
     let place = Place::new();
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
     fill(&env, "other", 0);
-    // Another environment's database with the same number and the same name.
+    // A database of another environment, with the same number and name.
     let theirs = place.at("theirs");
     fill(&open(&theirs), "kv", 0);
     let whole = fs::read(env.path().join("kv.tp")).unwrap();
@@ -198,14 +199,14 @@ fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
         assert_eq!(count(&env, "other"), u64::from(COMMITS), "{what}");
         assert!(env.checkpoint().unwrap(), "{what}");
         drop(env);
-        assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "{what}: nothing is written into it");
+        assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "{what}: the file was changed");
         fs::write(path.join("kv.tp"), &mine).unwrap();
         assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS), "{what}");
     }
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
+fn a_directory_in_the_place_of_a_file_stops_only_its_own_database() {
     let (_place, path, away) = crashed_without_kv();
     fs::create_dir(path.join("kv.tp")).unwrap();
     let env = open(&path);
@@ -222,7 +223,7 @@ fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
 }
 
 #[test]
-fn a_file_behind_a_symbolic_link_is_in_its_place() {
+fn a_database_file_may_be_a_symbolic_link() {
     let place = Place::new();
     let path = place.at("env");
     let env = open(&path);
@@ -235,7 +236,7 @@ fn a_file_behind_a_symbolic_link_is_in_its_place() {
     let before = fs::read(&there).unwrap();
     fill(&env, "kv", COMMITS);
     assert!(env.checkpoint().unwrap());
-    assert!(fs::read(&there).unwrap() != before, "its pages are written");
+    assert!(fs::read(&there).unwrap() != before, "pages must be written to the linked file");
     drop(env);
     assert_eq!(count(&open(&path), "kv"), u64::from(2 * COMMITS));
 }
@@ -261,14 +262,14 @@ fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
         for round in 0..2 {
             env.run(|txn| kv.put(txn, &(2 * COMMITS + round).to_be_bytes(), b"kv")).unwrap();
             fill(&env, "other", (1 + round) * COMMITS);
-            assert!(env.checkpoint().unwrap(), "pages of one database keep no other from the disk");
-            assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "nothing is written into the copy");
+            assert!(env.checkpoint().unwrap(), "pages that cannot be written must not stop the checkpoint");
+            assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "the copy was changed");
         }
         drop((kv, env));
         if is_back {
             fs::rename(&whole, path.join("kv.tp")).unwrap();
         }
-        // The log that has the changes was kept, so a restart makes the changes in the copy, too.
+        // The log with the changes was kept, so a restart can redo them in the older copy, too.
         let env = open(&path);
         assert_eq!(count(&env, "kv"), u64::from(2 * COMMITS + 2), "{is_back}");
         assert_eq!(count(&env, "other"), u64::from(3 * COMMITS), "{is_back}");
@@ -276,7 +277,7 @@ fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
 }
 
 #[test]
-fn in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone() {
+fn in_living_memory_a_file_that_is_missing_or_replaced_stops_only_its_own_database() {
     let place = Place::new();
     let path = place.at("env");
     let env = open(&path);
@@ -287,15 +288,15 @@ fn in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone
     let bytes = fs::read(theirs.join("kv.tp")).unwrap();
     let away = place.at("away.tp");
     fs::rename(path.join("kv.tp"), &away).unwrap();
-    // A second handle does not have the first one's descriptors.
+    // The second handle does not have the descriptors of the first handle.
     let second = open(&path);
     assert_away(&second, "kv");
     fill(&second, "other", COMMITS);
-    assert!(second.checkpoint().unwrap(), "pages of one database keep no other from the disk");
+    assert!(second.checkpoint().unwrap(), "pages that cannot be written must not stop the checkpoint");
     fs::write(path.join("kv.tp"), &bytes).unwrap();
     assert!(second.btree("kv").is_err());
     assert!(second.checkpoint().unwrap());
-    assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "nothing is written into another file");
+    assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "the foreign file was changed");
     fs::rename(&away, path.join("kv.tp")).unwrap();
     assert_eq!(count(&second, "kv"), u64::from(COMMITS));
     assert_eq!(count(&second, "other"), u64::from(2 * COMMITS));
@@ -326,7 +327,7 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
     assert_eq!(count(&env, "kv"), u64::from(COMMITS));
     assert!(env.run(|txn| Ok(env.btree("kv").unwrap().get(txn, &0_u32.to_be_bytes())?.is_none())).unwrap());
     drop(env);
-    // The dropped database's file is not taken for the new database's file.
+    // The file of the dropped database must not be taken for the file of the new database.
     fs::rename(&away, path.join("kv.tp")).unwrap();
     let told = open(&path).btree("kv").expect_err("the database was dropped").to_string();
     assert!(told.contains("was dropped"), "{told}");
@@ -349,7 +350,7 @@ fn an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns()
             kv.delete(&txn, &(number + 20).to_be_bytes()).unwrap();
         }
         if is_written {
-            // The loser's changes are in the files, and redo does not need the log before them.
+            // The loser's changes are in the files, and redo begins after their log records.
             assert!(env.checkpoint().unwrap());
         }
         env.flush().unwrap();
@@ -360,13 +361,17 @@ fn an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns()
         for round in 1..=away_for {
             let env = open(&path);
             assert_away(&env, "kv");
-            assert_eq!(count(&env, "other"), u64::from(round * COMMITS), "the loser is undone there");
+            assert_eq!(
+                count(&env, "other"),
+                u64::from(round * COMMITS),
+                "the loser's changes must be undone in this database"
+            );
             fill(&env, "other", round * COMMITS);
             assert!(env.checkpoint().unwrap());
             path = place.at(&format!("crashed {round}"));
             crash(&env, &path);
         }
-        // One file comes back before the other.
+        // The two files return one after the other.
         for (name, (_, away)) in ["kv", "third"].iter().zip(&away) {
             fs::rename(away, path.join(format!("{name}.tp"))).unwrap();
             for again in ["first", "again"] {
@@ -378,8 +383,8 @@ fn an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns()
                     assert_eq!(found(number).as_deref(), Some(name.as_bytes()), "{name} {number}");
                 }
                 assert_eq!(found(90), None);
-                // The unfinished transaction is undone completely. So another restart must not undo these later
-                // changes.
+                // The unfinished transaction has been undone. Another restart must not undo these later changes
+                // instead.
                 fill(&env, name, 0);
                 assert!(env.checkpoint().unwrap());
                 let next = place.at(&format!("{again} {name} is back"));
@@ -391,7 +396,7 @@ fn an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns()
 }
 
 #[test]
-fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
+fn the_log_of_a_dropped_missing_database_is_recycled_while_another_file_is_missing() {
     let place = Place::new();
     let settings = Settings {
         log_segment_first: Some(Bytes::kib(16)),
@@ -408,7 +413,7 @@ fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
     let kv = env.btree("kv").unwrap();
     let txn = env.begin().unwrap();
     kv.put(&txn, b"key", b"of the loser").unwrap();
-    // Several segments lie between the loser's change and the first change of the other missing file.
+    // There are several segments between the loser's change and the first change of the other missing file.
     (1..20).for_each(|round| fill(&env, "other", round * COMMITS));
     fill(&env, "third", COMMITS);
     env.flush().unwrap();
@@ -431,12 +436,12 @@ fn changes_left_in_an_abandoned_database_are_forgotten_with_its_log() {
     fs::rename(&away, path.join("third.tp")).unwrap();
     let env = open(&path);
     let first = env.log_files().unwrap()[0].name.clone();
-    assert!(first.as_str() > "log.00000002", "the log of the loser's change is still there: the test shows nothing");
+    assert!(first.as_str() > "log.00000002", "the log of the loser's change is still kept");
     assert_eq!(count(&env, "third"), u64::from(2 * COMMITS));
 }
 
 #[test]
-fn a_drop_is_in_the_log_where_the_register_is_damaged() {
+fn a_restart_finds_a_drop_in_the_log_if_the_register_is_damaged() {
     let place = Place::new();
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
@@ -470,7 +475,7 @@ fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     let many = sizes::number("LIBTP_TEST_DATABASES", 300);
     let begun = Instant::now();
     for number in 0..many {
-        // The environment is opened anew now and then, because a process has a limited number of descriptors.
+        // Opens the environment again from time to time, because a process has a limited number of descriptors.
         if number % 900 == 899 {
             drop(env);
             env = open(&path);
@@ -487,7 +492,7 @@ fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     assert_eq!(got, None);
     println!("figures: opened among {many} databases in {opened:.1?}, with one get in {:.1?}", begun.elapsed());
     drop(env);
-    // Opening reads neither the names nor the first pages of files that it does not use.
+    // An opening needs none of the files that it does not use: they can be missing.
     let away = place.at("away");
     fs::create_dir(&away).unwrap();
     let is_one = |name: &str| name.ends_with(".tp") && name.starts_with("db") && name != "db7.tp";

@@ -1,6 +1,6 @@
 //! A database's file is missing at a restart, on a simulated disk. In the first case the power fails at any call of
-//! that restart, and then the file is back: each change is undone once. In the second case the power has failed while
-//! pages were written to their places: their only whole images stay until the file is back.
+//! that restart, and then the file returns: each change must be undone once. In the second case the power has failed
+//! while pages were written to the file: their images in the double-write file must be kept until the file returns.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ const AWAY: &str = "kv away";
 fn open(disk: &SimDisk) -> libtp::Result<Env> {
     let settings = Settings {
         no_background: true,
-        // Smaller than the databases, so that a restart writes pages and log while it undoes the transaction.
+        // The memory is smaller than the databases, so that a restart writes pages and log while it undoes the
+        // transaction.
         memory: Some(Bytes::kib(192)),
         log_segment_first: Some(Bytes::kib(16)),
         log_segment_max: Some(Bytes::kib(64)),
@@ -49,7 +50,8 @@ fn rename(disk: &SimDisk, from: &str, to: &str) {
     directory.sync().unwrap();
 }
 
-/// Returns a disk on which an unfinished transaction has changed both databases, and their records before it.
+/// Returns a disk on which an unfinished transaction has changed both databases, and the records from before the
+/// transaction.
 fn play(seed: u64) -> (SimDisk, [Records; 2]) {
     let disk = new_disk(seed, &["env"]);
     let mut random = Random::new(seed);
@@ -93,7 +95,7 @@ fn changes_are_undone_once_in_a_file_that_returns_after_an_interrupted_restart()
             let mut what = format!("LIBTP_TEST_SEED={seed} {at}");
             rename(&image, AWAY, FILE);
             for _ in 0..2 {
-                // The power fails in one restart; the next restart completes.
+                // The power fails in a restart; the next restart is complete.
                 let begun = image.io_index();
                 drop(open(&image).unwrap_or_else(|error| panic!("{what}: {error}")));
                 let (next, at) = cut(&image, begun);
@@ -111,8 +113,8 @@ fn changes_are_undone_once_in_a_file_that_returns_after_an_interrupted_restart()
     }
 }
 
-/// Puts one value under each of some keys of both databases, and takes a checkpoint, which writes the pages to their
-/// places. Returns the disk, the numbers of disk calls before and after the checkpoint, and the records.
+/// Fills both databases, changes all values, and takes a checkpoint, which writes the pages to their files. Returns the
+/// disk, the numbers of disk calls before and after the checkpoint, and the records.
 fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
     let disk = new_disk(seed, &["env"]);
     let env = open(&disk).unwrap();
@@ -132,8 +134,8 @@ fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
     (disk, [begun, ended], all)
 }
 
-/// Opens the environment, changes the other database and takes a checkpoint. The new pages may take the place of a kept
-/// image.
+/// Opens the environment, changes the other database and takes a checkpoint. The checkpoint's batch uses the
+/// double-write file again, in which the images of the missing file were.
 fn work_beside(image: &SimDisk, what: &str) {
     let env = open(image).unwrap_or_else(|error| panic!("{what}: {error}"));
     let other = env.btree(OTHER).unwrap();
@@ -152,7 +154,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
         let states = (begun..=ended).flat_map(|at| modes.map(|mode| (at, mode)));
         for ((at, mode), is_away) in states.flat_map(|state| [(state, false), (state, true)]) {
             let mut image = disk.image_at(at, mode, random.next_u64());
-            // Returns a disk on which the power fails at any call from `begun` on.
+            // Returns an image of a power cut at a random call from `begun` on.
             let mut cut = |disk: &SimDisk, begun: usize| {
                 let at = begun + random.index(disk.io_index() - begun + 1);
                 let mode = any_loss(&mut random);
@@ -163,7 +165,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
                 rename(&image, FILE, AWAY);
                 let begun = image.io_index();
                 if at % 3 == 0 {
-                    // A failed sync of the directory may have left the name of the kept images off the disk.
+                    // If a sync of the directory fails, the name of the file with the kept images may not be on disk.
                     let syncs = Calls::Of(Operation::SyncDirectory);
                     image.fail_call(syncs, at as u64 / 3 % 3, Fault::Eio, Repeat::Once);
                     drop(open(&image));
@@ -176,7 +178,7 @@ fn torn_pages_are_mended_when_their_file_is_back() {
                 mended[1] += open(&image).unwrap_or_else(|error| panic!("{what}: {error}")).opened().mended;
                 image = cut(&image, begun);
             } else {
-                // For one call the opening process is at its own limit of open files.
+                // One opening of the file fails, because the process is at its limit of open files.
                 let opens = Calls::On(Operation::Open, FILE.into());
                 image.fail_call(opens, at as u64 % 3, Fault::Limit(24), Repeat::Once);
                 if open(&image).is_ok() {
@@ -191,5 +193,5 @@ fn torn_pages_are_mended_when_their_file_is_back() {
             assert!(kv == all[0] && other == all[1], "{what}: the records differ from the committed records");
         }
     }
-    assert!(mended.iter().all(|&pages| pages > 0), "{mended:?} pages were torn: the test shows nothing");
+    assert!(mended.iter().all(|&pages| pages > 0), "{mended:?} torn pages were mended, so the test shows nothing");
 }

@@ -1,5 +1,5 @@
-//! Refused openings: they change no byte, and succeed when the missing file is back. An unfinished restore is
-//! refused, too: it is no environment.
+//! Refused openings. They change no byte, and an opening succeeds when the missing file is back. An unfinished restore
+//! is refused, too.
 
 use std::time::SystemTime;
 
@@ -23,12 +23,12 @@ fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path))).collect()
 }
 
-/// Opens the environment on that disk, after a restart of the machine.
+/// Opens the environment `name` on the disk without shared memory, as after a restart of the machine.
 fn open_anew(disk: &SimDisk, name: &str) -> libtp::Result<Env> {
     open(platform(name, inside(disk, name), &SharedMemory::new()))
 }
 
-/// Makes an environment with commits in several segments behind its last checkpoint. Returns it with its commits.
+/// Makes an environment with commits in several segments after its last checkpoint. Returns it with its commits.
 fn trade_on(disk: &SimDisk, seed: u64) -> (Shop, Vec<Commit>) {
     let shop = Shop::open(open_anew(disk, "env").unwrap()).unwrap();
     let mut random = Random::new(seed);
@@ -54,7 +54,7 @@ fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
     for number in oldest..=newest {
         let name = format!("log.{number:08}");
         for kept in [None, Some(0), Some(4096), Some(12_000)] {
-            let what = format!("LIBTP_TEST_SEED={seed}, {kept:?} bytes left of {name}");
+            let what = format!("LIBTP_TEST_SEED={seed}, {name} keeps {kept:?} bytes");
             let image = disk.crash_image(LossMode::KeepAll, seed);
             let directory = inside(&image, "env");
             let file = directory.open(&name, OpenMode::Existing).unwrap();
@@ -78,7 +78,7 @@ fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn damage_in_the_log_that_undo_alone_needs_is_refused_and_nothing_is_changed() {
+fn damage_in_log_that_only_undo_needs_is_refused_and_nothing_is_changed() {
     let disk = SimDisk::new(sizes::first_seed());
     let env = open_anew(&disk, "env").unwrap();
     let stock = env.btree("stock").unwrap();
@@ -88,7 +88,7 @@ fn damage_in_the_log_that_undo_alone_needs_is_refused_and_nothing_is_changed() {
     let lsn = env.stats().unwrap().log_tail;
     stock.put(&loser, b"pears", b"2").unwrap();
     stock.put(&loser, b"pears", b"3").unwrap();
-    // Redo begins behind the loser's record.
+    // The redo point is after the loser's records.
     env.flush().unwrap();
     env.checkpoint().unwrap();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
@@ -126,7 +126,7 @@ fn a_refused_restore_makes_no_directory() {
 }
 
 #[test]
-fn an_environment_without_its_control_file_is_refused_and_not_made_anew() {
+fn an_environment_without_its_control_file_is_refused_and_no_new_environment_is_made() {
     let seed = sizes::first_seed();
     let disk = SimDisk::new(seed);
     let (_shop, commits) = trade_on(&disk, seed);
@@ -166,7 +166,7 @@ fn a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment() {
             let image = images.image(mode, position as u64);
             let what = format!("LIBTP_TEST_SEED={seed} call {position} {mode:?}");
             if inside(&image, "restored").list().unwrap().is_empty() {
-                assert!(!is_over, "{what}: the restored environment is gone");
+                assert!(!is_over, "{what}: the complete restore has lost its files");
                 not_begun += 1;
                 continue;
             }
@@ -181,11 +181,11 @@ fn a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment() {
         }
     }
     assert!(whole > 0 && none > 0, "{whole} images with an environment, {none} images without");
-    println!("figures: {} power cuts in a restore, {whole} left an environment, {none} left none, {not_begun} came before the restore began", whole + none + not_begun);
+    println!("figures: {} power cuts in a restore, {whole} left an environment, {none} left no environment, {not_begun} left an empty directory", whole + none + not_begun);
 }
 
 #[test]
-fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_changed() {
+fn a_restore_with_wrong_arguments_or_settings_is_refused_and_nothing_is_changed() {
     let seed = sizes::first_seed();
     let played = play(seed).unwrap();
     let disk = SimDisk::new(seed);
@@ -194,7 +194,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
     let refused = |directory, until| {
         let backup = Backup::open_on(directory).unwrap();
         let error = backup.restore_on(target(), quiet(), until, &mut |_| {}).unwrap_err();
-        assert!(contents(&disk) == before, "the restore that was refused has made a file: {error}");
+        assert!(contents(&disk) == before, "the refused restore has made a file: {error}");
         error
     };
     let backup = || inside(&played.disk, "backup");
@@ -223,7 +223,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
 }
 
 #[test]
-fn a_directory_of_a_backup_is_no_place_for_an_environment() {
+fn an_environment_is_not_made_in_the_directory_of_a_backup() {
     let seed = sizes::first_seed();
     let played = play(seed).unwrap();
     for (begins, name) in [("backup.toml", "whole"), ("backup.unfinished", "cut off")] {

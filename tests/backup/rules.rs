@@ -1,4 +1,4 @@
-//! The rules of PROTOCOLS L10 that the other cases do not reach.
+//! The rules of PROTOCOLS L10 that the other files do not test.
 
 use std::time::{Duration, SystemTime};
 
@@ -52,14 +52,14 @@ fn databases_made_during_a_backup_are_in_it() {
 fn a_restored_environment_has_its_own_identity() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
-    // The environment has no background threads: they would go on working after the simulated death of the process.
+    // The environment has no background threads, which would continue after the simulated death of the process.
     let quiet = libtp::Settings { no_background: true, ..settings() };
     let shop = Shop::open(libtp::Env::builder().settings(quiet).open(directory.path()).unwrap()).unwrap();
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(3);
     let end = shop.env.backup(&backup, &mut |_| {}).unwrap().end;
     commits.extend(shop.trade(&mut random).unwrap());
-    // The shared memory stays, as after a death, and has a commit that the backup does not have.
+    // The shared memory stays, as after a death. It has a commit that the backup does not have.
     shop.env.flush().unwrap();
     let id = |directory: &std::path::Path| std::fs::read(directory.join("control")).unwrap()[16..32].to_vec();
     let old = id(directory.path());
@@ -74,18 +74,18 @@ fn a_restored_environment_has_its_own_identity() {
     let restored = open(directory.path());
     assert_eq!(restored.env.opened().how, How::Clean);
     judge(&restored, &commits, end);
-    // Restores the same backup into another directory, beside the first restored environment.
+    // Restores the same backup into another directory, while the first restored environment is open.
     let beside = other.path().join("beside");
     Backup::open(&backup).unwrap().restore(&beside, RestorePoint::End, &mut |_| {}).unwrap();
     let beside = open(&beside);
     beside.trade(&mut random).unwrap();
     judge(&restored, &commits, end);
-    // No process opens the old region any more; a process that makes regions may have removed it.
+    // No process uses the old region any more. Another test's process may have removed it.
     let _ = std::fs::remove_file(region);
 }
 
 #[test]
-fn a_log_that_went_another_way_is_not_added() {
+fn a_log_that_diverged_from_the_backed_up_log_is_not_added() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let copy = other.path().join("copy");
@@ -166,7 +166,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
     put(&env, 0).unwrap();
     env.backup(&backup, &mut |_| {}).unwrap();
     drop(env);
-    // Makes more incarnations than the control file's slot remembers.
+    // Makes more incarnations than a slot of the control file lists.
     for opening in 1..=100 {
         let env = opened();
         put(&env, opening).unwrap();
@@ -180,7 +180,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
 }
 
 #[test]
-fn commits_answered_before_a_time_are_there_and_nothing_logged_after() {
+fn a_restore_to_a_time_has_the_commits_before_it_and_none_after_it() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let shop = open(directory.path());
@@ -219,14 +219,14 @@ fn a_second_backup_into_the_same_directory_is_refused_and_the_first_is_complete(
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     let backup = other.path().join("backup");
-    // The errors of a second backup while the first copies, and then while it adds.
+    // The errors of a second backup, once while the first makes a full backup, and once while it adds to it.
     let mut told = Vec::new();
     let mut beside = |is_more: bool| {
         let second = match is_more {
             true => shop.env.backup_more(&backup, &mut |_| {}),
             false => shop.env.backup(&backup, &mut |_| {}),
         };
-        told.push(second.expect_err("another backup is on its way").to_string());
+        told.push(second.expect_err("another backup is running").to_string());
     };
     let mut is_first = true;
     shop.env

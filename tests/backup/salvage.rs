@@ -1,4 +1,4 @@
-//! Files with damaged pages: every readable record is salvaged, and every unreadable page is named.
+//! Files with damaged pages. Every readable record must be salvaged, and every unreadable page must be reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -47,7 +47,8 @@ fn fill(env: &Env) {
     }
 }
 
-/// Returns every record of a database. In the database with several values a key, key and value together are the key.
+/// Returns every record of a database. The database `lists` has several values for a key. There, the key in the result
+/// is the record's key followed by its value.
 fn records(env: &Env, name: &str) -> Records {
     let txn = env.begin().unwrap();
     let mut all = Records::new();
@@ -66,7 +67,7 @@ fn records(env: &Env, name: &str) -> Records {
                 all.insert([key, value].concat(), Vec::new());
             }
         }
-        // The key of a line is its first bytes. The line's number would change if other lines are lost.
+        // The key of a line is its first eight bytes. Its number is no key, because it changes if other lines are lost.
         "lines" => all.extend(in_order(env).into_iter().map(|line| (line[..8].to_vec(), line[8..].to_vec()))),
         _ => {
             let db = if name == "hash" { env.hash(name).unwrap() } else { env.btree(name).unwrap() };
@@ -121,19 +122,19 @@ fn salvage_copies_readable_records_and_names_lost_pages() {
             let done = into.salvage(&wreck, name, &mut |_| {}).unwrap();
             let found = records(&into, name);
             let told: BTreeSet<usize> = done.lost.iter().map(|lost| lost.page as usize).collect();
-            assert!(hit.is_subset(&told), "{name}: pages {hit:?} are damaged, {told:?} are named");
+            assert!(hit.is_subset(&told), "{name}: pages {hit:?} are damaged, {told:?} are reported");
             assert_eq!(done.records, found.len() as u64, "{name}");
             for (key, value) in &found {
-                assert_eq!(wanted[name].get(key), Some(value), "{name}: the damaged file did not have this record");
+                assert_eq!(wanted[name].get(key), Some(value), "{name}: the file did not have this record");
             }
             let is_lossless = hit.is_empty();
             let missing = wanted[name].len() - found.len();
             assert!(!is_lossless || (missing == 0 && done.lost.is_empty()), "{name}: {:?}", done.lost);
-            // A page has no more records than this.
-            assert!(missing <= hit.len() * 140, "{name}: {missing} records lost with {} pages", hit.len());
+            // A page has at most 140 records.
+            assert!(missing <= hit.len() * 140, "{name}: {missing} records were lost with {} damaged pages", hit.len());
             assert_eq!(into.verify(name).unwrap().findings, Vec::new());
             if name == "lists" {
-                values_stand_as_they_came(&into);
+                values_keep_their_order(&into);
             }
             if name == "lines" {
                 let is_told = done.lost.iter().any(|lost| lost.what.contains("order of"));
@@ -149,7 +150,7 @@ fn salvage_copies_readable_records_and_names_lost_pages() {
 
 /// Checks that the salvaged values of a key keep the order of their insertion, and that values inserted later come
 /// after them.
-fn values_stand_as_they_came(env: &Env) {
+fn values_keep_their_order(env: &Env) {
     let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
     let later = |key: u64| (key + 1_000_000).to_be_bytes().to_vec();
     let put = |txn: &libtp::Txn<'_>| {
@@ -169,7 +170,7 @@ fn check_lines(env: &Env, wanted: &[Vec<u8>], is_told: bool) {
     let found = in_order(env);
     let mut rest = wanted.iter();
     let is_in_order = found.iter().all(|line| rest.any(|wanted| wanted == line));
-    assert!(is_in_order || is_told, "the list is in another order, and the salvage does not report that");
+    assert!(is_in_order || is_told, "the list is in another order, and the salvage does not report this");
     let lines = env.list("lines").unwrap();
     env.run(|txn| {
         lines.insert_before(txn, 2, b"second")?;

@@ -1,29 +1,30 @@
-//! Databases of every kind under change, and their model at each place of the log: a B-tree, a hash file with an
-//! index, numbered records, a list that renumbers, and a tree whose keys have several values. Parts of some
-//! transactions are rolled back.
+//! Databases of every kind, transactions that change them, and a model of the contents at each LSN. There are a B-tree,
+//! a hash file with an index, numbered records, a list that renumbers, and a tree whose keys have several values. Some
+//! transactions roll back to a savepoint.
 //!
 //! Every transaction notes the LSN of its commit record. Transactions that change the same record are ordered by
-//! their locks, which are released after the commit record has its LSN. So the state at a place in the log is the
-//! result of the commits below it, in the order of their LSNs.
+//! their locks, which are released after the commit record has its LSN. So the state at an LSN is the result of the
+//! commits with lower LSNs, in the order of their LSNs.
 
 use std::collections::BTreeMap;
 
 use libtp::{Db, Duplicates, Env, Error, Index, IndexKeys, List, Multi, Recno, Result, Txn};
 use libtp_sim::Random;
 
-/// Accounts among which money is moved: their sum stays.
+/// The number of accounts. Transactions move money between accounts, so the sum does not change.
 pub const ACCOUNTS: u64 = 48;
-/// Money of each account at first.
+/// The money of each account at first.
 const MONEY: u64 = 1000;
 const PARTS: u64 = 240;
 const CELLS: u64 = 60;
 const CELL_BYTES: usize = 40;
-/// Approximate number of lines in the list.
+/// The approximate number of lines in the list.
 const LINES: u64 = 12;
-/// Number of keys that have several values, and the largest number of values of one key.
+/// The number of keys that have several values.
 const TAGS: u64 = 16;
+/// If a key has more values than this, a new value usually replaces the first value.
 const VALUES_MAX: usize = 5;
-/// The databases by number, as in [`Place`], and the index.
+/// The names of the databases, at the index that [`Place`] uses, and the name of the index.
 pub const NAMES: [&str; 6] = ["accounts", "parts", "cells", "lines", "tags", "parts by length"];
 
 /// A record: the number of its database, and its key. The list counts as one record, and so do all values of one key.
@@ -40,7 +41,7 @@ pub struct Commit {
     pub effects: BTreeMap<Place, Option<Vec<u8>>>,
 }
 
-/// Returns the state after all commits below that place in the log.
+/// Returns the state after all commits with an LSN below `end`.
 pub fn model_at(commits: &[Commit], end: u64) -> Model {
     let mut sorted: Vec<&Commit> = commits.iter().filter(|commit| commit.lsn < end).collect();
     sorted.sort_by_key(|commit| commit.lsn);
@@ -54,7 +55,7 @@ pub fn model_at(commits: &[Commit], end: u64) -> Model {
     model
 }
 
-/// The handles of one user.
+/// The handles of the environment and its databases.
 pub struct Shop {
     accounts: Db,
     parts: Db,
@@ -65,13 +66,13 @@ pub struct Shop {
     pub env: Env,
 }
 
-/// Makes the index keys of a part: its length, and its first byte.
+/// Gives the index keys of a part: its length, and its first byte.
 fn index_keys(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.len().to_be_bytes());
     value.first().into_iter().for_each(|byte| keys.add([*byte]));
 }
 
-/// Encodes several records as one.
+/// Encodes several records as one value.
 fn joined(records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     records.into_iter().flat_map(|record| [&record.len().to_le_bytes()[..], &record].concat()).collect()
 }
@@ -147,12 +148,13 @@ impl Shop {
         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
         if from != to {
             let balance = |account: u64| -> Result<u64> {
-                let value = self.accounts.get_for_update(&txn, &account.to_be_bytes())?.expect("accounts stay");
+                let value =
+                    self.accounts.get_for_update(&txn, &account.to_be_bytes())?.expect("accounts are never deleted");
                 Ok(u64::from_le_bytes(value[..8].try_into().unwrap()))
             };
             let (had, has) = (balance(from)?, balance(to)?);
             let sum = random.below(had.min(50) + 1);
-            // Values of many lengths, so that pages split.
+            // Makes values of many lengths, so that pages split.
             let filled = |money: u64, length: u64| {
                 let mut value = money.to_le_bytes().to_vec();
                 value.resize(usize::try_from(8 + length).unwrap(), 7);
@@ -177,7 +179,7 @@ impl Shop {
             self.tag(&txn, random, &mut effects)?;
         }
         if random.chance(1, 4) {
-            // A part of the transaction that is rolled back leaves nothing.
+            // The changes after the savepoint are rolled back, so they are not added to `effects`.
             let (savepoint, mut nothing) = (txn.savepoint(), BTreeMap::new());
             self.set(&txn, (1, random.below(PARTS)), Some(vec![3; 30]), &mut nothing)?;
             self.tag(&txn, random, &mut nothing)?;
@@ -191,7 +193,7 @@ impl Shop {
         self.commit(txn, random.chance(1, 6), effects).map(Some)
     }
 
-    /// Changes the list, whose lines are renumbered.
+    /// Adds, changes or removes a line of the list.
     fn write_line(
         &self,
         txn: &Txn<'_>,
@@ -220,7 +222,7 @@ impl Shop {
         Ok(joined(lines))
     }
 
-    /// Adds a value to a key, or removes its first value or all of them.
+    /// Adds a value to a key. Then sometimes removes all values of the key, or its first value if it has many.
     fn tag(&self, txn: &Txn<'_>, random: &mut Random, effects: &mut BTreeMap<Place, Option<Vec<u8>>>) -> Result<()> {
         let number = random.below(TAGS);
         let key = number.to_be_bytes();
@@ -237,7 +239,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Begins a transaction that has written and stays open.
+    /// Begins a transaction, which writes a record and stays open.
     pub fn unfinished(&self, random: &mut Random) -> Result<Txn<'_>> {
         let txn = self.env.begin()?;
         self.set(&txn, (1, PARTS + random.below(1000)), Some(vec![9; 100]), &mut BTreeMap::new())?;
@@ -293,12 +295,12 @@ pub fn money(model: &Model) -> u64 {
     accounts.map(|(_, value)| u64::from_le_bytes(value[..8].try_into().unwrap())).sum()
 }
 
-/// Compares a restored shop with the model.
+/// Checks that a restored shop has the state of the model at the LSN `end`, and that its structures are right.
 pub fn judge(shop: &Shop, commits: &[Commit], end: u64) {
     let (found, wanted) = (shop.state().unwrap(), model_at(commits, end));
     let places = wanted.keys().chain(found.keys());
     let other = places.filter(|place| wanted.get(place) != found.get(place)).count();
-    assert_eq!(other, 0, "records that differ from the state at LSN {end}, of {} commits", commits.len());
-    assert_eq!(money(&found), ACCOUNTS * MONEY, "money is neither made nor lost");
+    assert_eq!(other, 0, "number of records that differ from the state at LSN {end}, of {} commits", commits.len());
+    assert_eq!(money(&found), ACCOUNTS * MONEY, "the sum of all accounts has changed");
     assert_eq!(shop.findings().unwrap(), Vec::<String>::new());
 }

@@ -1,6 +1,6 @@
-//! Backups on a simulated disk. In the middle of each read for the copy, other sessions change and write pages, so that
-//! the copy gets torn pages. In other cases the power fails at any call of a backup: the result is a whole backup or no
-//! backup, and the environment is unaffected.
+//! Backups on a simulated disk. In the middle of the backup's reads, other sessions change and write pages, so that the
+//! backup reads torn pages. In another test the power fails at any call of a backup: there must be a complete backup or
+//! no backup, and the environment is unaffected.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -15,12 +15,12 @@ use libtp_tests::wrapped::{Calls, WrappedDirectory};
 use crate::load::settings;
 use crate::shop::{judge, model_at, Commit, Shop};
 
-/// Bytes between two moments at which other work may run: less than a page.
+/// The number of bytes after which a read lets other sessions work. It is smaller than a page.
 const MOMENT_BYTES: usize = 1536;
-/// Reads that are shorter than this are of single pages, under latches.
+/// Reads below this length are reads of single pages, which sessions make while they hold a latch.
 const LONG_BYTES: usize = 16 << 10;
 
-/// Reads slowly, while other work runs.
+/// Replaces the reads of a file: reads long pieces in small parts, and calls the function after each part.
 struct Slow<F>(F);
 
 impl<F: Fn() + Send + Sync> Calls for Slow<F> {
@@ -49,7 +49,7 @@ pub fn quiet() -> Settings {
     Settings {
         no_background: true,
         lock_timeout_millis: Some(0),
-        // Only a running backup keeps the log, and the segments are small.
+        // Only a running backup keeps the log.
         keep_log: None,
         log_segment_first: Some(Bytes::kib(16)),
         log_segment_max: Some(Bytes::kib(16)),
@@ -61,12 +61,12 @@ pub fn open(platform: Platform) -> libtp::Result<Env> {
     Env::builder().settings(quiet()).open_on(platform, &mut |_| {})
 }
 
-/// Returns the directory of that name on the disk.
+/// Returns the directory `name` of the disk.
 pub fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
     disk.subdirectory(name).unwrap()
 }
 
-/// Restores from the disk's backup to another disk, and compares.
+/// Restores the disk's backup to another disk, and judges the restored environment. Returns the backup's end.
 fn judge_backup(disk: &SimDisk, commits: &[Commit], until: RestorePoint) -> libtp::Result<u64> {
     let backup = Backup::open_on(inside(disk, "backup"))?;
     let (other, memory) = (SimDisk::new(1), SharedMemory::new());
@@ -76,7 +76,8 @@ fn judge_backup(disk: &SimDisk, commits: &[Commit], until: RestorePoint) -> libt
     Ok(end)
 }
 
-/// A disk on which an environment was backed up while it was changed: its commits, and the calls of the backup.
+/// A disk on which an environment was backed up while it was changed, with the commits and the disk calls of the
+/// backup.
 pub struct Played {
     pub disk: SimDisk,
     pub commits: Vec<Commit>,
@@ -86,7 +87,7 @@ pub struct Played {
 
 pub fn play(seed: u64) -> libtp::Result<Played> {
     let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
-    // The directories exist in any case.
+    // Makes the directories before the sync, so that they survive every power cut.
     let _ = (inside(&disk, "env"), inside(&disk, "backup"));
     disk.sync()?;
     let shop = Arc::new(Shop::open(open(platform("env", inside(&disk, "env"), &memory))?)?);
@@ -126,7 +127,7 @@ pub fn play(seed: u64) -> libtp::Result<Played> {
 }
 
 #[test]
-fn pages_written_in_the_middle_of_being_read_do_no_harm() {
+fn pages_written_while_a_backup_reads_them_do_no_harm() {
     let seeds = sizes::number("LIBTP_TEST_BACKUPS", 10);
     let (mut reread, mut commits) = (0, 0);
     for seed in sizes::first_seed()..sizes::first_seed() + seeds {
@@ -136,7 +137,7 @@ fn pages_written_in_the_middle_of_being_read_do_no_harm() {
         reread += played.reread;
         commits += played.commits.len();
     }
-    assert!(reread > 0, "no page was torn");
+    assert!(reread > 0, "no page was torn, so the test shows nothing");
     println!("figures: {seeds} backups in the middle of {commits} commits, {reread} torn pages read again");
 }
 
@@ -148,7 +149,7 @@ fn a_power_cut_in_a_backup_leaves_a_whole_backup_or_no_backup() {
     let (mut whole, mut none) = (0, 0);
     for _ in 0..sizes::number("LIBTP_TEST_BACKUP_CUTS", 40) {
         let calls = played.calls.end - played.calls.start;
-        // Half of the cuts are at the last calls, where the backup becomes valid.
+        // Half of the power cuts are at the backup's last calls, where it becomes valid.
         let at =
             if random.coin() { played.calls.end - random.index(12) } else { played.calls.start + random.index(calls) };
         let mode = LossMode::ALL[random.index(7)];
@@ -165,13 +166,17 @@ fn a_power_cut_in_a_backup_leaves_a_whole_backup_or_no_backup() {
             places.filter(|place| wanted.get(place) != found.get(place)).count()
         };
         let nearest = ends.iter().rev().map(|end| (differs(end), *end)).min_by_key(|near| near.0).unwrap();
-        assert_eq!(nearest.0, 0, "{what}: records that differ from the state at {}, the nearest of all", nearest.1);
+        assert_eq!(
+            nearest.0, 0,
+            "{what}: number of records that differ from the state at LSN {}, the most similar state",
+            nearest.1
+        );
         match judge_backup(&image, &played.commits, RestorePoint::End) {
             Ok(_) => whole += 1,
             Err(Error::Backup { .. }) if at < played.calls.end => none += 1,
             Err(error) => panic!("{what}: {error}"),
         }
     }
-    assert!(whole > 0 && none > 0, "{whole} backups, {none} none");
-    println!("figures: {} power cuts in a backup, {whole} left a whole backup, {none} left none", whole + none);
+    assert!(whole > 0 && none > 0, "{whole} power cuts left a backup, {none} left no backup");
+    println!("figures: {} power cuts in a backup, {whole} left a complete backup, {none} no backup", whole + none);
 }

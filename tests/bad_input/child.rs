@@ -1,4 +1,4 @@
-//! A process that fills an environment and dies.
+//! A child process, which fills an environment and dies.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,34 @@ use crate::saying::{key_of, value_of};
 const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 const COUNT: &str = "LIBTP_TEST_CHILD_COUNT";
 
-/// Bytes of every value a child puts.
+/// Bytes of every value that a child puts.
 pub const VALUE_BYTES: usize = 1500;
-/// Number of refusals after which a child without a given count ends.
+/// The number of refused puts after which a child without a given count ends.
 const REFUSALS: u64 = 40;
 
-/// The state that a dead child had reported.
+/// The reports of a dead child.
 pub struct Dead {
-    /// Number of acknowledged keys: every key below this number was acknowledged.
+    /// The number of acknowledged puts: the puts of all keys below this number.
     pub acknowledged: u64,
-    /// Number of puts that were refused because something was full.
+    /// The number of puts that were refused because the disk or the memory was full.
     pub refusals: u64,
-    /// The path of its shared memory.
+    /// The path of the child's shared memory.
     pub region: PathBuf,
 }
 
-/// Returns settings that reach all limits soon: small logs, few frames.
+/// Returns settings with a small log and few frames, so that little work reaches the limits.
 pub fn settings() -> Settings {
     Settings {
         memory: Some(Bytes::mib(1)),
         log_segment_max: Some(Bytes::mib(2)),
         checkpoint_log: Some(Bytes::mib(2)),
-        // A refused transaction that keeps its locks must cause an error, not a long wait.
+        // If a refused transaction kept its locks, the next put should fail and not wait for long.
         lock_timeout_millis: Some(10_000),
         ..Settings::default()
     }
 }
 
-/// Lets a process put `count` keys, or keys until no more fit, and then die of `abort()`.
+/// Starts a child. It puts `count` keys, or as many as there is room for, and then dies by `abort()`.
 pub fn fill_and_die(directory: &Path, count: Option<u64>) -> Dead {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
@@ -50,7 +50,7 @@ pub fn fill_and_die(directory: &Path, count: Option<u64>) -> Dead {
     let message = |what: &str| text.lines().rev().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
     let number = |what: &str| message(what).and_then(|text| text.parse().ok()).unwrap_or(0);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("> dying"), "the child ended otherwise ({}): {text}{errors}", output.status);
+    assert!(text.contains("> dying"), "the child ended before it should die ({}): {text}{errors}", output.status);
     Dead {
         acknowledged: number("> ack "),
         refusals: number("> refused "),
@@ -68,7 +68,7 @@ fn say(text: &str) {
 fn entry() {
     let (Some(directory), Ok(count)) = (std::env::var_os(DIRECTORY), std::env::var(COUNT)) else { return };
     let count: u64 = count.parse().unwrap();
-    // If the child puts a set number of records, no checkpoint shortens the log: all of it must be replayed.
+    // If the child puts a given number of keys, no checkpoint shortens the log, so all of the log must be replayed.
     let checkpoint_log = if count == u64::MAX { settings().checkpoint_log } else { Some(Bytes(1 << 40)) };
     let settings = Settings { checkpoint_log, ..settings() };
     let env = Env::builder().settings(settings).open(PathBuf::from(directory)).unwrap();
@@ -86,7 +86,7 @@ fn entry() {
                 refusals += 1;
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
-            Err(error) => panic!("a put failed otherwise than for want of room: {error}"),
+            Err(error) => panic!("a put failed with another error than `Full`: {error}"),
         }
     }
     say(&format!("refused {refusals}"));
@@ -94,13 +94,13 @@ fn entry() {
     std::process::abort();
 }
 
-/// Puts one key in a transaction of its own. A refused transaction can always be aborted.
+/// Puts one key in a transaction of its own. If the put is refused, the abort must succeed.
 pub fn put(env: &Env, table: &Db, number: u64) -> libtp::Result<()> {
     let txn = env.begin()?;
     match table.put(&txn, &key_of(number), &value_of(number, VALUE_BYTES)) {
         Ok(()) => txn.commit(),
         Err(refusal) => {
-            txn.abort().unwrap_or_else(|error| panic!("{refusal}; and it could not be taken back: {error}"));
+            txn.abort().unwrap_or_else(|error| panic!("{refusal}; and the transaction could not be aborted: {error}"));
             Err(refusal)
         }
     }

@@ -1,6 +1,6 @@
-//! Files that are cut, zeroed or flipped. Reads return the stored value, or an error that names file and page. A
-//! damaged log or control file stops the opening and is left unchanged; with the right bytes back, everything is
-//! there.
+//! Files that are truncated, or whose bytes are zeroed or changed. Reads must return the stored value, or an error that
+//! names file and page. A damaged log or control file must stop the opening and stay unchanged. When the right bytes
+//! are back, all records must be there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use libtp_record::hash::page::BucketPage;
 use crate::child::{fill_and_die, Dead, VALUE_BYTES};
 use crate::saying::{check_value, key_of, refused, says, value_of};
 
-/// Bytes of a page by default.
+/// The default size of a page.
 const PAGE: usize = 8192;
 const COUNT: u64 = 600;
 
@@ -31,11 +31,11 @@ fn closed() -> tempfile::TempDir {
     directory
 }
 
-/// Number of records of an environment whose log must be replayed: enough for a second segment, which proves the
+/// The number of records of an environment whose log must be replayed. The log has a second segment, which proves the
 /// length of the first.
 const LOGGED: u64 = 1_200;
 
-/// Makes an environment whose processes have died and whose memory is gone: the log must be replayed.
+/// Makes an environment whose process has died and whose shared memory is removed, so the log must be replayed.
 fn crashed() -> (tempfile::TempDir, Dead) {
     let directory = tempfile::tempdir().unwrap();
     let dead = fill_and_die(directory.path(), Some(LOGGED));
@@ -43,7 +43,7 @@ fn crashed() -> (tempfile::TempDir, Dead) {
     (directory, dead)
 }
 
-/// Checks that everything is there.
+/// Checks that the first `count` records are there and that the database is not damaged.
 fn check(directory: &Path, count: u64) {
     let env = Env::open_or_create(directory).unwrap();
     assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
@@ -52,13 +52,13 @@ fn check(directory: &Path, count: u64) {
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// The result of reading everything of a damaged environment.
+/// The result of reading all records of a damaged environment.
 struct Reading {
     good: u64,
     errors: Vec<Error>,
 }
 
-/// Reads every key by itself: each read returns the right value or an error.
+/// Reads every key in a transaction of its own. Each read must return the right value or an error.
 fn read_all(directory: &Path) -> Reading {
     let env = match Env::open_or_create(directory) {
         Ok(env) => env,
@@ -82,7 +82,7 @@ fn read_all(directory: &Path) -> Reading {
     reading
 }
 
-/// Damages a page of a closed environment: reads of the page must fail and name it, all others succeed.
+/// Damages a page of a closed environment, and checks that reads of the page fail with an error that names it.
 #[track_caller]
 fn page_is_named(page: usize, damage: impl Fn(&mut [u8])) {
     let directory = closed();
@@ -98,12 +98,12 @@ fn page_is_named(page: usize, damage: impl Fn(&mut [u8])) {
     }
 }
 
-/// Returns the number of a leaf in the middle of the file.
+/// Returns the page number of a leaf in the middle of the file.
 fn a_leaf() -> usize {
     let directory = closed();
     let bytes = fs::read(directory.path().join("table.tp")).unwrap();
     let pages = bytes.len() / PAGE;
-    // A page's kind and level are bytes 20 and 21 of its header; leaves are the most frequent.
+    // A page's kind and level are bytes 20 and 21 of its header. Leaves are the most frequent pages.
     let kinds: Vec<(u8, u8)> = (0..pages).map(|page| (bytes[page * PAGE + 20], bytes[page * PAGE + 21])).collect();
     let frequent = kinds.iter().copied().max_by_key(|kind| kinds.iter().filter(|one| *one == kind).count()).unwrap();
     let leaves: Vec<usize> = (0..pages).filter(|&page| page > 2 && kinds[page] == frequent).collect();
@@ -111,7 +111,7 @@ fn a_leaf() -> usize {
 }
 
 #[test]
-fn a_flipped_bit_in_a_page_is_an_error_that_names_it() {
+fn a_flipped_bit_in_a_page_is_an_error_that_names_the_page() {
     let page = a_leaf();
     for place in [3, 9, 100, 4000, PAGE - 1] {
         page_is_named(page, |bytes| bytes[place] ^= 0x10);
@@ -119,17 +119,17 @@ fn a_flipped_bit_in_a_page_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_zeroed_page_is_an_error_that_names_it() {
+fn a_zeroed_page_is_an_error_that_names_the_page() {
     page_is_named(a_leaf(), |bytes| bytes.fill(0));
 }
 
 #[test]
-fn half_a_page_of_zeros_is_an_error_that_names_it() {
+fn half_a_page_of_zeros_is_an_error_that_names_the_page() {
     page_is_named(a_leaf(), |bytes| bytes[PAGE / 2..].fill(0));
 }
 
 #[test]
-fn garbage_in_a_page_is_an_error_that_names_it() {
+fn garbage_in_a_page_is_an_error_that_names_the_page() {
     page_is_named(a_leaf(), |bytes| bytes.fill(0xdb));
 }
 
@@ -147,8 +147,8 @@ fn a_page_in_the_place_of_another_page_is_an_error_that_names_the_page() {
     reading.errors.iter().for_each(|error| says(error, &["table.tp", &format!("page {page}")]));
 }
 
-/// Links the last page of a bucket to the page before it, or to itself; an outdated page on the disk can have such a
-/// link. Returns the number of the changed page.
+/// Links the last page of a bucket to the page before it, or to itself, as an outdated page on the disk can be linked.
+/// Returns the number of the changed page.
 fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
     let further_behind = |page: usize| {
         let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
@@ -167,7 +167,7 @@ fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
 
 #[test]
 fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
-    // Few records fit a page, so some buckets have three pages before the file is split further.
+    // A page has room for few records, so some buckets have three pages before the file grows.
     let value = |one| value_of(one, 1_900);
     for is_to_itself in [false, true] {
         let directory = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
         let page = lead_in_a_circle(&mut bytes, is_to_itself);
         fs::write(&file, bytes).unwrap();
 
-        // Puts twice as many records, so each bucket needs room and is split.
+        // Puts the same number of records again, so that each bucket needs room and is split.
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.hash("table").unwrap();
         let mut refused = [0; 2];
@@ -195,8 +195,8 @@ fn a_bucket_with_a_circle_of_pages_stops_no_reader() {
             }
         }
         let [gets, puts] = refused;
-        assert!(puts > 0, "page {page} leads back, and no put noticed ({gets} gets did)");
-        assert!(gets + puts < COUNT / 4, "{gets} gets and {puts} puts failed for one bucket's sake");
+        assert!(puts > 0, "page {page} is in a circle, and no put reported it ({gets} gets did)");
+        assert!(gets + puts < COUNT / 4, "{gets} gets and {puts} puts failed because of one bucket");
     }
 }
 
@@ -209,7 +209,11 @@ fn a_database_file_that_is_cut_is_an_error_that_names_it() {
         let file = fs::OpenOptions::new().write(true).open(directory.path().join("table.tp")).unwrap();
         file.set_len(length).unwrap();
         let reading = read_all(directory.path());
-        assert!(!reading.errors.is_empty(), "cut at {length}: not noticed, {} keys read", reading.good);
+        assert!(
+            !reading.errors.is_empty(),
+            "a file cut to {length} bytes was not noticed, {} keys were read",
+            reading.good
+        );
         for error in &reading.errors {
             says(error, &["table.tp"]);
         }
@@ -231,7 +235,7 @@ fn verify_reports_a_damaged_page() {
     assert!(env.verify("other").unwrap().findings.is_empty());
 }
 
-/// Returns the end of the log in a file: the place after its last byte that is not zero.
+/// Returns the end of the log in a file: the offset after its last byte that is not zero.
 fn log_end(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1)
 }
@@ -240,7 +244,8 @@ fn first_segment(directory: &Path) -> PathBuf {
     directory.join("log.00000001")
 }
 
-/// Damages a log that must be replayed: opening must fail, name file and LSN, and change nothing.
+/// Damages a log that must be replayed. The opening must fail with an error that names the file and the LSN. With the
+/// right bytes back, all acknowledged records must be there.
 #[track_caller]
 fn log_is_named(damage: impl Fn(&mut Vec<u8>, usize)) {
     let (directory, dead) = crashed();
@@ -248,10 +253,10 @@ fn log_is_named(damage: impl Fn(&mut Vec<u8>, usize)) {
     let good = fs::read(&file).unwrap();
     let mut bad = good.clone();
     let end = log_end(&good);
-    assert!(end > 100_000, "there is so little log that nothing is shown");
+    assert!(end > 100_000, "the log is too short, so the test shows nothing");
     damage(&mut bad, end);
     fs::write(&file, &bad).unwrap();
-    // The log is opened twice, because a refused log must be refused again.
+    // Opens the environment twice, because a refused log must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
@@ -278,7 +283,7 @@ fn a_zeroed_block_in_the_middle_of_the_log_is_never_a_silent_end() {
 
 #[test]
 fn a_log_that_is_zero_from_its_middle_on_is_never_a_silent_end() {
-    // Another segment, or the control file, shows that the log had more records. Only the loss of the very last flush
+    // Another segment, or the control file, proves that the log had more records. Only the loss of the last flush
     // cannot be noticed.
     let (directory, dead) = crashed();
     assert!(directory.path().join("log.00000002").exists(), "the log is too short for this test");
@@ -330,7 +335,7 @@ fn a_log_segment_whose_header_is_zeroed_is_an_error_that_names_it() {
 }
 
 #[test]
-fn after_a_good_end_damage_to_the_logs_last_bytes_is_noticed_too() {
+fn after_a_clean_close_damage_to_the_logs_last_bytes_is_noticed_too() {
     let directory = closed();
     let newest = (1..).map(|number| directory.path().join(format!("log.{number:08}"))).take_while(|path| path.exists());
     let (file, good) = newest
@@ -366,7 +371,7 @@ fn one_damaged_half_of_the_control_file_loses_nothing() {
     }
 }
 
-/// Damages the control file beyond use: opening must fail, and make no new one in its place.
+/// Damages the control file so that it cannot be used. The opening must fail, and must not replace the file.
 #[track_caller]
 fn control_is_named(damage: impl Fn(&mut Vec<u8>)) {
     let directory = closed();

@@ -1,5 +1,5 @@
-//! Other files in an environment's place, and files of other versions and other environments. The directory is left
-//! unchanged, and when the right file is back the environment opens.
+//! Other files in the place of an environment's files, and files of other versions and other environments. The
+//! directory must stay unchanged. When the right file is back, the environment must open.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn make(directory: &Path) {
     env.run(|txn| (0..COUNT).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, BYTES)))).unwrap();
 }
 
-/// Checks that everything is there.
+/// Opens the environment, and checks that all records are there.
 fn check(directory: &Path) {
     let env = Env::open_or_create(directory).unwrap();
     // A refused opening may have begun a restart.
@@ -27,8 +27,8 @@ fn check(directory: &Path) {
     env.run(|txn| (0..COUNT).try_for_each(|one| check_value(&table, txn, one, BYTES))).unwrap();
 }
 
-/// Changes a file of an environment: opening must fail with these words and change nothing; with the right file back
-/// it succeeds.
+/// Changes a file of an environment. The opening must fail with an error that has these words, and must not change the
+/// file. With the right file back, it must succeed.
 #[track_caller]
 fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     let directory = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     change(&mut bad);
     assert_ne!(good, bad, "the test changes nothing");
     fs::write(&file, &bad).unwrap();
-    // The file is opened twice, because a refused file must be refused again.
+    // Opens the environment twice, because a refused file must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         says(&error, words);
@@ -50,14 +50,14 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     check(directory.path());
 }
 
-/// Checks that a file that cannot be a database's stops that database and no other: the error has these words, and
-/// the file stays unchanged.
+/// Checks that a file that is no file of the database stops only this database. The error must have these words, and
+/// the file must stay unchanged.
 #[track_caller]
 fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
     let file = directory.join(format!("{name}.tp"));
     let before = fs::read(&file).unwrap();
     let env = Env::open_or_create(directory).unwrap();
-    // The database is opened twice, because the first refusal must not leave it open for the second call.
+    // Opens the database twice, because the first refusal must not leave the database open for the second call.
     for _ in 0..2 {
         says(&env.btree(name).map(drop).unwrap_err(), words);
     }
@@ -85,7 +85,7 @@ fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_foreign_file_among_the_databases_stops_its_own_name_alone() {
+fn a_foreign_file_among_the_databases_stops_only_the_database_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     for content in ["", "a recipe for soup", &"soup ".repeat(10_000)] {
@@ -98,7 +98,7 @@ fn a_foreign_file_among_the_databases_stops_its_own_name_alone() {
 }
 
 #[test]
-fn files_of_other_kinds_beside_the_environment_do_not_matter() {
+fn files_of_other_kinds_in_the_directory_do_not_matter() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     for name in ["notes.txt", "table.tp.bak", "log.old", "log.1", "tp", ".tp~"] {
@@ -192,7 +192,7 @@ fn without_its_control_file_an_environment_is_not_created_again() {
     let (control, away) = (directory.path().join("control"), directory.path().join("away"));
     fs::rename(&control, &away).unwrap();
     says(&refused(directory.path()), &["control", "log.00000001"]);
-    // The directory that the refused opening may have left is no environment.
+    // The refused opening must not have made a new environment.
     fs::rename(&away, &control).unwrap();
     check(directory.path());
 }

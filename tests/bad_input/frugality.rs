@@ -1,4 +1,4 @@
-//! The memory and disk that a new environment takes, and the number of records that it holds with default settings.
+//! The memory and disk that a new environment takes, and the number of locks and records that default settings allow.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn a_new_environment_takes_little_memory_and_disk() {
         disk >> 10,
         best.as_secs_f64() * 1e3
     );
-    // Allocated; a page that no session has touched takes no memory yet.
+    // These are allocated bytes. Allocated pages that no session has touched take no memory.
     assert!(region < 3 << 20, "{region} bytes of shared memory");
     assert!(disk < 4 << 20, "{disk} bytes of files");
 }
@@ -72,7 +72,7 @@ fn many_records_need_no_setting() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
-    // A permutation of the keys, neither in order nor random: no key is met twice.
+    // This is a permutation of the keys, so no key is put twice.
     let number = |one: u64| one.wrapping_mul(1_000_003) % records;
     let is_prime_to = |mut one: u64, mut other: u64| {
         while other != 0 {

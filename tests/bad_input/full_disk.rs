@@ -1,7 +1,7 @@
-//! A disk that is really full: a small tmpfs, at several sizes.
+//! A disk that is really full: a small tmpfs of several sizes.
 //!
-//! A process puts records until no more fit, and dies. Opening and reading work on the full disk, with the shared
-//! memory and without it; when space is freed, the environment that was opened on the full disk goes on by itself.
+//! A process puts records until there is no room for more, and dies. Opening and reading must work on the full disk,
+//! with the shared memory and without it. When space is freed, the open environment must accept puts again.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
 use crate::saying::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
-/// Longest wait for room that is there.
+/// The longest time in which puts may still be refused after space was freed.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The counts of one disk.
@@ -25,8 +25,8 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let disk = SmallDisk::mount(bytes);
     disk.ballast("ballast", bytes / 4);
     let directory = disk.path().join("env");
-    // Other processes do not see this disk. If the region were in the common directory of regions, they would think
-    // that its environment is gone, and remove the region.
+    // Other processes do not see this disk. If the region were in the common directory of regions, they would take its
+    // environment for deleted, and remove the region.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::create_dir(&directory).unwrap();
     let place = format!("region_directory = {:?}\n", memory.path().display().to_string());
@@ -34,7 +34,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let dead = fill_and_die(&directory, None);
     assert!(dead.refusals > 0, "{bytes}: the disk was never full");
     assert!(dead.acknowledged > 0, "{bytes}: no put was acknowledged");
-    // No byte is left.
+    // Fills the disk up to the last byte.
     disk.ballast("filler", u64::MAX);
     if is_memory_lost {
         std::fs::remove_file(&dead.region).unwrap();
@@ -49,7 +49,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
         env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
     };
     read_all(&env, dead.acknowledged);
-    // Puts that do not fit are refused with a message, and the present records stay.
+    // Puts for which there is no room are refused, and the present records stay.
     let (mut next, mut refusals) = (dead.acknowledged, 0);
     while refusals < 20 {
         match put(&env, &table, next) {
@@ -63,7 +63,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     }
     read_all(&env, next);
 
-    // Space is freed without a notice: the environment goes on by itself.
+    // Space is freed. The environment must notice this without a call.
     disk.free("ballast");
     disk.free("filler");
     let (start, until) = (Instant::now(), next + 50);
@@ -72,7 +72,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
             Ok(()) => next += 1,
             Err(error) => {
                 assert!(matches!(error, Error::Full { .. }), "{error}");
-                assert!(start.elapsed() < LONG, "{bytes}: still refused when there is room: {error}");
+                assert!(start.elapsed() < LONG, "{bytes}: a put is still refused although there is room: {error}");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -149,8 +149,8 @@ fn a_creation_that_a_full_disk_refused_succeeds_in_the_next_call() {
     });
 }
 
-/// Puts a long value in a transaction and commits. If the disk refuses the value, commits without it. Returns whether
-/// the disk refused.
+/// Puts a long value in a transaction, and commits also if the put is refused because the disk is full. Returns whether
+/// it was refused.
 fn without_a_long_value(env: &Env, disk: &SmallDisk, bytes: usize) -> bool {
     let table = env.btree("table").unwrap();
     let value = vec![7; bytes];
@@ -184,7 +184,7 @@ fn a_long_value_that_a_full_disk_refused_leaves_no_page() {
             }
             env.run(|txn| env.btree("table")?.put(txn, b"more", b"value")).unwrap();
         }
-        assert!(refused > 0 && taken > 0, "{refused} refused, {taken} taken");
+        assert!(refused > 0 && taken > 0, "{refused} values refused, {taken} taken");
         println!("figures: {refused} long values refused on a full disk, {taken} taken, 0 pages lost");
     });
 }

@@ -1,5 +1,5 @@
-//! A directory of shared memory that is full, or becomes full, on a small tmpfs. Growth is refused at a call and
-//! never fails by a signal, and the present state goes on working.
+//! A directory of shared memory that is full, or becomes full, on a small tmpfs. A call for which the memory would have
+//! to grow must return an error and never die of a signal. Other calls must still work.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use libtp::{Bytes, Durability, Env, Error, Settings};
 use crate::saying::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
-/// Longest wait for room that is there.
+/// The longest time in which calls may still be refused after space was freed.
 const LONG: Duration = Duration::from_secs(60);
 /// Free bytes that the directory of shared memory must have.
 const ROOM: u64 = 96 << 20;
@@ -50,7 +50,7 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
         env.run(|txn| (0..1000).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, 900)))).unwrap();
         memory.ballast("ballast", u64::MAX);
 
-        // Short transactions go on: they share the present frames.
+        // Short transactions still work, with the frames that exist.
         let mut refused = 0;
         for one in 1000..30_000 {
             match env.run(|txn| table.put(txn, &key_of(one), &value_of(one, 900))) {
@@ -58,14 +58,14 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
                 Err(error) => panic!("key {one}: {error}"),
             }
         }
-        // A transaction that needs more locks than fit the memory is refused, and undone.
+        // A transaction that needs more locks than the memory has room for is refused, and can be aborted.
         let many = env.begin().unwrap();
         let error = (100_000..1_000_000u64).find_map(|one| table.put(&many, &key_of(one), b"locked").err());
-        let error = error.expect("a million locks fit into a full memory?");
+        let error = error.expect("a full memory cannot have room for a million locks");
         assert!(matches!(error, Error::Full { .. }), "{error}");
         says(&error, &["full"]);
         many.abort().unwrap();
-        // New sessions may be refused, too, if there are many; the present ones go on.
+        // If there are many sessions, further sessions may be refused. The existing sessions still work.
         let sessions: Vec<_> =
             (0..3000).map_while(|_| env.begin().map_err(|error| says(&error, &["full"])).ok()).collect();
         refused += 3000 - sessions.len();
@@ -83,7 +83,7 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
                 Ok(()) => break,
                 Err(error) => {
                     assert!(matches!(error, Error::Full { .. }), "{error}");
-                    assert!(start.elapsed() < LONG, "a put is still refused when there is room: {error}");
+                    assert!(start.elapsed() < LONG, "a put is still refused although there is room: {error}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Keys, values, records, numbers and names: empty, of the largest allowed size, and one beyond.
+//! Keys, values, records, numbers, names and page sizes: empty, of the largest allowed size, and larger.
 
 use libtp::{Bytes, Db, Env, Error};
 
@@ -17,7 +17,7 @@ fn keys_of_no_bytes_and_of_all_that_fit_are_keys_like_others() {
     for kib in [4, 8, 64] {
         with_pages(kib, |env, table| {
             let limit = table.key_bytes_max();
-            assert_eq!(limit as u64, kib * 256, "a quarter of a page");
+            assert_eq!(limit as u64, kib * 256, "the limit must be a quarter of a page");
             for bytes in [0, 1, limit - 1, limit] {
                 let key = vec![b'k'; bytes];
                 env.run(|txn| table.put_new(txn, &key, &bytes.to_le_bytes())).unwrap();
@@ -34,7 +34,7 @@ fn keys_of_no_bytes_and_of_all_that_fit_are_keys_like_others() {
 }
 
 #[test]
-fn many_keys_as_long_as_may_be_make_a_good_tree() {
+fn many_keys_of_the_largest_length_make_a_valid_tree() {
     for kib in [4, 8, 64] {
         with_pages(kib, |env, table| {
             let key = |number: u32| {
@@ -98,7 +98,7 @@ fn values_of_no_bytes_and_of_many_pages_are_values_like_others() {
                 let found = env.run(|txn| table.get(txn, &key)).unwrap().unwrap();
                 assert!(found == value(length), "{length} bytes");
             }
-            // Each value replaces another one.
+            // Each value replaces a value of another length.
             for pair in lengths.windows(2) {
                 let key = pair[0].to_be_bytes();
                 env.run(|txn| table.put(txn, &key, &value(pair[1]))).unwrap();
@@ -127,7 +127,7 @@ fn records_of_another_length_are_refused() {
 }
 
 #[test]
-fn numbers_no_record_can_have_are_refused_and_never_found() {
+fn numbers_that_no_record_can_have_are_refused_and_never_found() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let cells = env.recno("cells", 16).unwrap();
@@ -170,7 +170,7 @@ fn a_database_keeps_its_kind() {
 }
 
 #[test]
-fn names_that_cannot_be_a_files_are_refused() {
+fn names_that_no_file_can_have_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let long = "n".repeat(300);

@@ -1,17 +1,17 @@
-//! Bad input. The library reports every fault in a sentence that names the file or the value. Nothing is lost, and no
-//! test panics or dies of SIGBUS.
+//! Bad input. The library must report every fault in a sentence that names the file or the value. No commit may be
+//! lost, and no process may panic or die of SIGBUS.
 //!
 //! | file | bad input |
 //! |---|---|
 //! | `lengths` | keys, values, records, numbers, names and sizes at their limits and beyond |
 //! | `settings` | settings that make no sense |
-//! | `foreign` | other files in an environment's place; other versions; other environments' files |
-//! | `places` | directories that are files, read-only, or on a network |
+//! | `foreign` | other programs' files, and files of other versions and other environments |
+//! | `places` | paths that are no directories, and directories that are read-only or on a network |
 //! | `damage` | pages, log segments and control files that are cut, zeroed or flipped |
 //! | `full_disk` | a disk that is really full (R8) |
 //! | `full_memory` | a directory of shared memory that is full |
-//! | `frugality` | the little that a new environment takes, and the amount that it holds with default settings |
-//! | `segments` | a full disk under recoverable memory |
+//! | `frugality` | the memory and disk that a new environment takes, and many locks and records without a setting |
+//! | `segments` | segments of recoverable memory on a full disk |
 //! | `child`, `saying` | shared parts: a process that dies, and the checks of errors |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Directories that cannot hold an environment.
+//! Paths at which an environment cannot be opened or made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn a_file_is_no_directory() {
 }
 
 #[test]
-fn paths_that_cannot_be_are_refused() {
+fn impossible_paths_are_refused() {
     for path in ["", "a\0b"] {
         assert!(Env::open_or_create(path).is_err(), "{path:?}");
     }
@@ -45,7 +45,7 @@ fn directories_that_are_missing_are_made_or_not_as_asked() {
     assert!(!place.path().join("one").exists());
     assert_eq!(Env::open_or_create(&deep).unwrap().opened().how, How::Created);
     assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, How::Clean);
-    // The directory is there, but has no environment: a request for an existing environment makes no new one.
+    // The directory exists and has no environment: a request for an existing environment must make none.
     let empty = place.path().join("empty");
     fs::create_dir(&empty).unwrap();
     says(&Env::builder().create(false).open(&empty).unwrap_err(), &["empty"]);
@@ -94,7 +94,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
         let path = place.path().join("env");
         drop(Env::open_or_create(&path).unwrap());
         let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        // First, no file can be made in the directory. Further down, an existing file cannot be written.
+        // First, no file can be made in the directory. Below, an existing file cannot be written.
         let empty = place.path().join("empty");
         fs::create_dir(&empty).unwrap();
         set_mode(&empty, 0o555);
@@ -139,7 +139,7 @@ fn a_network_filesystem_is_refused_with_a_remedy() {
     disk.set_network(true);
     let error = open_simulated(&process).unwrap_err();
     says(&error, &["network filesystem", "local disk", "sim:"]);
-    assert!(disk.paths().is_empty(), "something was made there: {:?}", disk.paths());
+    assert!(disk.paths().is_empty(), "files were made on the network filesystem: {:?}", disk.paths());
     disk.set_network(false);
     assert_eq!(open_simulated(&process).unwrap().opened().how, How::Created);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtp::{Db, Env, Error, Txn};
 
-/// Checks that the error's sentence contains these words and is readable.
+/// Checks that the error's text contains these words, and that it is a sentence without Rust's debug output.
 #[track_caller]
 pub fn says(error: &Error, words: &[&str]) {
     let sentence = error.to_string();
@@ -15,11 +15,11 @@ pub fn says(error: &Error, words: &[&str]) {
     }
     assert!(sentence.len() > 20, "the error is no sentence: {sentence}");
     for leftover in ["Os {", "ErrorKind", "Some(", "Err("] {
-        assert!(!sentence.contains(leftover), "the error has words for programmers: {sentence}");
+        assert!(!sentence.contains(leftover), "the error has debug output: {sentence}");
     }
 }
 
-/// Checks that opening fails, and soon. Returns the error.
+/// Checks that opening fails within a minute. Returns the error.
 #[track_caller]
 pub fn refused(directory: &Path) -> Error {
     let (to, from) = channel();
@@ -28,7 +28,7 @@ pub fn refused(directory: &Path) -> Error {
     match from.recv_timeout(Duration::from_secs(60)) {
         Ok(Err(error)) => error,
         Ok(Ok(env)) => panic!("{} was opened: {:?}", directory.display(), env.opened()),
-        Err(_) => panic!("opening {} panicked or never ends", directory.display()),
+        Err(_) => panic!("opening {} panicked or did not end in time", directory.display()),
     }
 }
 

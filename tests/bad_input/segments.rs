@@ -1,5 +1,5 @@
-//! Recoverable memory on a full disk: calls that need room are refused with a message; the present state stays, the
-//! current transaction can be ended or aborted, and with room everything goes on.
+//! Segments of recoverable memory on a full disk. Calls that need room must return an error that names the file. The
+//! contents must stay, the current transaction can be ended or aborted, and all calls work again when there is room.
 
 use std::path::Path;
 
@@ -8,14 +8,15 @@ use vista::{Error, Options, Segment, Survives};
 
 const BYTES: usize = 1 << 20;
 const DISK: u64 = 64 << 20;
-/// Room left on the disk, in KiB: around the size of a page and the sizes that a segment takes at once.
+/// The room that is left on the disk, in KiB. The values are near the size of a page, and near the sizes that a segment
+/// allocates in one step.
 const LEFT: [u64; 9] = [0, 4, 60, 64, 68, 132, 200, 520, 1040];
 
 fn options() -> Options {
     Options::new(0).anywhere()
 }
 
-/// Checks that the error is a sentence that names the file and its full disk.
+/// Checks that the error says that the disk is full, and names the file.
 #[track_caller]
 fn is_full(error: &Error, file: &Path) {
     let message = error.to_string();
@@ -24,10 +25,10 @@ fn is_full(error: &Error, file: &Path) {
     assert!(matches!(error, Error::Memory(_)) && is_said && message.contains(name), "{message}");
 }
 
-/// Checks that the whole flat part has this value, and that the segment verifies.
+/// Checks that all bytes of the flat part have this value, and that `verify` finds nothing.
 #[track_caller]
 fn holds(segment: &Segment, value: u8) {
-    assert!(segment.bytes()[..BYTES].iter().all(|byte| *byte == value), "something is lost");
+    assert!(segment.bytes()[..BYTES].iter().all(|byte| *byte == value), "bytes of the segment were lost");
     segment.verify().unwrap();
 }
 
@@ -38,7 +39,7 @@ fn fill(segment: &mut Segment, bytes: usize, value: u8) -> Result<(), Error> {
     txn.end()
 }
 
-/// Fills all of the flat part with automatic ranges; the closure sees its own stores.
+/// Fills all of the flat part with automatic ranges, and checks that the closure sees its own stores.
 fn store_all(segment: &mut Segment, value: u8) -> Result<(), Error> {
     segment.automatically(|bytes| {
         bytes.fill(value);
@@ -54,10 +55,10 @@ fn allocate(segment: &mut Segment, bytes: u64) -> Result<(), Error> {
     txn.end()
 }
 
-/// Makes each kind of call that needs room, again and again until it is refused.
+/// Makes each kind of call that needs room. Returns the number of refused calls.
 fn use_up(segment: &mut Segment, value: u8) -> u64 {
     let (file, mut refused) = (segment.path().to_path_buf(), 0);
-    // A refused call leaves the rest of its transaction unchanged.
+    // A refused call must not change the rest of its transaction.
     let mut txn = segment.begin();
     txn.set_range(0, 100).unwrap().fill(value + 1);
     let error = loop {
@@ -78,7 +79,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         assert_eq!(segment.bytes().len(), BYTES);
         refused += 1;
     }
-    // The undo log must grow for this.
+    // The undo log must grow for this range.
     if let Err(error) = fill(segment, BYTES, value + 1) {
         is_full(&error, &file);
         refused += 1;
@@ -86,7 +87,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         fill(segment, BYTES, value).unwrap();
     }
     holds(segment, value);
-    // The same with automatic ranges, which can report the full disk only at the end.
+    // With automatic ranges, the library can report the full disk only at the end.
     if let Err(error) = store_all(segment, value + 2) {
         is_full(&error, &file);
         refused += 1;
@@ -94,7 +95,8 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         store_all(segment, value).unwrap();
     }
     holds(segment, value);
-    // A change that fits succeeds. A later transaction that fails with its own error rolls back its own stores alone.
+    // A change for which there is room succeeds. If the closure of a later transaction returns an error of its own,
+    // only this transaction's stores are rolled back.
     let fits: Result<(), Error> = segment.automatically(|bytes| {
         bytes[5] = value + 1;
         Ok(())
@@ -104,7 +106,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         bytes.fill(value + 2);
         Err::<(), Error>(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 })
     });
-    assert!(matches!(told, Err(Error::NoRoom { .. })), "the closure's own error is returned");
+    assert!(matches!(told, Err(Error::NoRoom { .. })), "the closure's own error must be returned");
     assert_eq!(segment.bytes()[5], value + 1);
     fill(segment, 100, value).unwrap();
     holds(segment, value);
@@ -121,7 +123,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
     store_all(&mut segment, 1).unwrap();
     segment.checkpoint(&checkpoint).unwrap();
     segment.close().unwrap();
-    // An undo log of the initial size, so that it must grow later.
+    // Makes a segment whose undo log has the initial size, so that it must grow later.
     let mut small = new.open(&at("small")).unwrap();
     for part in 0..BYTES as u64 / 4096 {
         let mut txn = small.begin();
@@ -142,7 +144,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
             is_full(&error, &checkpoint);
             refused += 1;
         }
-        // The segment is first dropped as if the process was killed. The second time it is closed cleanly.
+        // The segment is first dropped without a close, as a killed process leaves it. The second time it is closed.
         drop(segment);
         let segment = options().open(&at(name)).unwrap();
         holds(&segment, 1);
@@ -150,8 +152,8 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
     }
     holds(&options().open(&checkpoint).unwrap(), 1);
     let names: Vec<_> = std::fs::read_dir(disk.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 4, "nothing is left over: {names:?}");
-    // There is room again.
+    assert_eq!(names.len(), 4, "the refused calls must leave no files: {names:?}");
+    // Now there is room again.
     disk.free("ballast");
     let mut segment = options().open(&at("small")).unwrap();
     fill(&mut segment, BYTES, 4).unwrap();
@@ -187,7 +189,7 @@ fn a_new_segment_is_refused_on_a_full_disk_and_made_after_room_is_freed() {
             disk.ballast("ballast", (8 << 20) - (left << 10));
             let refused = Options::new(BYTES as u64).anywhere().open(&file).unwrap_err();
             is_full(&refused, &file);
-            assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 1, "nothing is left over");
+            assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 1, "the refused call must leave no file");
             disk.free("ballast");
             let mut segment = Options::new(BYTES as u64).anywhere().open(&file).unwrap();
             fill(&mut segment, BYTES, 1).unwrap();

@@ -1,4 +1,4 @@
-//! Settings that make no sense: the error names the file, the line and the word. Small sizes work.
+//! Settings that make no sense, for which the error must name the file and the word, and small sizes, which must work.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ fn a_settings_file_with_an_unknown_word_is_refused_by_name() {
         let error = refused(directory.path());
         assert!(matches!(error, Error::Settings { .. }), "{error}");
         says(&error, &["libtp.toml", word]);
-        assert!(!directory.path().join("control").exists(), "an environment was made all the same");
+        assert!(!directory.path().join("control").exists(), "an environment was made in spite of the refused settings");
     }
 }
 
 #[test]
-fn a_settings_file_of_more_than_a_mebibyte_is_refused_and_not_cut() {
+fn a_settings_file_of_more_than_a_mebibyte_is_refused_and_not_truncated() {
     let directory = tempfile::tempdir().unwrap();
     let comment = "#".repeat((1 << 20) - 1);
     std::fs::write(directory.path().join("libtp.toml"), format!("{comment}\nmemory = \"64MiB\"\n")).unwrap();
     says(&refused(directory.path()), &["libtp.toml", "1048593 bytes", "1048576"]);
-    assert!(!directory.path().join("control").exists(), "an environment was made all the same");
+    assert!(!directory.path().join("control").exists(), "an environment was made in spite of the refused settings");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_settings_file_that_is_no_text_is_refused() {
 }
 
 #[test]
-fn segment_sizes_that_cannot_be_are_refused() {
+fn impossible_segment_sizes_are_refused() {
     let sizes = [(0, 0), (1000, 4096), (1 << 20, 1 << 16), (1 << 50, 1 << 50), (3 << 20, 64 << 20)];
     for (first, max) in sizes {
         let directory = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn segment_sizes_that_cannot_be_are_refused() {
         assert_eq!(
             Env::open_or_create(directory.path()).unwrap().opened().how,
             How::Created,
-            "nothing was made before"
+            "the refused opening must make no environment"
         );
     }
 }
@@ -85,7 +85,7 @@ fn budgets_of_zero_are_raised_to_the_minimum() {
 }
 
 #[test]
-fn no_time_for_a_lock_is_an_error_at_once() {
+fn with_a_lock_timeout_of_zero_a_lock_that_is_not_free_is_an_error_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -96,7 +96,7 @@ fn no_time_for_a_lock_is_an_error_at_once() {
 }
 
 #[test]
-fn places_in_the_settings_file_are_used() {
+fn the_directories_in_the_settings_file_are_used() {
     let directory = tempfile::tempdir().unwrap();
     let (log, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let text = format!("log_directory = {:?}\nregion_directory = {:?}\n", log.path(), memory.path());
@@ -109,7 +109,11 @@ fn places_in_the_settings_file_are_used() {
     let region = env.stats().unwrap().region;
     assert!(region.starts_with(&memory.path().display().to_string()), "{region}");
     drop((table, env));
-    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "the last to leave takes the memory away");
+    assert_eq!(
+        std::fs::read_dir(memory.path()).unwrap().count(),
+        0,
+        "the last process to leave must remove the shared memory"
+    );
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Clean);
     let table = env.btree("table").unwrap();

@@ -1,4 +1,4 @@
-//! R7: whichever byte of whichever file is damaged, no read silently returns wrong data.
+//! Whichever byte of any file is damaged, no read may silently return wrong data (R7).
 //!
 //! `LIBTP_TEST_FLIPS` is the number of damages, `LIBTP_TEST_SEED` the first seed; `LIBTP_TEST_INDEX` and
 //! `LIBTP_TEST_FLIP` repeat one damage.
@@ -39,9 +39,9 @@ fn damage_is_never_silent() {
             for thread in 0..THREADS {
                 let (run, next, verdicts, watchdog) = (&run, &next, &verdicts, &watchdog);
                 scope.spawn(move || {
-                    // Relaxed: a plain counter.
+                    // Relaxed: a plain counter, which publishes nothing.
                     while let Some(patient) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < PATIENTS) {
-                        treat(seed, run, patient, wanted / seeds / PATIENTS as u64, verdicts, &|what| {
+                        damage_image(seed, run, patient, wanted / seeds / PATIENTS as u64, verdicts, &|what| {
                             watchdog.begin(thread, what)
                         });
                     }
@@ -53,7 +53,7 @@ fn damage_is_never_silent() {
     let count = |effect| effects.get(&effect).copied().unwrap_or(0);
     println!(
         "figures: {} damages of {seeds} seeds: {} refused at opening, {} named by reads, {} without effect, {} stale data pages \
-         taken for good; {} silent; {:.0} s",
+         taken for right; {} silent; {:.0} s",
         effects.values().sum::<u64>() + wrong.len() as u64,
         count(Effect::Refused),
         count(Effect::ReadsFailed),
@@ -65,12 +65,12 @@ fn damage_is_never_silent() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(
         count(Effect::Refused) > 0 && count(Effect::ReadsFailed) > 0,
-        "no damage was noticed: it was not really done"
+        "no damage was noticed at an opening or at reads, so the test shows nothing"
     );
 }
 
-/// Damages one image in many ways.
-fn treat(seed: u64, run: &Run, patient: usize, flips: u64, verdicts: &Mutex<Verdicts>, begin: &dyn Fn(String)) {
+/// Damages one image `flips` times, each time in another way.
+fn damage_image(seed: u64, run: &Run, patient: usize, flips: u64, verdicts: &Mutex<Verdicts>, begin: &dyn Fn(String)) {
     if sizes::chosen("LIBTP_TEST_INDEX").is_some_and(|index: usize| index != patient) {
         return;
     }

@@ -1,8 +1,8 @@
-//! R1 and R2: a crash at the I/Os of a mixed workload, in all loss modes; every tenth state crashes again inside its
-//! recovery.
+//! Crashes at the I/Os of a mixed workload, in all loss modes. One state in ten crashes again inside its recovery or
+//! after it (R1, R2).
 //!
-//! `LIBTP_TEST_STATES` is the number of states, `LIBTP_TEST_SEED` the first seed. A failure names the variables that
-//! repeat it alone.
+//! `LIBTP_TEST_STATES` is the number of states, `LIBTP_TEST_SEED` the first seed. A failure names the variables with
+//! which only its state is tried.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use libtp_tests::sizes;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Plan, Run, Tally};
 
-/// States that are tried with one seed; after that, another workload shows more.
+/// The largest number of states that are tried with one seed. Then the workload of another seed shows more.
 const STATES_OF_SEED: u64 = 5_000;
 
 #[test]
@@ -58,7 +58,7 @@ fn nothing_acknowledged_is_lost_at_any_io() {
             .filter(|(name, _)| *name == class)
             .map(|(_, count)| count)
             .sum();
-        assert!(active > 0, "the loss mode {class} never did anything: the crash images prove less than they say");
+        assert!(active > 0, "the loss mode {class} never had an effect, so the crash images do not test it");
     }
 }
 

@@ -1,7 +1,7 @@
-//! R4: every call of a workload fails, with each kind of error, once and for good.
+//! Each call of a workload fails, with each kind of error, once or from then on (R4).
 //!
-//! `LIBTP_TEST_FAULTS` is the number of faults tried for a seed, `LIBTP_TEST_FAULT_SEEDS` the number of seeds; a
-//! failure names the variables that repeat it.
+//! `LIBTP_TEST_FAULTS` is the number of faults that are tried with a seed, `LIBTP_TEST_FAULT_SEEDS` the number of
+//! seeds. A failure names the variables that repeat it.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ fn nothing_is_lost_when_any_call_fails() {
     let (first, seeds) = (sizes::first_seed(), sizes::number("LIBTP_TEST_FAULT_SEEDS", 1));
     let (mut tried, mut all, mut wrong) = (0, 0, Vec::new());
     for seed in first..first + seeds {
-        let calls = count_calls(seed, Which::Any).expect("the workload runs where nothing fails");
+        let calls = count_calls(seed, Which::Any).expect("the workload runs if no call fails");
         let failing = chosen().unwrap_or_else(|| sample(Which::Any, calls, sizes::number("LIBTP_TEST_FAULTS", 400)));
         let replay = |one: &FailingCall| format!("{} ({:?})", one.replay(seed), KINDS[one.kind]);
         let judged = judge_all(&failing, &watchdog, replay, || (), |(), one| judge_failing_call(seed, *one));
@@ -28,7 +28,7 @@ fn nothing_is_lost_when_any_call_fails() {
     }
     println!(
         "figures: {tried} failing calls of {seeds} seeds (of {all}: each call times {} faults) judged live, after power cuts and \
-         reopened; {} bad; {:.0} s",
+        reopened; {} bad; {:.0} s",
         KINDS.len(),
         wrong.len(),
         start.elapsed().as_secs_f64()
@@ -40,7 +40,7 @@ fn nothing_is_lost_when_any_call_fails() {
 fn no_name_is_taken_for_durable_after_a_failed_sync_of_its_directory() {
     let watchdog = Watchdog::start(THREADS);
     let seed = sizes::first_seed();
-    let syncs = count_calls(seed, Which::DirectorySyncs).expect("the workload runs where nothing fails");
+    let syncs = count_calls(seed, Which::DirectorySyncs).expect("the workload runs if no call fails");
     let failing = sample(Which::DirectorySyncs, syncs, sizes::number("LIBTP_TEST_FAULTS", 60));
     let replay = |one: &FailingCall| format!("{} ({:?})", one.replay(seed), KINDS[one.kind]);
     let judged = judge_all(&failing, &watchdog, replay, || (), |(), one| judge_failing_call(seed, *one));

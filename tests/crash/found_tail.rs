@@ -1,4 +1,4 @@
-//! Records that a restart finds survive a power cut together with the records that depend on them.
+//! Records that were never synced and that a restart finds must be durable before commits that follow them.
 
 use libtp_tests::found_tail::a_found_tail_is_written_again;
 

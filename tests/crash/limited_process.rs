@@ -1,4 +1,4 @@
-//! A limit of one process does not stop other processes.
+//! A limit of one process must not stop other processes.
 
 use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
 

@@ -1,5 +1,5 @@
-//! R1, R2 and R4: the machine stops at any call, or any call fails. No acknowledged commit is lost, and no change of an
-//! unfinished transaction is seen.
+//! The machine stops at any call, or any call fails. No acknowledged commit may be lost, and no change of an unfinished
+//! transaction may be there afterwards (R1, R2, R4).
 #![forbid(unsafe_code)]
 
 mod dead_leader;

@@ -1,4 +1,4 @@
-//! Very many crashes in a row without a checkpoint: the environment still opens.
+//! Three hundred crashes in a row without a checkpoint: the environment must still open.
 
 use libtp::Durability;
 use libtp_sim::SimDisk;

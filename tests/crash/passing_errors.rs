@@ -1,4 +1,5 @@
-//! The disk fails once during the repair of dead sessions. The memory is not given up, and the error is reported.
+//! The disk fails one read during the repair of dead sessions. The memory must not be given up, and an error that the
+//! library cannot mend must be reported.
 
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -8,7 +9,7 @@ use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, Repeat, SimDisk, SimProcess};
 use libtp_tests::versions::platform;
 
-/// More log than stays in memory: older records are only on the disk.
+/// The number of bytes after which older log records are no longer in memory, only on the disk.
 const LOG_BYTES: usize = 4 << 20;
 
 /// Opens an environment on a process's view of a simulated disk, without background threads.
@@ -22,7 +23,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
     (env, stock)
 }
 
-/// Logs `LOG_BYTES`: earlier records are then only on the disk.
+/// Logs `LOG_BYTES`, so that earlier records are only on the disk.
 fn log_much(env: &Env, stock: &Db) {
     let value = vec![7; 64 << 10];
     for _ in 0..LOG_BYTES / value.len() {
@@ -44,13 +45,13 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
     let noted = env.transactions()[0].last_lsn;
     txn.commit().unwrap();
     log_much(&env, &stock);
-    // This session was stopped for a long time before it could clear its note, and then died.
+    // Simulates a session that was stopped for a long time before it could clear its noted append, and then died.
     let dead = env.managers().processes.join().unwrap();
     dead.note_append(noted, 0);
     dead.mark_dead();
     fail_one_read(&disk);
     assert_eq!(env.managers().reap().unwrap().sessions, 1);
-    assert!(disk.first_strike().is_some(), "the record was still in memory: nothing was shown");
+    assert!(disk.first_strike().is_some(), "the record was still in memory, so the test shows nothing");
     assert!(!env.managers().region.is_broken());
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
@@ -70,8 +71,8 @@ fn an_error_in_one_repair_is_reported_though_the_next_succeeds() {
     one.die();
     two.die();
     fail_one_read(&disk);
-    assert!(env.managers().reap().is_err(), "one of the two transactions could not be undone");
-    assert_eq!(env.transactions().len(), 1, "the other transaction was undone");
+    assert!(env.managers().reap().is_err(), "one transaction cannot be undone, so `reap` must return an error");
+    assert_eq!(env.transactions().len(), 1, "the other transaction must be undone");
     env.managers().reap().unwrap();
     assert_eq!(env.transactions(), []);
     assert!(!env.managers().region.is_broken());

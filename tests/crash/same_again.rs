@@ -1,9 +1,9 @@
-//! A seed must repeat the same run, or no failure could be repeated.
+//! The same seed must make the same run. Otherwise no failure could be repeated.
 
 use libtp_sim::Change;
 use libtp_tests::workload::{self, Plan};
 
-/// Describes a change without the bytes that hold the environment's random number.
+/// Describes a change without its bytes, because some bytes are the environment's random number.
 fn shape(change: &Change) -> String {
     match change {
         Change::Write { file, offset, bytes } => format!("write {} {offset} {}", file.0, bytes.len()),
@@ -15,8 +15,7 @@ fn shape(change: &Change) -> String {
 
 #[test]
 fn a_seed_makes_the_same_changes_in_the_same_order() {
-    // This seed's restart does not repeat history on several threads: with several threads, pages go to the disk in any
-    // order.
+    // With this seed, restarts redo on one thread. On several threads, pages would go to the disk in any order.
     let plan = Plan { transactions: 120, ..Plan::full(6) };
     let shapes = || -> Vec<String> {
         let run = workload::run(plan, |_| {}).expect("the workload runs");

@@ -1,7 +1,8 @@
-//! The yardstick: every planted bug is caught within ten seeds, and a build without a bug passes.
+//! The yardstick: every planted bug must be noticed within ten seeds, and the same tests must pass without a bug.
 //!
-//! Each bug runs in its own process, because some bugs end the process by a panic with a latch held, and others let it
-//! hang. A build without a bug runs with `LIBTP_TEST_UNPLANTED` seeds; other tests of this suite run it, too.
+//! Each bug is tried in its own process, because a bug may end the process by a panic with a latch held, or let it
+//! hang. Without a bug the tests run with `LIBTP_TEST_UNPLANTED` seeds, which are few, because the other tests of this
+//! suite run without a bug, too.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -27,7 +28,8 @@ use libtp_tests::workload::{self, Plan};
 
 const SEEDS: u64 = 10;
 const STATES: u64 = 800;
-/// How many calls of each kind fail. Many page writes fail, because few power cuts of an interrupted batch show a bug.
+/// The number of calls of each class that fail. Many page writes fail, because few power cuts in an interrupted batch
+/// show a bug.
 const FAILING_CALLS: [(Which, u64); 4] =
     [(Which::Syncs, 60), (Which::DirectorySyncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
 const DAMAGES: u64 = 60;
@@ -41,40 +43,49 @@ fn every_planted_bug_is_caught_within_ten_seeds() {
 
 #[test]
 fn a_build_without_a_planted_bug_passes() {
-    // Other suites run the other checks without a bug.
+    // The other tests of the suite run every check but this one without a bug. If `LIBTP_TEST_UNPLANTED` is 0, only
+    // this check runs here.
     let few = [Catcher::CountedRanges];
     let catchers = if sizes::number("LIBTP_TEST_UNPLANTED", 2) == 0 { &few[..] } else { &Catcher::ALL };
     let seen = on_all_threads(catchers, |&catcher| (catcher, trial::without_a_bug(ENTRY, catcher)));
     let wrong: Vec<_> = seen.into_iter().filter(|(_, noticed)| noticed.is_some()).collect();
-    assert!(wrong.is_empty(), "a bug is seen where none was planted: {wrong:?}");
-    println!("figures: {} checks see no bug where no bug is planted", catchers.len());
+    assert!(wrong.is_empty(), "checks fail although no bug is planted: {wrong:?}");
+    println!("figures: {} checks pass without a planted bug", catchers.len());
 }
 
-/// A site that is missing on the list is a bug that no test tries.
+/// Checks that the list has every planted bug in the sources. No test tries a bug that is not on the list.
 #[test]
 fn every_site_in_the_sources_is_on_the_list() {
-    // The name of a bug stands in the call of `planted`, or in a constant that this comment marks.
+    // The name of a bug is in a call of `planted`, or in a constant after the comment "A planted bug".
     let calls = names_after("planted(\"").into_iter();
     let sites: BTreeSet<String> = calls.chain(names_after("/// A planted bug")).collect();
     let listed: BTreeSet<String> = planted::all().map(|bug| bug.name.to_owned()).collect();
     assert_eq!(listed.len(), planted::all().count(), "a bug is listed twice");
     assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
-    assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");
-    assert_eq!(listed.difference(&sites).collect::<Vec<_>>(), Vec::<&String>::new(), "bugs without a site");
+    assert_eq!(
+        sites.difference(&listed).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "bugs in the sources that are not on the list"
+    );
+    assert_eq!(
+        listed.difference(&sites).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "bugs on the list that are not in the sources"
+    );
 }
 
-/// Runs in the child process.
+/// Runs the test that `LIBTP_TEST_CATCHER` names, in a process that was started for one bug.
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some((catcher, known)) = trial::chosen_catcher() else { return };
     let watchdog = Watchdog::start(THREADS);
     let first = sizes::first_seed();
-    // The case of the stopped writer takes seconds and has nothing random.
+    // The test of the stopped writer takes seconds, and no seed changes it.
     let seeds = match (catcher.as_str(), trial::planted()) {
         ("StoppedWriter", _) => 1,
-        // No other test tries this case without a bug.
+        // No other test runs this check without a bug.
         ("CountedRanges", _) => SEEDS,
-        // Other suites try these cases without a bug.
+        // Other tests run these checks without a bug.
         (_, None) => sizes::number("LIBTP_TEST_UNPLANTED", 2),
         _ => SEEDS,
     };
@@ -126,20 +137,20 @@ fn log_ends(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
 
 fn damages(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
     let run = caught(|| workload::run(damage::plan(seed), |_| {}))?;
-    let suffer = |image: &str, patient: &DamagedImage, damage: &Damage| {
+    let try_damage = |image: &str, patient: &DamagedImage, damage: &Damage| {
         watchdog.begin(0, format!("seed {seed}, image {image}, {damage}"));
         caught(|| patient.open_and_read(damage)).map(drop).map_err(|what| format!("{damage}: {what}"))
     };
     for patient in DamagedImage::before_control_writes(seed, &run) {
         for damage in patient.slots_of_control() {
-            suffer("before a control write", &patient, &damage)?;
+            try_damage("before a control write", &patient, &damage)?;
         }
     }
     for number in 0..PATIENTS {
         let patient = DamagedImage::of_run(seed, &run, number);
         let random = |flip| patient.any_damage(&mut Random::new(seed << 20 ^ (number as u64) << 10 ^ flip));
         for damage in patient.flushes_before_the_last().into_iter().chain((0..DAMAGES).map(random)) {
-            suffer(&number.to_string(), &patient, &damage)?;
+            try_damage(&number.to_string(), &patient, &damage)?;
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Checks after every process but the observer has left. The shared memory is at rest, with nothing of dead sessions in
-//! it. The log is complete in a copy of the files: the copy is the state after a crash at this moment.
+//! Checks after all processes but the observer have left. Nothing of dead sessions may be left in the shared memory. A
+//! copy of the files stands for a crash at this moment: replaying its log must give the state that the observer sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +13,8 @@ use libtp_tests::transfers::TransferId;
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// Opens the environment and checks that it is whole: the bank's journal holds the transfers in `acknowledged`,
-/// balances agree, every page fits its neighbours, and no aborted change is there.
+/// Opens the environment and checks it: the bank's journal has the transfers in `acknowledged`, the balances agree
+/// with it, no database or index is damaged, and no aborted change is there. Returns the contents.
 #[track_caller]
 pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) -> (How, Contents) {
     let env =
@@ -25,7 +25,7 @@ pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) 
     let indices: [(_, Function); 2] =
         [(churn::FIRST_INDEX, churn::by_first_letter), (churn::SECOND_INDEX, churn::by_last_letter)];
     for (name, function) in indices {
-        // If the index was not dropped, it is opened, and otherwise it is made.
+        // Opens the index, or makes it if it was dropped.
         let index = indexed.index(name, function).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
         let findings = index.verify(&env.snapshot().unwrap()).unwrap();
         assert!(findings.is_empty(), "{what}: {name}: {findings:?}");
@@ -36,11 +36,11 @@ pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) 
     let whole = contents.get("long").into_iter().flatten().filter(|(key, _)| key.starts_with(churn::WHOLE.as_bytes()));
     let whole: Vec<_> = whole.map(|(key, value)| (text(&key[..key.len() - 1]), value)).collect();
     let pairs_up = whole.chunks(2).all(|pair| pair.len() == 2 && pair[0] == pair[1]);
-    assert!(pairs_up, "{what}: of a transaction that kept all but a part, some is not as it left it: {whole:?}");
+    assert!(pairs_up, "{what}: two records that transactions always give the same value differ: {whole:?}");
     (env.opened().how, contents)
 }
 
-/// Checks that the survivors saw the same state as the log gives.
+/// Checks that the contents that the observer saw are the contents after a replay of the log.
 #[track_caller]
 pub fn same(seen: &Contents, replayed: &Contents, what: &str) {
     assert!(seen.keys().eq(replayed.keys()), "{what}: other databases: {:?}, {:?}", seen.keys(), replayed.keys());
@@ -50,7 +50,7 @@ pub fn same(seen: &Contents, replayed: &Contents, what: &str) {
         let (saw, logged) = (seen.len(), replayed.len());
         assert!(
             seen == replayed,
-            "{what}: {name}: {saw} records were seen, {logged} are in the log, apart at {keys:?}"
+            "{what}: {name}: {saw} records were seen, {logged} were replayed; the first difference is at {keys:?}"
         );
     }
 }
@@ -59,7 +59,7 @@ fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
-/// Number of records read in one transaction: a transaction that locks very many records takes long. Several
+/// The number of records read in one transaction: a transaction that locks very many records takes long. All these
 /// transactions read the same state, because the environment is idle.
 const PIECE: usize = 1000;
 
@@ -132,7 +132,7 @@ fn everything(hash: &Db, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(all)
 }
 
-/// Returns the numbered records behind `last`. `read` seeks to a number, or returns the next record.
+/// Returns some numbered records after `last`. `read` seeks to a number, or returns the next record.
 fn numbers_after(
     last: Option<&[u8]>,
     mut read: impl FnMut(Option<u64>) -> Result<Option<(u64, Vec<u8>)>>,
@@ -146,7 +146,7 @@ fn numbers_after(
     Ok(piece)
 }
 
-/// Copies the files of an idle environment. The copy makes its own memory beside it.
+/// Copies the files of an idle environment. An opening of the copy makes other shared memory.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {

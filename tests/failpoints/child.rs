@@ -1,7 +1,5 @@
-//! A process that a test starts: the test program itself. It works from the start, and obeys orders on its standard
-//! input.
-//!
-//! It reports each transfer when its commit has returned.
+//! A child process of a test, which runs the test program again. It begins to work at once, obeys orders from its
+//! standard input, and reports each transfer when the commit has returned.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -19,7 +17,7 @@ use libtp_tests::transfers::Bank;
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 /// The child's number.
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
-/// The child's role: see [`Role`].
+/// The environment variable with the child's [`Role`].
 pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
 /// The test that a child runs.
 pub const ENTRY: &str = "child::entry";
@@ -32,9 +30,9 @@ pub const PANICKED: &str = "a panic: ";
 pub enum Role {
     /// Works without hurry. It repairs dead sessions at once.
     Survivor,
-    /// The same without background threads: it repairs only the dead sessions that it meets.
+    /// Works without hurry and without background threads. It repairs only dead sessions for which it waits.
     Idler,
-    /// Works towards a failpoint.
+    /// Does work that reaches a failpoint.
     Victim(String),
 }
 
@@ -70,7 +68,7 @@ fn entry() {
     }
 }
 
-/// Prints the library's warnings: why it gives the memory up, or the failed repair.
+/// Prints the library's warnings, for example the reason of a rebuild, or a failed repair.
 pub fn tell_warnings() {
     let level = tracing_subscriber::filter::LevelFilter::WARN;
     // Another test of this process may have set the subscriber already.
@@ -104,10 +102,10 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     };
     let churns = || {
         let mut churn = MixedWork::new(&env, directory, number, role)?;
-        // Relaxed: as above.
+        // Relaxed: only the flag is published.
         while !stop.load(Ordering::Relaxed) {
             match churn.step() {
-                // The memory was made anew during the step.
+                // The memory was rebuilt during the step.
                 Err(error) if error.is_retryable() => {}
                 done => done?,
             }
@@ -118,7 +116,8 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         libtp::Result::Ok(())
     };
     std::thread::scope(|scope| {
-        let (one, two) = (scope.spawn(|| or_says(transfers)), scope.spawn(|| or_says(churns)));
+        let (one, two) =
+            (scope.spawn(|| with_errors_reported(transfers)), scope.spawn(|| with_errors_reported(churns)));
         obey(&stop);
         let ended = one.join().expect("its panics are caught");
         ended.and(two.join().expect("its panics are caught"))
@@ -128,8 +127,8 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Works; reports an error at once, and also a panic that the library lets through.
-fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
+/// Does `work`, and reports an error at once, also a panic that the library lets through.
+fn with_errors_reported(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
     let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned().unwrap_or_default();
         say(&format!("failed: {PANICKED}{text}"));

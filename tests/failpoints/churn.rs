@@ -1,5 +1,5 @@
-//! The child's work beside transfers: long values, splits, deletions, aborts, upgrades of locks, checkpoints, new
-//! databases, opening and leaving, so that every failpoint of the library is reached.
+//! The child's other work, concurrent with its transfers: long values, splits, deletions, aborts, upgrades of locks,
+//! checkpoints, new databases, opening and leaving. Together with the transfers it reaches every failpoint.
 
 mod deeds;
 
@@ -51,7 +51,7 @@ enum Deed {
     Nested,
 }
 
-/// The deeds of survivors, with sessions that come and go: a repairer meets newcomers.
+/// The deeds of survivors.
 const QUIET: [Deed; 14] = [
     Deed::Fill,
     Deed::Sweep,
@@ -68,7 +68,7 @@ const QUIET: [Deed; 14] = [
     Deed::Several,
     Deed::Nested,
 ];
-/// The deeds of a victim, beside those that its failpoint asks for.
+/// The deeds of a victim, in addition to the deeds that lead to its failpoint.
 const ALL: [Deed; 21] = [
     Deed::Fill,
     Deed::Sweep,
@@ -93,7 +93,7 @@ const ALL: [Deed; 21] = [
     Deed::Nested,
 ];
 
-/// The deeds that reach the failpoints with a prefix.
+/// The deeds that lead to the failpoints whose names begin with a prefix. The first prefix that fits counts.
 const LEADS_TO: &[(&str, &[Deed])] = &[
     ("create", &[Deed::Create]),
     ("control", &[Deed::Create, Deed::Checkpoint]),
@@ -138,28 +138,29 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("log", &[Deed::Long, Deed::Checkpoint]),
 ];
 
-/// Keys of one process that exist at a time.
+/// The number of keys of one process from which on the oldest are deleted.
 const WINDOW: u64 = 400;
-/// Number of hash files.
+/// The number of hash files.
 const HASH_FILES: u64 = 16;
-/// Number of keys of each hash file.
+/// The number of keys of each hash file.
 const HASH_KEYS: u64 = 2000;
-/// Databases that victims load, each once.
+/// The number of databases that victims load, each once.
 const LOADED: u64 = 1000;
-/// Databases of other names that victims make in one environment.
+/// The number of names for databases that victims make in one environment.
 const MADE: u64 = 12;
-/// Sessions that one thread has at once: more than the first tables of sessions and of transactions hold.
+/// The number of sessions that one thread has at a time. The first tables of sessions and of transactions have room for
+/// fewer.
 const CROWD: usize = 150;
 
 /// Prefix of the keys of two records that always have the same value; a number, `/`, and 1 or 2 follow.
 pub const WHOLE: &str = "long/whole/";
-/// A tree that is filled and emptied, whose leaves share before they split.
+/// A tree that is filled and emptied. Its leaves give records to their neighbours before they split.
 pub const FILL: &str = "fill";
 /// A database with indices.
 pub const INDEXED: &str = "indexed";
-/// Its first index.
+/// The first index of [`INDEXED`].
 pub const FIRST_INDEX: &str = "indexed by first letter";
-/// Its second index.
+/// The second index of [`INDEXED`].
 pub const SECOND_INDEX: &str = "indexed by last letter";
 
 /// A file of the program's own pages, whose first page has counters.
@@ -180,15 +181,15 @@ pub fn adding() -> LogType {
         .undo(move |page, argument| counter(page, argument, u64::MAX))
 }
 
-/// An index that cannot be made.
+/// The name of an index whose build fails.
 pub const NO_INDEX: &str = "indexed by too much";
 
-/// Indexes a value by its first letter.
+/// Gives the index key of a record: the first letter of the value.
 pub fn by_first_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     value.first().into_iter().for_each(|letter| keys.add([*letter]));
 }
 
-/// Indexes a value by its last letter.
+/// Gives the index key of a record: the last letter of the value.
 pub fn by_last_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     value.last().into_iter().for_each(|letter| keys.add([*letter]));
 }
@@ -205,13 +206,13 @@ fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
 }
 
-/// Joins without the library's door, and returns the error that the door would return. The managers fail if the memory
-/// was given up, because such memory has no room: that error becomes `Rebuilt`.
+/// Makes a session by a direct call of the managers. In memory that was given up the call fails, because such memory
+/// has no room; this error becomes `Rebuilt`, as `libtp` would return it.
 fn join(managers: &Managers) -> Result<TxnSession> {
     managers.join().map_err(|error| if managers.region.is_broken() { Error::Rebuilt } else { error.into() })
 }
 
-/// One thread that does all these deeds.
+/// A thread that does the deeds.
 pub struct MixedWork<'e> {
     env: &'e Env,
     directory: PathBuf,
@@ -226,12 +227,12 @@ pub struct MixedWork<'e> {
     indexed: Db,
     several: [Multi; 2],
     random: Random,
-    /// The keys from the first number up to the second exist.
+    /// The range of numbers whose keys exist in `fill`.
     window: (u64, u64),
     /// The next key of the queue.
     queued: u64,
     /// Whether the present deed calls the managers directly, so that it may end with a panic.
-    is_doorless: bool,
+    calls_managers: bool,
     often: &'static [Deed],
     seldom: &'static [Deed],
 }
@@ -255,25 +256,25 @@ impl<'e> MixedWork<'e> {
             records: env.recno("records", 100)?,
             own: env.pages(OWN)?,
             list: env.list("list")?,
-            // Several files, because a file that has grown is not split any more.
+            // There are several files, because a full-grown file has no more bucket splits.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             indexed: env.btree(INDEXED)?,
             several: several::open(env)?,
             random: Random::new(number),
             window: (0, 0),
             queued: 0,
-            is_doorless: false,
+            calls_managers: false,
             often,
             seldom,
         })
     }
 
-    /// Does one deed. A deed that met a rebuild or a panic is not repeated.
+    /// Does one deed. If a rebuild or a panic ends the deed, it is not repeated.
     pub fn step(&mut self) -> Result<()> {
         match catch_unwind(AssertUnwindSafe(|| self.any_deed())) {
             Ok(Err(Error::Rebuilt | Error::Panicked { .. })) => Ok(()),
-            // Some deeds do not go through the door that catches the panic.
-            Err(payload) if self.is_doorless && (payload.is::<Broken>() || is_planned(payload.as_ref())) => Ok(()),
+            // Some deeds call the managers directly, so `libtp` does not catch their panics.
+            Err(payload) if self.calls_managers && (payload.is::<Broken>() || is_planned(payload.as_ref())) => Ok(()),
             Err(payload) => resume_unwind(payload),
             Ok(done) => done,
         }
@@ -282,7 +283,7 @@ impl<'e> MixedWork<'e> {
     fn any_deed(&mut self) -> Result<()> {
         let from = if self.random.chance(2, 3) { self.often } else { self.seldom };
         let deed = from[self.random.index(from.len())];
-        self.is_doorless = matches!(deed, Deed::Locks | Deed::ManyLocks | Deed::Crowd | Deed::Reopen);
+        self.calls_managers = matches!(deed, Deed::Locks | Deed::ManyLocks | Deed::Crowd | Deed::Reopen);
         match deed {
             Deed::Fill => self.fill(),
             Deed::Sweep => self.sweep(),

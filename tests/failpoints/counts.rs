@@ -1,4 +1,4 @@
-//! A commit counts once, whichever session completes it.
+//! The count of commits rises by one for each commit, also if another session completes the commit of a dead session.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use libtp_tests::sizes;
 
 const PLACE: &str = "LIBTP_TEST_COUNTED";
 
-/// The entry of the child of the test below, which dies at the failpoint in `LIBTP_FAILPOINT`.
+/// The entry of the child, which dies at the failpoint in `LIBTP_FAILPOINT`.
 #[test]
 fn entry() {
     let Some(place) = sizes::chosen::<PathBuf>(PLACE) else { return };

@@ -1,4 +1,4 @@
-//! The test's end of the pipes to the processes it has started.
+//! The processes that a test has started: their orders, reports and deaths.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use rustix::process::{pidfd_open, pidfd_send_signal, PidfdFlags, Signal};
 use crate::child::{Role, DIRECTORY, ENTRY, NUMBER, ROLE};
 use crate::watchdog;
 
-/// An answer counts as missing after this many times the watchdog's time.
+/// An answer counts as missing after the watchdog's time, multiplied by this number.
 const HANG: u32 = 3;
-/// The interval at which a process that should end is checked.
-const LOOK: Duration = Duration::from_micros(200);
+/// The interval between two checks whether a process has ended.
+const POLL: Duration = Duration::from_micros(200);
 
 /// A process that has the environment open.
 pub struct Member {
     pub number: u64,
     process: Process,
     hits: PathBuf,
-    /// The transfers that it has acknowledged.
+    /// The transfers that the process has acknowledged.
     pub told: Vec<TransferId>,
     has_left: bool,
 }
@@ -39,8 +39,8 @@ pub struct Death {
 }
 
 impl Member {
-    /// Starts a process that dies at `armed`, if that is not empty. The process need not have opened the environment
-    /// when this returns.
+    /// Starts a process, which dies at the failpoint `armed` unless this is empty. Does not wait until the process has
+    /// opened the environment.
     pub fn launch(directory: &Path, number: u64, role: &Role, armed: &str) -> Member {
         let hits = directory.with_extension(format!("hits{number}"));
         let variables = [
@@ -53,14 +53,14 @@ impl Member {
         Member { number, process: Process::start(ENTRY, &variables), hits, told: Vec::new(), has_left: false }
     }
 
-    /// Wakes the process wherever it stops, until the guard is dropped.
+    /// Continues the process whenever it stops, until the guard is dropped.
     pub fn stays_awake(&self) -> Awake {
         let process = pidfd_open(self.kernel_pid(), PidfdFlags::empty()).expect("our child was not waited for");
         let (guard, ends) = channel();
         let wakes = move || {
             // A process that has ended needs no waking.
             while pidfd_send_signal(&process, Signal::CONT).is_ok() {
-                if ends.recv_timeout(10 * LOOK) == Err(RecvTimeoutError::Disconnected) {
+                if ends.recv_timeout(10 * POLL) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
             }
@@ -69,12 +69,12 @@ impl Member {
         Awake(guard)
     }
 
-    /// Waits until the process stops at a failpoint, or until `limit`; returns whether it stopped.
+    /// Waits for at most `limit` until the process stops at a failpoint; returns whether it stopped.
     pub fn stands_within(&mut self, limit: Duration) -> bool {
         self.has_within(limit, "stopped ", 1)
     }
 
-    /// Waits until the process has panicked `count` times at failpoints, or until `limit`; returns whether it has.
+    /// Waits for at most `limit` until the process has panicked `count` times at failpoints; returns whether it has.
     pub fn panics_within(&mut self, limit: Duration, count: usize) -> bool {
         self.has_within(limit, "panicked ", count)
     }
@@ -86,12 +86,12 @@ impl Member {
             if lines.lines().filter(|line| line.starts_with(deed)).count() >= count {
                 return true;
             }
-            std::thread::sleep(5 * LOOK);
+            std::thread::sleep(5 * POLL);
         }
         false
     }
 
-    /// Waits until the process reports an error; returns the error.
+    /// Waits for at most `limit` until the process reports an error; returns the error.
     pub fn fails_within(&mut self, limit: Duration) -> Option<String> {
         let start = Instant::now();
         while let Some(left) = limit.checked_sub(start.elapsed()) {
@@ -135,7 +135,7 @@ impl Member {
         true
     }
 
-    /// Makes the process die at a failpoint from now on; returns when the process has confirmed it.
+    /// Orders the process to die when it next reaches a failpoint; waits until the process confirms the order, or ends.
     #[track_caller]
     pub fn arm(&mut self, point: &str) {
         self.order(&format!("arm {point}"));
@@ -163,27 +163,27 @@ impl Member {
         self.ended().is_some()
     }
 
-    /// Returns whether the process has reached the place where it dies.
+    /// Returns whether the process has reached the failpoint at which it dies.
     pub fn says_that_it_dies(&self) -> bool {
         std::thread::sleep(Duration::from_millis(2));
         let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
         lines.lines().any(|line| line.starts_with("died "))
     }
 
-    /// Waits until the process has ended, or until `limit`; returns whether it has ended.
+    /// Waits for at most `limit` until the process has ended; returns whether it has.
     pub fn ends_within(&mut self, limit: Duration) -> bool {
         let start = Instant::now();
         while !self.has_ended() {
             if start.elapsed() >= limit {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
         true
     }
 
-    /// Waits until a process that got the order to leave has ended. After the watchdog's time, shows where the
-    /// process's threads are.
+    /// Waits until a process that was ordered to leave has ended. If it does not end in the watchdog's time, fails with
+    /// a description of its threads.
     ///
     /// # Panics
     /// If the process does not end.
@@ -227,7 +227,7 @@ impl Member {
     }
 }
 
-/// While this guard lives, the process goes on wherever it stops. The drop of the sender ends the waking thread.
+/// While this guard lives, a thread continues the process whenever it stops. The drop of the sender ends the thread.
 pub struct Awake(#[allow(dead_code)] Sender<()>);
 
 impl Drop for Member {
@@ -236,7 +236,7 @@ impl Drop for Member {
     }
 }
 
-/// Describes what each thread of a process is doing, from /proc, as far as permitted.
+/// Describes the state and the kernel's stack of each thread of a process, as far as `/proc` shows them.
 pub fn whereabouts(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lines = tasks.map(|task| {

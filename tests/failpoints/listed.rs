@@ -1,4 +1,4 @@
-//! The list of failpoints agrees with the sources: no process would die at a place that the list lacks.
+//! The list of failpoints agrees with the sources. No test would try a failpoint that the list lacks.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,24 @@ fn every_failpoint_in_the_sources_is_on_the_list() {
     assert_eq!(
         unique.difference(&listed).collect::<Vec<_>>(),
         Vec::<&String>::new(),
-        "places that are not on the list"
+        "failpoints in the sources that are not on the list"
     );
-    assert_eq!(listed.difference(&unique).collect::<Vec<_>>(), Vec::<&String>::new(), "names without a place");
+    assert_eq!(
+        listed.difference(&unique).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "names on the list that are not in the sources"
+    );
 }
 
 #[test]
 fn each_death_before_a_repair_is_at_a_listed_failpoint() {
     for point in failpoints::all() {
         if let Scene::Repair(Some(before)) = point.scene {
-            assert!(failpoints::all().any(|other| other.name == before), "{}: there is no {before:?}", point.name);
+            assert!(
+                failpoints::all().any(|other| other.name == before),
+                "{}: there is no failpoint {before:?}",
+                point.name
+            );
         }
     }
 }

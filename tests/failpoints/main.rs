@@ -1,24 +1,25 @@
-//! A process dies at a chosen place of the library, while three other processes work in the same environment.
+//! A process dies at a chosen failpoint of the library, while three other processes work in the same environment.
 //!
 //! A failpoint is a place where the shared memory is between two valid states (`rio/src/failpoint.rs`). For each
-//! failpoint, by name: a victim reaches it and kills itself. The survivors repair its sessions and acknowledge more
-//! transfers. In the end every process leaves in good order, the bank's balances agree with its journal, every
-//! acknowledged transfer is there, and every database is whole. A failpoint that no process reaches fails the suite.
+//! failpoint, a victim reaches it and kills itself. The survivors must repair its sessions and acknowledge more
+//! transfers. At the end every process must leave in good order, the bank's balances must agree with its journal, every
+//! acknowledged transfer must be there, and no database may be damaged. A failpoint that no process reaches fails the
+//! suite.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, which works until it is stopped or dies |
-//! | `churn` | the child's work beside transfers, so that every failpoint is reached |
-//! | `crew` | the test's end of the pipes |
-//! | `town` | an environment, its survivors, and how a death is judged |
+//! | `churn` | the child's other work, with which every failpoint is reached |
+//! | `crew` | the processes that a test has started: their orders, reports and deaths |
+//! | `town` | an environment, its survivors, and the checks after a death |
 //! | `audit` | checks after all other processes have left |
-//! | `scenes` | how each failpoint is reached: at work, during a repair, alone |
+//! | `scenes` | how each failpoint is reached: at work, during a repair, or without other processes |
 //! | `counts` | a commit counts once, whichever session completes it |
-//! | `rebuild` | deaths of processes that make the shared memory anew |
-//! | `panics` | a thread panics at the failpoint: only its session dies, and the process goes on |
+//! | `rebuild` | deaths of processes that rebuild the shared memory |
+//! | `panics` | a thread panics at the failpoint: only its session dies, and the process continues |
 //! | `slabs` | a death after a slab's header names a new chunk and before it counts the chunk |
 //! | `listed` | the list of failpoints agrees with the sources |
-//! | `yardstick` | planted bugs, each noticed by one of these scenes |
+//! | `yardstick` | planted bugs, each of which one of these scenes must notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -45,11 +46,11 @@ use libtp_tests::sizes;
 
 use scenes::Figures;
 
-/// A victim dies at each of today's failpoints, and each time the others go on.
+/// Lets a victim die at each of today's failpoints. Each time the other processes must continue.
 #[test]
 fn the_survivors_continue_after_a_death_at_any_failpoint() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
-    // Other suites play the scenes between records and memory, and the scenes of memory that outlives the system.
+    // Other suites play the other scenes (`failpoints::Scene`).
     let is_others = |scene| {
         matches!(
             scene,
@@ -76,8 +77,8 @@ fn the_survivors_continue_after_a_death_at_any_failpoint() {
     );
 }
 
-/// Returns the time within which each survivor must acknowledge a transfer after a death: 10 s, or less where
-/// survivors are expected to be stuck.
+/// Returns the time within which each survivor must acknowledge a transfer after a death: 10 s, or less in a test that
+/// expects stuck survivors.
 fn watchdog() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 10))
 }

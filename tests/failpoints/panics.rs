@@ -1,7 +1,7 @@
-//! A thread panics inside the library (PROTOCOLS D10): only its session dies. Its process goes on with the same
-//! handle, the others go on, and the memory stays.
+//! A thread panics inside the library (PROTOCOLS D10): only its session dies. Its process continues with the same
+//! handle, the other processes continue, and the memory is not rebuilt.
 //!
-//! Repeated panics: `crates/libtp/src/region/panics.rs`.
+//! `crates/libtp/src/region/panics.rs` describes the effect of repeated panics.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -15,13 +15,13 @@ use crate::scenes::{self, ANY_TIME, PATIENCE};
 use crate::town::Scenario;
 use crate::watchdog;
 
-/// Lets a thread of a victim panic at the failpoint; returns whether it did. The victim goes on like the others.
+/// Lets a thread of a victim panic at the failpoint; returns whether it did. The victim must continue like the others.
 pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) -> bool {
     let what = format!("after a panic at {point:?}");
     let managers = town.observe().managers();
     let mut victim = town.launch(&Role::Victim(point.into()), "");
-    // Armed only after opening: a panic while opening has another result.
-    assert!(victim.acknowledges_more_than(0, watchdog()), "process {} does not begin", victim.number);
+    // The failpoint is armed after the opening, because a panic in the opening has another effect.
+    assert!(victim.acknowledges_more_than(0, watchdog()), "process {} does not begin to work", victim.number);
     victim.arm(&format!("{point}@{}!panic", scenes::any_hit(random)));
     let mut is_hit = victim.panics_within(PATIENCE, 1);
     if !is_hit {
@@ -30,19 +30,20 @@ pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) ->
     }
     town.go_on(&what);
     let count = victim.told.len() + 2;
-    assert!(victim.acknowledges_more_than(count, watchdog()), "process {} does not go on {what}", victim.number);
+    assert!(victim.acknowledges_more_than(count, watchdog()), "process {} does not continue {what}", victim.number);
     victim.order("stop");
     victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
     town.record_death(&mut victim, point);
     town.all_are_buried(&what);
     town.go_on(&what);
-    // If the victim reached the place just before the second order, it has panicked there twice.
+    // If the victim reached the failpoint just before the second order, it has panicked twice.
     let is_twice = victim.panics_within(PATIENCE / 10, 2);
     assert!(is_twice || !managers.region.is_broken(), "the memory was given up {what}");
     drop(managers);
     if is_twice {
-        // After a second panic the region is given up and rebuilt, as the next test shows.
+        // After a second panic the region is given up and rebuilt, which
+        // `a_repeated_panic_breaks_the_region_and_then_reaches_the_caller` tests.
         town.means_a_rebuild();
     }
     town.audit(&what);
@@ -58,8 +59,7 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
     let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
     let seed = sizes::first_seed();
     let mut random = Random::new(seed);
-    // Only failpoints of the scene `Work` are tried: processes that work side by side reach no other failpoint. Other
-    // tests try the other failpoints.
+    // Only failpoints of the scene `Work` are tried: working processes reach no others.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
     let mut points: Vec<&Failpoint> = failpoints::all().filter(is_chosen).collect();
     random.shuffle(&mut points);
@@ -80,7 +80,7 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
     assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were reached", points.len());
 }
 
-/// The failpoint of the next test: every transaction that changes something passes it.
+/// A failpoint that every transaction passes that changes something.
 const OFTEN: &str = "commit: committing, nothing logged";
 
 #[test]
@@ -88,7 +88,7 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     let mut town = scenes::settled(sizes::first_seed());
     // The role must not open the environment a second time, because each handle counts its own panics.
     let mut victim = town.launch(&Role::Survivor, "");
-    assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin");
+    assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin to work");
     let panics = format!("{OFTEN}@1!panic");
     for (count, is_end) in [(1, false), (2, true)] {
         let managers = town.observe().managers();
@@ -96,14 +96,14 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
         assert!(victim.panics_within(watchdog(), count), "no transaction commits");
         let what = format!("after panic {count} at {OFTEN:?}");
         let more = victim.told.len() + 3;
-        assert!(victim.acknowledges_more_than(more, watchdog()), "the victim does not go on {what}");
+        assert!(victim.acknowledges_more_than(more, watchdog()), "the victim does not continue {what}");
         town.go_on(&what);
         assert_eq!(managers.region.is_broken(), is_end, "{what}");
         drop(managers);
         if is_end {
             town.means_a_rebuild();
         }
-        // This process, too, goes on in the new memory.
+        // This process must also work in the new memory.
         town.audit(&what);
     }
     victim.arm(&panics);
@@ -119,8 +119,8 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
 }
 
 /// The program panics. While the thread unwinds, one of the program's destructors calls the library, and the library
-/// panics while a section is open. The thread was unwinding already, so the unwinding does not show that the session
-/// must die. Only the open section shows it.
+/// panics in an open section. The thread was already unwinding, so the library learns only from the open section that
+/// the session must die.
 #[test]
 fn a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicking_already() {
     struct Calls<'l>(&'l dyn Fn());
@@ -147,12 +147,12 @@ fn a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicki
         panic!("the program's");
     }));
     assert!(programs.is_err());
-    assert_eq!(latch.owner(), Some(session.id()), "the guard above the section frees nothing");
+    assert_eq!(latch.owner(), Some(session.id()), "the guard must not release the latch above an open section");
     assert!(session.is_dead() && !processes.is_alive(session.id()));
 }
 
-/// In a call, the library calls a function of the program, which panics. The program catches this panic. A later panic
-/// of the library still kills the session.
+/// In a call, the library calls a function of the program, which panics, and the program catches the panic. Then the
+/// library panics: this must kill the session, although the first panic did not.
 #[test]
 fn a_panic_of_the_library_after_one_of_the_program_kills_the_session() {
     let region = rio::Region::anonymous(1 << 24).unwrap();
@@ -170,6 +170,6 @@ fn a_panic_of_the_library_after_one_of_the_program_kills_the_session() {
         panic!("the library's");
     });
     assert!(own.is_err());
-    assert_eq!(latch.owner(), Some(session.id()), "the guard frees nothing");
+    assert_eq!(latch.owner(), Some(session.id()), "the guard must not release the latch");
     assert!(session.is_dead());
 }

@@ -1,4 +1,4 @@
-//! Deaths of processes that make the shared memory anew (PROTOCOLS D13): another process completes the rebuild.
+//! Deaths of processes that rebuild the shared memory (PROTOCOLS D13). Another process must complete the rebuild.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::crew::Member;
 use crate::scenes::Figures;
 use crate::town::Scenario;
 
-/// Number of rebuilds that are tried until an armed process reaches the failpoint.
+/// The largest number of rebuilds in which an armed process may reach the failpoint.
 const TRIES: u32 = 5;
-/// How long an armed process has to die.
+/// The time in which an armed process must die.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
-/// Declares the memory broken; two of three survivors die at the failpoint if they reach it, and the others make the
-/// memory anew.
+/// Declares the memory broken. Two of three survivors die if they reach the failpoint, and another process completes
+/// the rebuild. Returns whether one died.
 pub fn dies_rebuilding(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     (0..TRIES).any(|_| dies_once(town, point, figures))
 }
@@ -41,7 +41,7 @@ fn dies_once(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> b
         list.push(one);
     }
     town.crew = left;
-    let what = format!("after a death at {:?}, while the memory was made anew", point.name);
+    let what = format!("after a death at {:?}, while the memory was rebuilt", point.name);
     ended.extend(town.go_on_but_for_late_deaths(&what));
     let idler = town.crew.pop();
     while town.crew.len() < 2 {
@@ -49,14 +49,14 @@ fn dies_once(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> b
         town.crew.push(member);
     }
     town.crew.extend(idler);
-    // No session repairs the dead sessions: the memory in which they died is gone.
+    // The dead sessions need no repair: the memory in which they died was given up.
     let mut deaths = 0;
     for dead in &mut ended {
         deaths += u64::from(dead.death().is_some());
         town.record_death(dead, point.name);
     }
     figures.deaths += deaths;
-    let what = format!("with newcomers, {what}");
+    let what = format!("with new processes, {what}");
     town.go_on(&what);
     town.audit(&what);
     deaths > 0

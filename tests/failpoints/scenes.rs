@@ -1,4 +1,4 @@
-//! How each failpoint is reached, and the checks afterwards.
+//! The scenes in which a process reaches a failpoint and dies, and the checks after each.
 
 use std::time::{Duration, Instant};
 
@@ -11,31 +11,32 @@ use crate::rebuild;
 use crate::town::{region_of, Scenario};
 use crate::watchdog;
 
-/// How long a victim may take until it has passed its failpoint the drawn number of times. After that, the victim dies
-/// when it next reaches the failpoint.
+/// The time in which a victim may pass its failpoint until the drawn number of passes is reached. After this time, the
+/// victim dies when it next reaches the failpoint.
 pub const PATIENCE: Duration = Duration::from_millis(250);
-/// How long the victim may then take to reach the failpoint once.
+/// The time after [`PATIENCE`] in which the victim must reach the failpoint once.
 pub const ANY_TIME: Duration = Duration::from_millis(1500);
-/// How long a repairer has to reach a failpoint of the repair.
+/// The time in which a repairer must reach a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
-/// How long the other processes have to make the memory anew while a victim is stopped.
+/// The time in which the other processes may rebuild the memory while a victim is stopped.
 const STILL: Duration = Duration::from_millis(500);
-/// Number of deaths in one environment. After that, a new environment begins, because the old one's journal is long.
+/// The number of deaths in one environment. After them the journal is long, so the test makes a new environment.
 const DEATHS_OF_ONE: usize = 60;
-/// Tries of a failpoint that no process reached, each in a new environment.
+/// The number of further tries, each in a new environment, of a failpoint that no process reached.
 const TRIES: u32 = 10;
-/// Failpoints after which most repairs have work: a victim dies there first.
+/// The failpoints of the first death, if a scene in which a repairer dies names none. After a death at one of these
+/// failpoints, most steps of a repair have work to do.
 const BEFORE: [&str; 3] =
     ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
 
 /// The figures of the report.
 #[derive(Default)]
 pub struct Figures {
-    /// Processes that died at a failpoint.
+    /// The number of processes that died at a failpoint.
     pub deaths: u64,
-    /// The times from each death until nothing was left of the dead.
+    /// The time from each death until no session was dead any more.
     repairs: Vec<Duration>,
-    /// The library's own times from the news of a death on.
+    /// The times that the library measured from the detection of a death on.
     own: libtp::RepairTimes,
 }
 
@@ -53,14 +54,15 @@ impl Figures {
             format!("p50 {half:.2} ms, p99 {most:.2} ms, max {:.2} ms of {}", millis(times.max()), times.count())
         };
         format!(
-            "from death to burial, seen from outside: p50 {half:.1} ms, p99 {most:.1} ms, \
-             max {longest:.1} ms; from the news of a death to the burial of a session: {}; its physical half: {}",
+            "from a death to the end of the repair, seen from outside: p50 {half:.1} ms, p99 {most:.1} ms, \
+             max {longest:.1} ms; from the detection of a death to the end of a session's repair: {}; \
+             its physical half: {}",
             own(&self.own.burial),
             own(&self.own.physical)
         )
     }
 
-    /// Adds the library's own times, before the town is closed.
+    /// Adds the times that the library measured. The town must still be open.
     pub fn count(&mut self, town: &mut Scenario) {
         self.own.add(&town.observe().repair_times());
     }
@@ -79,7 +81,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
-            // Another suite plays the scenes between records and memory.
+            // Other suites play the scenes from `Memory` on.
             Scene::Work
             | Scene::Repair(_)
             | Scene::Rebuild
@@ -132,8 +134,8 @@ fn play(town: &mut Scenario, point: &Failpoint, random: &mut Random, figures: &m
     }
 }
 
-/// Stops a victim at the failpoint while the memory is found broken and made anew by the others; then the victim goes
-/// on, in memory that was given up (PROTOCOLS D13). Returns whether it stopped there.
+/// Stops a victim at the failpoint, declares the memory broken, and lets the other processes rebuild it. Then the
+/// victim continues in memory that was given up (PROTOCOLS D13). Returns whether it stopped at the failpoint.
 pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bool {
     let stop = |hit: u64| format!("{point}@{hit}!stop");
     let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
@@ -143,7 +145,7 @@ pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bo
     let is_hit = victim.stands_within(ANY_TIME);
     town.means_a_rebuild();
     town.observe().managers().processes.declare_broken();
-    // The others cannot go on while the victim writes to a file; otherwise they do.
+    // If the victim is writing to a file, the others must wait for it; otherwise they continue.
     let others = town.crew.iter_mut().map(|member| {
         member.listen();
         member.acknowledges_more_than(member.told.len() + 3, STILL)
@@ -151,7 +153,8 @@ pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bo
     let went_on = others.filter(|went_on| *went_on).count();
     // The second order may have armed the failpoint again after the first stop.
     let _awake = victim.stays_awake();
-    let what = format!("after {point:?}, where one stood still while the memory was made anew ({went_on} went on)");
+    let what =
+        format!("after a stop at {point:?} while the memory was rebuilt ({went_on} processes continued meanwhile)");
     town.go_on(&what);
     victim.order("stop");
     victim.leaves(&what);
@@ -162,7 +165,7 @@ pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bo
     is_hit
 }
 
-/// Plays the scene again in a new environment, where everything grows.
+/// Plays the scene again in a new environment, whose tables still grow.
 fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Alone => alone(seed, point, figures),
@@ -183,16 +186,16 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
     }
 }
 
-/// Draws how often a failpoint is passed before the victim dies there: sometimes very often.
+/// Draws the number of the pass of a failpoint at which the victim dies, up to 512.
 pub fn any_hit(random: &mut Random) -> u64 {
     let most = 1 << random.below(10);
     1 + random.below(most)
 }
 
-/// Lets a victim work beside three survivors until it dies.
+/// Lets a victim work concurrently with three survivors until it dies.
 pub fn dies_at_work(town: &mut Scenario, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
-    let is_hit = comes_to_it(town, victim, point.name, figures);
+    let is_hit = dies_and_is_repaired(town, victim, point.name, figures);
     let what = format!("after a death at {:?}", point.name);
     town.go_on(&what);
     town.audit(&what);
@@ -203,8 +206,8 @@ fn launch_victim(town: &mut Scenario, point: &str, hit: u64) -> Member {
     town.launch(&Role::Victim(point.into()), &format!("{point}@{hit}"))
 }
 
-/// Waits until the victim dies and is buried; returns whether it died.
-fn comes_to_it(town: &mut Scenario, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
+/// Waits until the victim dies and is repaired; returns whether it died.
+fn dies_and_is_repaired(town: &mut Scenario, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
     if !victim.ends_within(PATIENCE) {
         victim.arm(&format!("{point}@1"));
         if !victim.ends_within(ANY_TIME) {
@@ -212,24 +215,25 @@ fn comes_to_it(town: &mut Scenario, mut victim: Member, point: &str, figures: &m
             victim.leaves(&format!("({point:?})"));
         }
     }
-    settle_account(town, &mut victim, figures)
+    record_and_check(town, &mut victim, figures)
 }
 
-/// Books a process that has ended; returns whether it died at a failpoint.
-fn settle_account(town: &mut Scenario, dead: &mut Member, figures: &mut Figures) -> bool {
+/// Records a process that has ended, and checks its repair; returns whether it died at a failpoint.
+fn record_and_check(town: &mut Scenario, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
     let burial = death.as_ref().map(|death| town.watch_burial(death));
     town.record_death(dead, death.as_ref().map_or("", |death| &death.point));
     if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
-        // The living are checked first, because they do not wait for a burial.
+        // The survivors are checked first, because they must continue also before the repair has ended.
         town.go_on(&format!("after a death at {:?}", death.point));
         figures.repairs.extend(town.bury(death, burial));
     }
     death.is_some()
 }
 
-/// Lets a victim die, and two of three survivors die while they repair it; then the third is alone.
+/// Lets a victim die, and two of three survivors die if they reach the failpoint in its repair. The third survivor
+/// must then continue without them.
 pub fn dies_repairing(
     town: &mut Scenario,
     point: &Failpoint,
@@ -253,7 +257,7 @@ pub fn dies_repairing(
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The other repairer may be about to die at the same failpoint.
+    // When one repairer has died, the other must not die later. It may already be at the failpoint.
     for repairer in &mut town.crew[..2] {
         if !repairer.has_ended() {
             repairer.arm("none");
@@ -269,8 +273,8 @@ pub fn dies_repairing(
         list.push(member);
     }
     town.crew = left;
-    town.go_on(&format!("after a death at {:?}, of a repair of one at {before:?}", point.name));
-    // The survivor may have no thread that looks for dead sessions; newcomers have one.
+    town.go_on(&format!("after a death at {:?}, in the repair of a death at {before:?}", point.name));
+    // The survivor has perhaps no thread that looks for dead sessions, so new processes are started.
     let idler = town.crew.pop();
     while town.crew.len() < 2 {
         let member = town.launch(&Role::Survivor, "");
@@ -279,15 +283,15 @@ pub fn dies_repairing(
     town.crew.extend(idler);
     let mut is_hit = false;
     for mut dead in ended {
-        is_hit |= settle_account(town, &mut dead, figures);
+        is_hit |= record_and_check(town, &mut dead, figures);
     }
-    let what = format!("with newcomers, after deaths at {before:?} and {:?}", point.name);
+    let what = format!("with new processes, after deaths at {before:?} and {:?}", point.name);
     town.go_on(&what);
     town.audit(&what);
     is_hit
 }
 
-/// Lets two of three processes begin a new environment with the failpoint set.
+/// Makes a new environment and starts three processes in it. Two of them die if they reach the failpoint.
 pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let mut town = Scenario::new(seed);
     let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
@@ -305,7 +309,7 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
             member.order("stop");
             member.leaves(&what);
         }
-        is_hit |= settle_account(&mut town, &mut member, figures);
+        is_hit |= record_and_check(&mut town, &mut member, figures);
     }
     town.go_on(&what);
     town.audit(&what);
@@ -313,17 +317,17 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
     is_hit
 }
 
-/// Plays a scene with the victim as the only process. The victim makes the environment, or leaves it as the last
-/// process, or opens it after all other processes died, with or without their shared memory.
+/// Lets a victim die while no other process is attached. The victim makes the environment, or is the last process to
+/// leave it, or opens it after all other processes have died, with or without their shared memory.
 fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut town = Scenario::new(seed);
-    let mut is_hit = comes_and_goes(&mut town, point, figures);
+    let mut is_hit = opens_and_leaves(&mut town, point, figures);
     for is_memory_lost in [false, true] {
         if is_hit {
             break;
         }
-        everybody_dies(&mut town, is_memory_lost);
-        is_hit = comes_and_goes(&mut town, point, figures);
+        two_processes_die(&mut town, is_memory_lost);
+        is_hit = opens_and_leaves(&mut town, point, figures);
     }
     let what = format!("seed {seed}, after a death at {:?}", point.name);
     town.settle();
@@ -332,8 +336,8 @@ fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
     is_hit
 }
 
-/// Lets the victim open the environment, work a moment, and leave; returns whether it died.
-fn comes_and_goes(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
+/// Lets the victim open the environment, make a few transfers, and leave; returns whether it died.
+fn opens_and_leaves(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut victim = launch_victim(town, point.name, 1);
     victim.acknowledges_more_than(3, watchdog());
     victim.order("stop");
@@ -344,8 +348,8 @@ fn comes_and_goes(town: &mut Scenario, point: &Failpoint, figures: &mut Figures)
     death.is_some()
 }
 
-/// Lets two processes die in the middle of changes.
-fn everybody_dies(town: &mut Scenario, is_memory_lost: bool) {
+/// Lets two processes die in the middle of changes, and removes their shared memory if `is_memory_lost`.
+fn two_processes_die(town: &mut Scenario, is_memory_lost: bool) {
     let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
     let region = two.iter_mut().find_map(|member| {
         member.acknowledges_more_than(0, watchdog());

@@ -1,14 +1,14 @@
-//! Keys with several values under kills: a value that a transaction puts under two keys is under both or under
-//! neither.
+//! Keys with several values. A transaction puts a value under two keys; after kills, the value must be under both keys
+//! or under neither.
 
 use libtp::{Duplicates, Env, Multi, Result, Txn};
 use libtp_sim::Random;
 
-/// The databases: with sorted values, and with values in the order of insertion.
+/// The names of the databases: with sorted values, and with values in the order of insertion.
 pub const NAMES: [&str; 2] = ["several sorted", "several as they came"];
-/// Pairs of keys.
+/// The number of pairs of keys.
 const PAIRS: u64 = 12;
-/// A key with more values than this is emptied.
+/// The largest number of values of a key. If a key has more, all its values are deleted.
 const VALUES: u64 = 60;
 
 /// Opens the databases, or makes them.
@@ -16,7 +16,7 @@ pub fn open(env: &Env) -> Result<[Multi; 2]> {
     Ok([env.multi(NAMES[0], Duplicates::Sorted)?, env.multi(NAMES[1], Duplicates::AsTheyCame)?])
 }
 
-/// Puts the same value under both keys of a pair, or deletes a value or all values of both.
+/// Puts the same value under both keys of a pair, or deletes one value or all values of both keys.
 pub fn change(database: &Multi, txn: &Txn<'_>, random: &mut Random) -> Result<()> {
     let keys = keys(random.below(PAIRS));
     let first = database.values(txn, &keys[0])?.into_iter().next();
@@ -33,7 +33,7 @@ pub fn change(database: &Multi, txn: &Txn<'_>, random: &mut Random) -> Result<()
     Ok(())
 }
 
-/// Returns every value of every key, with its key; panics where the two keys of a pair differ.
+/// Returns every key with each of its values. Panics if the two keys of a pair have different values.
 pub fn audit(database: &Multi, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut all = Vec::new();
     for pair in 0..PAIRS {
@@ -41,10 +41,10 @@ pub fn audit(database: &Multi, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>>
         let (mut one, mut other) = (database.values(txn, &left)?, database.values(txn, &right)?);
         all.extend(one.iter().map(|value| (left.clone(), value.clone())));
         all.extend(other.iter().map(|value| (right.clone(), value.clone())));
-        // Two transactions may insert their values in one order here and in the other order there.
+        // Two concurrent transactions may insert their values under the two keys in different orders.
         one.sort();
         other.sort();
-        assert_eq!(one, other, "{}: the values of pair {pair} are not under both keys", database.name());
+        assert_eq!(one, other, "{}: the two keys of pair {pair} have different values", database.name());
     }
     Ok(all)
 }

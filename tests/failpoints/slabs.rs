@@ -1,5 +1,5 @@
-//! A session dies while it grows a slab: the header names the new chunk, but does not count it. The chunk of the next
-//! session that grows the slab replaces it, and every handle finds the same slot.
+//! A session dies while it grows a slab: the header names the new chunk, but does not count it. The next session that
+//! grows the slab replaces this chunk, and every handle must find slots in the new chunk.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -15,7 +15,7 @@ fn a_chunk_that_is_not_counted_is_remembered_by_no_handle() {
         let death = "rio: chunk in the slab's list, not counted!panic";
         let died = rio::failpoint::armed_here(death, || catch_unwind(AssertUnwindSafe(|| theirs.grow())).is_err());
         assert!(died);
-        // A reader may have got any number from a word that was damaged.
+        // A reader may ask for a slot that does not exist, because it read the index from a damaged word.
         let index = mine.capacity() + 1;
         let dead = mine.place(index);
         assert_eq!((mine.at(index).get(), mine.iter().count()), (0, mine.capacity() as usize));

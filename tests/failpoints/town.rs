@@ -1,4 +1,4 @@
-//! An environment and its survivors, with the checks after each death and at the end.
+//! An environment and its survivors, and the checks after each death and at the end.
 
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -15,7 +15,7 @@ use crate::watchdog;
 use libtp_tests::audit::{at_rest, report};
 use libtp_tests::transfers::{TransferId, MONEY};
 
-/// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken often.
+/// Settings with small sizes, so that pages are often split and replaced, segments recycled and checkpoints taken.
 const SETTINGS: &str = r#"
 memory = "2MiB"
 log_segment_first = "64KiB"
@@ -30,50 +30,50 @@ page_bytes = "4KiB"
 [database.wide]
 page_bytes = "64KiB"
 "#;
-/// A dead session counts as not buried after this many times the watchdog's time. The survivors do not depend on the
-/// burial: they go on meanwhile.
-const GRAVE: u32 = 6;
-/// The interval at which dead sessions are checked.
-const LOOK: Duration = Duration::from_micros(100);
+/// A dead session counts as not repaired after the watchdog's time, multiplied by this number. The time is long,
+/// because the survivors continue before the repair has ended.
+const REPAIR_FACTOR: u32 = 6;
+/// The interval between two checks for dead sessions.
+const POLL: Duration = Duration::from_micros(100);
 
 /// An environment and its processes.
 pub struct Scenario {
     directory: tempfile::TempDir,
     seed: u64,
     pub crew: Vec<Member>,
-    /// This process's handle, which only looks on and repairs nothing.
+    /// This process's handle, which has no background threads and repairs nothing.
     observer: Option<Env>,
     acknowledged: BTreeSet<TransferId>,
     next: u64,
-    /// The places of the deaths, in order.
+    /// The failpoints of the deaths, in order.
     pub deaths: Vec<String>,
-    /// How often the shared memory was made anew on purpose.
+    /// How often the shared memory was rebuilt until the last audit.
     rebuilds: u64,
     /// Whether a rebuild is expected before the next audit.
-    is_rebuild_meant: bool,
+    is_rebuild_expected: bool,
 }
 
-/// A thread that watches the repair of the dead.
-pub struct RepairWatch(JoinHandle<Buried>);
+/// A thread that waits for the repair of dead sessions.
+pub struct RepairWatch(JoinHandle<RepairEnd>);
 
-/// The result of a burial.
-enum Buried {
-    /// The time from the death until nothing was left of the dead.
+/// The result of waiting for the repair of dead sessions.
+enum RepairEnd {
+    /// The time from the death until no session was dead any more.
     After(Duration),
-    /// The memory in which the sessions died was given up before.
+    /// The memory in which the sessions died was given up first.
     GivenUp,
     /// Some session is still dead.
-    Not,
+    StillDead,
 }
 
 impl Scenario {
     /// Makes a new environment without processes.
     pub fn new(seed: u64) -> Scenario {
-        // The files are in memory: a dying process takes no disk with it, and no process should wait for a disk.
+        // The files are in memory, so that no process waits for a disk. The death of a process loses none of them.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("env")).unwrap();
-        // The shared memory is deleted with the directory, whatever the test's result.
+        // The shared memory is in the directory, so it is deleted with it, whatever the test's result.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(directory.path().join("env/libtp.toml"), settings).unwrap();
         Scenario {
@@ -85,13 +85,13 @@ impl Scenario {
             next: 1,
             deaths: Vec::new(),
             rebuilds: 0,
-            is_rebuild_meant: false,
+            is_rebuild_expected: false,
         }
     }
 
-    /// Expects that the shared memory is made anew.
+    /// Notes that the shared memory may be rebuilt before the next audit.
     pub fn means_a_rebuild(&mut self) {
-        self.is_rebuild_meant = true;
+        self.is_rebuild_expected = true;
     }
 
     /// Returns the environment's directory.
@@ -99,7 +99,7 @@ impl Scenario {
         self.directory.path().join("env")
     }
 
-    /// Starts one more process, which dies at `armed` if that is not empty.
+    /// Starts another process, which dies at the failpoint `armed` unless this is empty.
     pub fn launch(&mut self, role: &Role, armed: &str) -> Member {
         self.next += 1;
         Member::launch(&self.path(), self.next, role, armed)
@@ -121,7 +121,8 @@ impl Scenario {
         self.observer.as_ref().expect("the observer was just opened")
     }
 
-    /// Brings the survivors to three, one of them without background threads, and waits until each is at work.
+    /// Starts survivors until there are three, one of them without background threads. Waits until each makes
+    /// transfers.
     #[track_caller]
     pub fn settle(&mut self) {
         while self.crew.len() < 3 {
@@ -141,8 +142,8 @@ impl Scenario {
         }
     }
 
-    /// As [`Scenario::go_on`], where some members were armed until a moment ago: a member that has reached its failpoint
-    /// in that moment ends instead, and is not a survivor. Returns these members.
+    /// Waits until each survivor has acknowledged more transfers. Some members were armed until a moment ago; a member
+    /// that reached its failpoint just before may end instead. Returns the members that ended.
     #[track_caller]
     pub fn go_on_but_for_late_deaths(&mut self, what: &str) -> Vec<Member> {
         let mut late = Vec::new();
@@ -168,10 +169,11 @@ impl Scenario {
     fn despair_of(&mut self, at: usize, what: &str) {
         let ended = self.crew[at].has_ended();
         let number = self.crew[at].number;
-        self.fail_with_report(&format!("process {number} (ended: {ended}) does not go on {what}"));
+        self.fail_with_report(&format!("process {number} (ended: {ended}) does not continue {what}"));
     }
 
-    /// Checks that the sum of all balances is unchanged: no transaction was cut in two.
+    /// Checks that the sum of all balances is unchanged, which a partial transfer would change. Checks that no page is
+    /// pinned without an owner, and that the memory was not rebuilt, unless a rebuild was expected.
     #[track_caller]
     pub fn audit(&mut self, what: &str) {
         let env = self.observe();
@@ -192,7 +194,7 @@ impl Scenario {
                 done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
             }
         };
-        assert_eq!(sum, MONEY, "money was made or lost {what}");
+        assert_eq!(sum, MONEY, "the sum of all balances has changed {what}");
         let managers = env.managers();
         let txn = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
@@ -200,13 +202,13 @@ impl Scenario {
         managers.leave(txn);
         assert!(pages.is_empty() || !dead, "pinned without owner {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
-        // No death leaves shared memory that cannot be repaired.
+        // Every death must leave shared memory that can be repaired.
         assert!(
-            rebuilds == self.rebuilds || self.is_rebuild_meant,
-            "the shared memory was made anew {what}: {:?}",
+            rebuilds == self.rebuilds || self.is_rebuild_expected,
+            "the shared memory was rebuilt {what}: {:?}",
             self.deaths
         );
-        (self.rebuilds, self.is_rebuild_meant) = (rebuilds, false);
+        (self.rebuilds, self.is_rebuild_expected) = (rebuilds, false);
     }
 
     /// Records a dead process, with the transfers that it acknowledged.
@@ -215,29 +217,29 @@ impl Scenario {
         self.acknowledged.extend(dead.told.drain(..));
     }
 
-    /// Watches in a thread until nothing of the dead is left; measures the time since the death.
+    /// Waits in a thread until no session is dead any more, and measures the time since the death.
     pub fn watch_burial(&mut self, death: &Death) -> RepairWatch {
         let (managers, at) = (self.observe().managers(), death.at);
         let watch = move || {
             let start = Instant::now();
-            // In memory that is given up no session is buried.
+            // In memory that was given up, no session is repaired.
             while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
-                if start.elapsed() >= GRAVE * watchdog() {
-                    return Buried::Not;
+                if start.elapsed() >= REPAIR_FACTOR * watchdog() {
+                    return RepairEnd::StillDead;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             }
             if managers.region.is_broken() {
-                return Buried::GivenUp;
+                return RepairEnd::GivenUp;
             }
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-            Buried::After(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
+            RepairEnd::After(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
         };
-        // The observer's memory may be found broken while the thread looks: then it unwinds. Every other panic is
-        // passed on.
+        // If the observer's memory is found broken while the thread reads it, the thread unwinds with `Broken`. Every
+        // other panic is a failure.
         let looks = move || match catch_unwind(AssertUnwindSafe(watch)) {
             Ok(buried) => buried,
-            Err(payload) if payload.is::<libtp_process::Broken>() => Buried::GivenUp,
+            Err(payload) if payload.is::<libtp_process::Broken>() => RepairEnd::GivenUp,
             Err(payload) => resume_unwind(payload),
         };
         RepairWatch(std::thread::spawn(looks))
@@ -249,34 +251,34 @@ impl Scenario {
         let managers = self.observe().managers();
         let start = Instant::now();
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
-            if start.elapsed() >= GRAVE * watchdog() {
+            if start.elapsed() >= REPAIR_FACTOR * watchdog() {
                 drop(managers);
                 self.fail_with_report(&format!("a dead session is not repaired {what}"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
     }
 
-    /// Waits for the end of a burial; returns the time from the death to it. `None` if a rebuild was expected, and
-    /// happened.
+    /// Waits for the result of [`Scenario::watch_burial`], and returns the time from the death to the end of the
+    /// repair. Returns `None` if a rebuild was expected and came first.
     #[track_caller]
     pub fn bury(&mut self, death: &Death, burial: RepairWatch) -> Option<Duration> {
         let (seed, point) = (self.seed, &death.point);
         match burial.0.join().unwrap_or_else(|payload| resume_unwind(payload)) {
-            Buried::After(time) => Some(time),
-            Buried::GivenUp if self.is_rebuild_meant => None,
-            Buried::GivenUp => self.fail_with_report(&format!(
+            RepairEnd::After(time) => Some(time),
+            RepairEnd::GivenUp if self.is_rebuild_expected => None,
+            RepairEnd::GivenUp => self.fail_with_report(&format!(
                 "seed {seed}: the shared memory was given up before the session that died at {point:?} was repaired"
             )),
-            Buried::Not => {
+            RepairEnd::StillDead => {
                 self.fail_with_report(&format!("seed {seed}: no session repairs the session that died at {point:?}"))
             }
         }
     }
 
-    /// Lets every process leave, and checks that nothing of the dead is left. Then checks that all acknowledged
-    /// transfers are there and every database is whole, both for a process that opens the environment and for one that
-    /// replays its log.
+    /// Lets every process leave, and checks that nothing of dead sessions is left. Then opens the environment, and
+    /// opens a copy whose log must be replayed. Each time checks that all acknowledged transfers are there and that no
+    /// database is damaged.
     #[track_caller]
     pub fn close(mut self, what: &str) {
         for mut member in std::mem::take(&mut self.crew) {
@@ -284,16 +286,15 @@ impl Scenario {
             self.acknowledged.extend(member.told.drain(..));
         }
         println!("{what}; deaths: {:?}", self.deaths);
-        // All changes are in the log on the disk. The test deliberately writes no pages, so that the copy must replay
-        // the log.
+        // All changes are in the log on the disk. The copy is made before the pages are written, so that its opening
+        // must replay the log.
         let copy = self.directory.path().join("copy");
         audit::copy(&self.path(), &copy);
         at_rest(self.observe(), what);
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
-        // The copy is restarted in any case. A process may have closed the memory and died before the memory was
-        // removed, but other processes have worked in that memory since.
+        // No shared memory belongs to the copy, and its environment was not closed. So its opening must be a restart.
         assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }
@@ -309,11 +310,11 @@ impl Scenario {
         }
         let (message, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
-        // The report takes latches, which may be stuck.
+        // The report is made in a thread, because it takes latches, which may be held for ever.
         std::thread::spawn(move || message.send(report(&env)));
         let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "the report is stuck, too".into());
         println!("{what}; {report}");
-        // The handle of this process is forgotten, because its close could be stuck, too.
+        // This process's handle is not closed, because its close could wait for ever, too.
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }

@@ -1,8 +1,8 @@
-//! The yardstick of deaths: every planted bug in the work after a death is noticed within a few seeds, and the same
-//! scenes without a bug pass.
+//! The yardstick of deaths. Every planted bug in the handling of a death must be noticed within a few seeds, and the
+//! same scenes must pass without a bug.
 //!
-//! Each bug runs in its own process, because it may be stuck for ever. The process and its children get the bug from
-//! the variable `LIBTP_PLANTED`. `LIBTP_TEST_BUG` tries one bug alone.
+//! Each bug is tried in its own process, because the process may hang. The process and its children get the bug from
+//! the variable `LIBTP_PLANTED`. If `LIBTP_TEST_BUG` names a bug, only this bug is tried.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::panics;
 use crate::scenes::{self, Figures};
 use crate::town::Scenario;
 
-/// Seeds within which each bug must be noticed.
+/// The number of seeds within which each bug must be noticed.
 const SEEDS: u64 = 10;
-/// Rounds of the bug's scenes for each seed.
+/// The number of times that the bug's scenes are played for each seed.
 const ROUNDS: u64 = 4;
 /// The test that plays the scenes of one bug.
 const ENTRY: &str = "yardstick::one_bug_in_a_process_of_its_own";
@@ -27,7 +27,7 @@ fn every_planted_bug_is_noticed_at_a_death() {
     trial::all_noticed(Suite::Failpoints, ENTRY);
 }
 
-/// docs/testing.md lists exactly the bugs that `cargo xtask test` leaves out.
+/// Checks that docs/testing.md lists exactly the bugs that `cargo xtask test` leaves out.
 #[test]
 fn the_list_in_docs_testing_has_the_bugs_that_only_a_deep_run_tries() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/testing.md");
@@ -38,8 +38,8 @@ fn the_list_in_docs_testing_has_the_bugs_that_only_a_deep_run_tries() {
     assert_eq!(listed, left_out);
 }
 
-/// Plays the scenes that notice planted bugs, but without a bug: each day another part of them. With
-/// `LIBTP_TEST_FAILPOINT`, plays all scenes of that failpoint.
+/// Plays today's share of the scenes that notice planted bugs, without a bug. If `LIBTP_TEST_FAILPOINT` names a
+/// failpoint, plays all scenes of this failpoint.
 #[test]
 fn the_same_scenes_without_a_bug_pass() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
@@ -56,7 +56,7 @@ fn the_same_scenes_without_a_bug_pass() {
     }
 }
 
-/// Runs in the process of one bug.
+/// Plays the scenes of one bug, in a process that was started for this bug.
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some(planted) = trial::planted() else { return };
@@ -87,12 +87,12 @@ fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
             }
             Scene::Standing(point) => {
                 scenes::stands_still(here, point, random);
-                // A checkpoint must not hide the bug's effect on the files.
+                // The town is closed at once, so that no checkpoint hides the bug's effect on the files.
                 town.take().expect("the town is open").close(&format!("seed {seed}, {point:?}"));
                 true
             }
             Scene::Panicking(point) => panics::dies_of_a_panic(here, point, random),
-            Scene::Young(_) => unreachable!("it has an environment of its own"),
+            Scene::Young(_) => unreachable!("this scene was played above, in an environment of its own"),
         };
     }
     if let Some(town) = town {

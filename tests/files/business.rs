@@ -1,5 +1,5 @@
-//! A business like a check-in: each transaction makes version N of a record and of three files, one by replacing it,
-//! one by renaming it, one by making a new file and removing the old one.
+//! Transactions of which each makes version N of a record and of three files. The first file is replaced. The second is
+//! renamed and replaced. For the third, a new file is made and the old file is removed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use libtp::{Db, Env, Error, Result, Txn};
 /// Number of lines of a file, each with its version.
 const LINES: usize = 300;
 
-/// Returns the contents of a file of that version.
+/// Returns the contents of a file of version `version`.
 pub fn contents(version: u64) -> Vec<u8> {
     format!("version {version:020}\n").repeat(LINES).into_bytes()
 }
@@ -21,7 +21,7 @@ pub fn version_of(contents: &[u8]) -> std::result::Result<u64, String> {
     let version = first.strip_prefix("version ").and_then(|number| number.parse().ok());
     match version {
         Some(version) if contents == self::contents(version) => Ok(version),
-        _ => Err(format!("a file of {} bytes that begins with {first:?} is none of a version", contents.len())),
+        _ => Err(format!("a file of {} bytes that begins with {first:?} has no whole version", contents.len())),
     }
 }
 
@@ -37,7 +37,7 @@ impl Business {
         Ok(Business { records: env.btree("records")?, place: place.to_path_buf() })
     }
 
-    /// Returns the path of a name.
+    /// Returns the path of the file with that name.
     pub fn at(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
@@ -57,7 +57,7 @@ impl Business {
         let new = old + 1;
         self.records.put(txn, b"version", &new.to_le_bytes())?;
         let read = txn.read_file(self.at("passwd"))?.expect("`begin` made it");
-        assert_eq!(version_of(&read), Ok(old), "beside the record");
+        assert_eq!(version_of(&read), Ok(old), "the file has another version than the record");
         txn.replace_file(self.at("passwd"), &contents(new))?;
         txn.rename_file(self.at(&format!("moved-{old}")), self.at(&format!("moved-{new}")))?;
         txn.replace_file(self.at(&format!("moved-{new}")), &contents(new))?;
@@ -71,7 +71,7 @@ impl Business {
         env.run(|txn| self.change(txn))
     }
 
-    /// Returns the version as a transaction reads it; the record and all files must agree.
+    /// Returns the version that a transaction reads. The record and all files must agree.
     pub fn read(&self, env: &Env) -> Result<u64> {
         let read = env.run(|txn| {
             let version = self.records.get(txn, b"version")?.expect("`begin` made it");
@@ -81,28 +81,28 @@ impl Business {
                 found.push((txn.read_file(self.at(&name))?.map(|it| version_of(&it)), name));
             }
             for name in [format!("moved-{}", version + 1), format!("made-{}", version + 1)] {
-                assert_eq!(txn.read_file(self.at(&name))?, None, "{name} beside version {version}");
+                assert_eq!(txn.read_file(self.at(&name))?, None, "{name} exists in version {version}");
             }
             if let Some(old) = version.checked_sub(1) {
                 for name in [format!("moved-{old}"), format!("made-{old}")] {
-                    assert_eq!(txn.read_file(self.at(&name))?, None, "{name} beside version {version}");
+                    assert_eq!(txn.read_file(self.at(&name))?, None, "{name} exists in version {version}");
                 }
             }
             Ok((version, found))
         });
         let (version, found) = read?;
         for (found, name) in found {
-            assert_eq!(found, Some(Ok(version)), "{name} beside the record of version {version}");
+            assert_eq!(found, Some(Ok(version)), "{name} has another version than the record, {version}");
         }
         Ok(version)
     }
 
-    /// Returns the names of a version's files, as any program finds them when nothing is left to finish.
+    /// Returns the names of a version's files, as other programs find them when no committed transaction is unfinished.
     pub fn names(version: u64) -> Vec<String> {
         vec![format!("made-{version}"), format!("moved-{version}"), "passwd".into()]
     }
 
-    /// Returns the number of files of committed transactions that may not be in their places yet.
+    /// Returns the number of files of committed transactions that may not have their names yet.
     pub fn rows(&self, env: &Env) -> Result<u64> {
         let rows = match env.database("plain-files") {
             Ok(_) => env.btree("plain-files")?,
@@ -122,17 +122,17 @@ pub fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// Checks the files in a directory of the machine, as any program finds them when nothing is left to finish. Returns
-/// the first fault.
+/// Checks the files in a directory of the machine, as other programs find them when no committed transaction is
+/// unfinished. Returns the first fault.
 pub fn judge(place: &Path, version: u64) -> std::result::Result<(), String> {
     let names = names_in(place);
     if names != Business::names(version) {
-        return Err(format!("version {version} beside the names {names:?}"));
+        return Err(format!("the files of version {version} have the names {names:?}"));
     }
     for name in names {
         let found = version_of(&std::fs::read(place.join(&name)).map_err(|error| error.to_string())?)?;
         if found != version {
-            return Err(format!("{name} is of version {found}, and the record of {version}"));
+            return Err(format!("{name} has version {found}, and the record version {version}"));
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! A process that commits files, puts them in their places or sweeps is killed at each place between two states. A
-//! survivor, or the next process, finds all of the change or none of it.
+//! A process that commits files, gives files their names (finishes) or sweeps is killed at each failpoint. A survivor,
+//! or the next process, finds all of the change or none of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::business::{judge, names_in, Business};
 
 const JOB: &str = "LIBTP_TEST_FILES_JOB";
 const PLACE: &str = "LIBTP_TEST_FILES_PLACE";
-/// Longest time for others to finish the dead process's work.
+/// Longest time until other processes must have finished the dead process's work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The process that finds the remains of the dead process.
+/// The process that finds the files of the dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Successor {
-    /// A process that has the environment open all the time.
+    /// A process that has the environment open during the death.
     Survivor,
-    /// The next process that opens it.
+    /// The next process that opens the environment.
     Next,
-    /// The next process that opens it, without its shared memory.
+    /// The next process that opens the environment, after its shared memory was lost.
     Restart,
 }
 
@@ -57,7 +57,7 @@ fn way_to(name: &str) -> (Option<&'static str>, &'static str) {
     }
 }
 
-fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
+fn die_and_judge(name: &str, before: Option<&str>, job: &str, successor: Successor) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().canonicalize().unwrap();
     let etc = place.join("etc");
@@ -65,7 +65,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
     let env = open(&place);
     let business = Business::open(&env, &etc).unwrap();
     if name == "files: directory noted" {
-        // This place is reached only once for each directory in an environment.
+        // A process reaches this failpoint only once for each directory in an environment.
         std::fs::create_dir(place.join("first")).unwrap();
         Business::open(&env, &place.join("first")).unwrap().begin(&env).unwrap();
         for file in names_in(&place.join("first")) {
@@ -74,9 +74,9 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
     } else {
         business.begin(&env).unwrap();
     }
-    // The first process stays attached only in this case: while it is attached, an opener finds nothing to sweep or
-    // finish.
-    let keeps_open = heir == Successor::Survivor && before.is_none() && job == "step";
+    // The first process keeps the environment open only in this case. While it does, an opener finds nothing to sweep
+    // or finish.
+    let keeps_open = successor == Successor::Survivor && before.is_none() && job == "step";
     let mut kept = Some((env, business));
     if !keeps_open {
         kept = None;
@@ -85,7 +85,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
         assert!(dies(&place, "step", before), "no process reached {before}");
     }
     assert!(dies(&place, job, name), "no process reached {name} ({job})");
-    if heir == Successor::Restart {
+    if successor == Successor::Restart {
         for region in names_in(&place.join("memory")) {
             std::fs::remove_file(place.join("memory").join(region)).unwrap();
         }
@@ -95,7 +95,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
         let business = Business::open(&env, &etc).unwrap();
         (env, business)
     });
-    // A transaction reads the new version at once, before the files are finished.
+    // A transaction reads the committed version at once, even before the files are finished.
     let version = business.read(&env).unwrap();
     let start = Instant::now();
     loop {
@@ -104,32 +104,32 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
             (Err(wrong), _) => wrong,
             (Ok(()), rows) => format!("{rows} rows are left"),
         };
-        assert!(keeps_open && start.elapsed() < PATIENCE, "{name} {before:?} {heir:?}: {wrong}");
+        assert!(keeps_open && start.elapsed() < PATIENCE, "{name} {before:?} {successor:?}: {wrong}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(business.step(&env).unwrap(), version + 1, "{name} {heir:?}");
-    judge(&etc, version + 1).unwrap_or_else(|wrong| panic!("{name} {heir:?}: {wrong}"));
+    assert_eq!(business.step(&env).unwrap(), version + 1, "{name} {successor:?}");
+    judge(&etc, version + 1).unwrap_or_else(|wrong| panic!("{name} {successor:?}: {wrong}"));
 }
 
 #[test]
-fn a_death_over_files_leaves_all_of_the_change_or_nothing() {
+fn a_death_leaves_all_changes_of_files_or_none() {
     let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
     let points = failpoints::all().filter(|point| point.scene == Scene::Files);
     let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();
     let mut deaths = 0;
     for point in &points {
         let (before, job) = way_to(point.name);
-        for heir in [Successor::Survivor, Successor::Next, Successor::Restart] {
-            play(point.name, before, job, heir);
+        for successor in [Successor::Survivor, Successor::Next, Successor::Restart] {
+            die_and_judge(point.name, before, job, successor);
             deaths += 1 + u64::from(before.is_some());
         }
         if is_of_finishing(point.name) {
-            // The same failpoint is also tried in an opener that finishes after another process died.
-            play(point.name, Some("files: committed, none in its place"), "open", Successor::Next);
+            // The failpoint is also tried in an opener that finishes the work of another dead process.
+            die_and_judge(point.name, Some("files: committed, none in its place"), "open", Successor::Next);
             deaths += 2;
         }
     }
-    println!("figures: {} places, {deaths} deaths, nothing in part", points.len());
+    println!("figures: {} failpoints, {deaths} deaths, 0 partial changes", points.len());
 }
 
 fn is_of_finishing(name: &str) -> bool {
@@ -144,8 +144,8 @@ fn is_of_finishing(name: &str) -> bool {
     .contains(&name)
 }
 
-/// For the yardstick: a survivor finishes the work of a dead committer.
+/// For the yardstick: a survivor finishes the files of a process that died after its commit.
 #[test]
-fn survivors_put_the_files_of_the_dead_in_their_places() {
-    play("files: committed, none in its place", None, "step", Successor::Survivor);
+fn survivors_finish_the_files_of_the_dead() {
+    die_and_judge("files: committed, none in its place", None, "step", Successor::Survivor);
 }

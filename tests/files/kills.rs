@@ -1,5 +1,5 @@
-//! Several processes make versions of the same files and are killed at any moment, beside others that go on: answered
-//! versions are kept, a transaction reads one version, and any program finds each file whole.
+//! Several processes make versions of the same files, and are killed at random moments while the others continue.
+//! Acknowledged versions are kept, a transaction reads one version, and any program finds each file whole.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::business::{judge, version_of, Business};
 
 const PLACE: &str = "LIBTP_TEST_FILES_KILLS";
 const WORKERS: usize = 3;
-/// Longest time for the living to finish the dead processes' work.
+/// Longest time until living processes must have finished the dead processes' work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker. In an ordinary test run this test does nothing.
@@ -39,19 +39,20 @@ fn start(place: &Path, answered: &Arc<AtomicU64>) -> Process {
     })
 }
 
-/// Reads a file as other programs do: whole, old or new.
-fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
-    let mut looks = 0;
+/// Reads a file as other programs do, until `is_over`. Each time the file must be whole, old or new. Returns the number
+/// of reads.
+fn read_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
+    let mut reads = 0;
     while !is_over.load(Ordering::Relaxed) {
         let found = std::fs::read(place.join("passwd")).expect("the file exists at every moment");
         version_of(&found).expect("the file is whole at every moment");
-        looks += 1;
+        reads += 1;
     }
-    looks
+    reads
 }
 
 #[test]
-fn under_kills_files_and_records_are_of_one_version() {
+fn files_and_records_have_one_version_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     // The library's warnings are printed with a failure. Another test may have set this up before.
     let warnings = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN);
@@ -66,7 +67,7 @@ fn under_kills_files_and_records_are_of_one_version() {
     let (is_over, mut inside) = (AtomicBool::new(false), 0);
     let mut kept = Some(env);
     let outside = std::thread::scope(|scope| {
-        let looking = scope.spawn(|| look_from_outside(&etc, &is_over));
+        let reading = scope.spawn(|| read_from_outside(&etc, &is_over));
         // If this part fails, the other thread still ends.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut workers: Vec<Process> = (0..WORKERS).map(|_| start(&place, &answered)).collect();
@@ -76,24 +77,24 @@ fn under_kills_files_and_records_are_of_one_version() {
                     let business = Business::open(env, &etc).unwrap();
                     let least = answered.load(Ordering::Relaxed);
                     let version = business.read(env).unwrap();
-                    assert!(version >= least, "version {least} was answered, and {version} is found");
+                    assert!(version >= least, "version {least} was acknowledged, and version {version} is found");
                     inside += 1;
                 }
                 let ended = workers.iter_mut().find_map(|it| it.ended().map(|_| it.errors()));
-                assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
+                assert!(ended.is_none(), "a worker ended without a kill: {ended:?}");
                 let victim = random.index(workers.len());
                 workers[victim].kill();
                 let _ = workers[victim].wait();
                 if kill % 10 == 9 {
-                    // Now and then all processes die, and the next one finds their remains.
+                    // After every tenth kill all processes die, and the next process finds their files.
                     drop(kept.take());
                     workers.iter_mut().for_each(Process::kill);
                     workers.iter_mut().for_each(|it| {
                         it.wait();
                     });
                     let env = Env::open_or_create(place.join("env")).unwrap();
-                    // If the old handle of this process has not left yet, its threads or the new handle's finish the
-                    // work later.
+                    // If the old handle of this process is not closed yet, its threads or the new handle's threads
+                    // finish the work later.
                     let is_alone = env.opened().how != How::Joined;
                     let patience = if is_alone { Duration::ZERO } else { PATIENCE };
                     settle(&env, &etc, answered.load(Ordering::Relaxed), patience);
@@ -109,19 +110,21 @@ fn under_kills_files_and_records_are_of_one_version() {
             });
         }));
         is_over.store(true, Ordering::Relaxed);
-        let looks = looking.join();
+        let reads = reading.join();
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        looks.unwrap()
+        reads.unwrap()
     });
     let version = settle(kept.as_ref().unwrap(), &etc, answered.load(Ordering::Relaxed), PATIENCE);
-    println!("figures: {kills} kills among {version} versions, {inside} looks inside, {outside} from outside");
+    println!(
+        "figures: {kills} kills among {version} versions, {inside} reads in transactions, {outside} by another program"
+    );
 }
 
 /// Checks that the dead processes' work is finished, within `patience`. Returns the version.
 fn settle(env: &Env, etc: &Path, least: u64, patience: Duration) -> u64 {
     let business = Business::open(env, etc).unwrap();
     let version = business.read(env).unwrap();
-    assert!(version >= least, "version {least} was answered, and {version} is found");
+    assert!(version >= least, "version {least} was acknowledged, and version {version} is found");
     let start = Instant::now();
     loop {
         let wrong = match (judge(etc, version), business.rows(env).unwrap()) {

@@ -1,5 +1,5 @@
-//! Single rules of plain files: another program's change stays, files of living processes are not swept, a copy of an
-//! environment changes no files.
+//! Single rules of plain files: another program's change is kept, files of living processes are not swept, and a copy
+//! of an environment changes no files of the original.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn a_file_that_another_program_changed_is_not_replaced() {
 }
 
 #[test]
-fn a_removed_file_that_is_put_back_stays() {
+fn a_removed_file_that_was_restored_is_kept() {
     let (_dir, path, env) = place();
     drop(env);
     let env = idle(&path);
@@ -49,7 +49,8 @@ fn a_removed_file_that_is_put_back_stays() {
     let value = rows.get(&txn, &key).unwrap().unwrap();
     txn.abort().unwrap();
     assert_eq!(names_in(&path.join("etc")), ["passwd"]);
-    // The state after a removal that was undone: the same file is back, and its row is kept for a reader.
+    // Makes the state after a removal that was undone: the same file has its name again, and its row is kept for a
+    // reader.
     env.run(|txn| rows.put(txn, &key, &value)).unwrap();
     assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
     drop((rows, env));
@@ -82,7 +83,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Replaces a file, and leaves the state of a death between the commit and the finish: the row is there, and a
+/// Replaces a file, and makes the state of a death between the commit and the finish: the row exists, and so does a
 /// temporary file. Returns the path of the temporary file.
 fn replace_half(env: &Env, file: &Path, contents: &[u8]) -> PathBuf {
     let (rows, directory) = (env.btree("plain-files").unwrap(), file.parent().unwrap());
@@ -118,7 +119,7 @@ fn a_file_on_an_unmounted_disk_waits_for_the_disk() {
             fs::create_dir(&disk).unwrap();
         }
         let env = Env::open_or_create(path.join("env")).unwrap();
-        assert_eq!(env.waiting_files().unwrap().len(), 1, "there is another directory: {is_there}");
+        assert_eq!(env.waiting_files().unwrap().len(), 1, "another directory has the disk's path: {is_there}");
     }
     fs::remove_dir(&disk).unwrap();
     fs::rename(&away, &disk).unwrap();
@@ -128,7 +129,7 @@ fn a_file_on_an_unmounted_disk_waits_for_the_disk() {
 }
 
 #[test]
-fn a_copy_leaves_the_files_of_its_original_alone() {
+fn a_copied_environment_does_not_finish_files_of_the_original() {
     let (_dir, path, env) = place();
     drop(env);
     let env = idle(&path);
@@ -141,7 +142,7 @@ fn a_copy_leaves_the_files_of_its_original_alone() {
     drop(Env::open_or_create(&copied).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
     assert!(waiting.exists(), "the waiting file belongs to the original");
-    // The original then finishes it.
+    // The original then finishes the waiting file.
     drop(env);
     drop(Env::open_or_create(path.join("env")).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "three");

@@ -1,6 +1,6 @@
-//! Plain files on a simulated disk. The power fails at any call, and again while the environment is opened; unsynced
-//! contents and names are lost, torn or kept. Afterwards the files and the record have the same version, and no
-//! answered version is lost.
+//! Plain files on a simulated disk. The power fails at any call, and again during the next opening. Unsynced contents
+//! and names are lost, torn or kept. Afterwards the files and the record have the same version, and no acknowledged
+//! version is lost.
 
 use std::path::Path;
 
@@ -24,12 +24,12 @@ fn play(seed: u64) -> Played {
     Played::new(disk, &env, 8, &mut Random::new(seed), change, |_| business.step(&env).map(drop))
 }
 
-/// Opens the state that a crash left, and checks it from inside and outside. Returns its version.
+/// Opens the state that a crash left, and checks it both as another program and in a transaction. Returns its version.
 fn judge(disk: &SimDisk) -> Result<u64, String> {
     let text = |error: libtp::Error| error.to_string();
     let env = open(disk, &SharedMemory::new()).map_err(text)?;
     let business = Business::open(&env, Path::new(PLACE)).map_err(text)?;
-    // First checks the files from outside, as other programs see them, right after the opening.
+    // Right after the opening, checks the files as other programs see them.
     let directory = disk.subdirectory("etc").map_err(|error| error.to_string())?;
     let mut names = directory.list().map_err(|error| error.to_string())?;
     names.sort();
@@ -45,7 +45,9 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
     }
     let version = business.read(&env).map_err(text)?;
     if names != Business::names(version) || versions.iter().any(|&it| it != version) {
-        return Err(format!("the record is of version {version}, and the files {names:?} of {versions:?}"));
+        return Err(format!(
+            "the record has version {version}, and the files {names:?} have the versions {versions:?}"
+        ));
     }
     match business.rows(&env).map_err(text)? {
         0 => Ok(version),
@@ -54,12 +56,12 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
 }
 
 #[test]
-fn files_and_records_are_of_one_version_after_any_crash() {
+fn files_and_records_have_one_version_after_any_crash() {
     let (judged, deeper) = cut_the_power((3, 150), play, judge);
-    println!("figures: {judged} crashes and {deeper} of the openings after them, 0 in part, 0 lost");
+    println!("figures: {judged} crashes and {deeper} crashes of the next opening, 0 partial changes, 0 lost");
 }
 
-/// Returns the versions that a failed call may leave, by its answer.
+/// Returns the versions that may be found after an answer.
 fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
     match answer {
         Ok(_) | Err(Error::FilesWaiting { .. }) => 1..=1,
@@ -69,7 +71,7 @@ fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
 }
 
 #[test]
-fn when_any_call_fails_files_and_records_are_of_one_version() {
+fn files_and_records_have_one_version_if_any_call_fails() {
     let kinds =
         [Fault::Eio, Fault::Enospc].into_iter().flat_map(|fault| [(fault, Repeat::Once), (fault, Repeat::Forever)]);
     let mut random = Random::new(sizes::first_seed());
@@ -89,9 +91,9 @@ fn when_any_call_fails_files_and_records_are_of_one_version() {
             refused += u64::from(answer.is_err());
             waiting += u64::from(matches!(answer, Err(Error::FilesWaiting { .. })));
             let allowed = after_failure(&answer);
-            // Reads in the environment that goes on show an allowed version, too, if they succeed.
+            // A read in the same environment, if it succeeds, finds an allowed version, too.
             if let Ok(version) = business.read(&env) {
-                assert!(allowed.contains(&version), "{what}: version {version} is seen");
+                assert!(allowed.contains(&version), "{what}: a transaction read version {version}");
             }
             let mode = any_loss(&mut random);
             let image = disk.crash_image(mode, random.next_u64());
@@ -102,8 +104,6 @@ fn when_any_call_fails_files_and_records_are_of_one_version() {
             assert!(allowed.contains(&version), "{what}: version {version}");
         }
     }
-    assert!(waiting > 0, "no file had to wait");
-    println!(
-        "figures: {failed} failing calls, {refused} answered with an error, {waiting} of them with files that wait"
-    );
+    assert!(waiting > 0, "no commit left files that wait");
+    println!("figures: {failed} failing calls, {refused} returned an error, {waiting} of them with files that wait");
 }

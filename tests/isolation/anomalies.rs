@@ -1,4 +1,4 @@
-//! The known anomalies, each as a schedule that produces it under weaker isolation (after Kleppmann's hermitage, and
+//! The known anomalies, each as a schedule that produces it under weaker isolation (after Kleppmann's hermitage, with
 //! Adya's names). Here each schedule ends in a wait, a deadlock, or an answer as if the transactions ran one by one.
 
 use crate::session::{pairs, value, with_both, Do, Ended, Scene, Session};
@@ -11,12 +11,12 @@ fn one_is_victim<'s>(one: &'s Session, other: &'s Session) -> &'s Session {
     match (one.ended(), other.ended()) {
         (Ended::Deadlock, Ended::Done) => other,
         (Ended::Done, Ended::Deadlock) => one,
-        both => panic!("one of the two should be the victim, and the other should go on: {both:?}"),
+        both => panic!("one session should be the victim, and the other should continue: {both:?}"),
     }
 }
 
 #[test]
-fn dirty_write_a_write_waits_for_the_one_before() {
+fn dirty_write_a_write_waits_for_an_uncommitted_write() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -85,13 +85,13 @@ fn circular_information_flow_one_of_the_two_is_a_victim() {
         match (first, second) {
             (Ended::Deadlock, read) => assert_eq!(read, value("10"), "the second reads the state before the victim"),
             (read, Ended::Deadlock) => assert_eq!(read, value("20"), "the first reads the state before the victim"),
-            both => panic!("one of the two should be the victim: {both:?}"),
+            both => panic!("one session should be the victim: {both:?}"),
         }
     });
 }
 
 #[test]
-fn observed_transaction_vanishes_not() {
+fn observed_transaction_does_not_vanish() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two, three) = (scene.session("one"), scene.session("two"), scene.session("three"));
@@ -110,7 +110,7 @@ fn observed_transaction_vanishes_not() {
 }
 
 #[test]
-fn lost_update_two_read_and_write_the_same_record() {
+fn lost_update_of_two_that_read_and_write_the_same_record_one_is_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -171,7 +171,7 @@ fn read_skew_a_record_that_was_read_is_not_deleted() {
 }
 
 #[test]
-fn write_skew_two_read_both_and_write_one_each() {
+fn write_skew_of_two_that_read_both_records_and_write_one_each_one_is_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -185,7 +185,7 @@ fn write_skew_two_read_both_and_write_one_each() {
         survivor.does(Do::Commit, Ended::Done);
         let changed =
             usize::from(scene.now("x").as_deref() == Some("11")) + usize::from(scene.now("y").as_deref() == Some("21"));
-        assert_eq!(changed, 1, "exactly one of the two writes is there");
+        assert_eq!(changed, 1, "exactly one of the two writes must be there");
     });
 }
 
@@ -225,7 +225,7 @@ fn phantom_nothing_leaves_a_range_that_was_read() {
 }
 
 #[test]
-fn phantom_nothing_is_added_behind_the_last_record_that_was_read() {
+fn phantom_nothing_is_added_after_the_last_record_that_was_read() {
     with_both(|granularity| {
         let upwards = (Do::Scan("a", "zz"), ["b=1", "f=2", "p=3"]);
         let downwards = (Do::ScanBack("a", "zz"), ["p=3", "f=2", "b=1"]);
@@ -256,7 +256,7 @@ fn phantom_a_key_that_was_not_found_stays_away() {
 }
 
 #[test]
-fn phantom_of_an_empty_database() {
+fn phantom_nothing_enters_an_empty_database_that_was_read() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, &[]);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -270,7 +270,7 @@ fn phantom_of_an_empty_database() {
 }
 
 #[test]
-fn phantom_write_skew_two_scan_and_insert_one_each() {
+fn phantom_write_skew_of_two_that_scan_a_range_and_insert_one_is_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, ROWS);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -290,7 +290,7 @@ fn is_same(survivor: &Session, one: &Session) -> bool {
 }
 
 #[test]
-fn phantom_an_insert_beside_a_ghost_that_a_scan_passed() {
+fn phantom_an_insert_at_a_ghost_in_a_range_that_was_read_waits() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, ROWS);
         let first = scene.session("first");
@@ -313,8 +313,8 @@ fn phantom_a_gap_that_its_reader_splits_stays_closed_to_others() {
         let (one, two) = (scene.session("one"), scene.session("two"));
         one.does(Do::Scan("g", "p"), pairs(&[]));
         one.does(Do::Put("k", "5"), Ended::Done);
-        // The key `h` lies below the first session's new key `k`. Only the lock on the gap below `k` keeps the other
-        // session out.
+        // The key `h` is in the gap below the first session's new key `k`. Only the lock on this gap keeps the other
+        // session from inserting `h`.
         two.waits(Do::Put("h", "6"));
         one.does(Do::Scan("g", "p"), pairs(&["k=5"]));
         one.does(Do::Commit, Ended::Done);
@@ -337,7 +337,7 @@ fn predicate_a_scan_waits_for_an_unfinished_insert() {
 }
 
 #[test]
-fn predicate_a_put_new_waits_to_see_whether_the_delete_stays() {
+fn predicate_a_put_new_waits_until_a_delete_commits_or_aborts() {
     with_both(|granularity| {
         for end in [Do::Commit, Do::Abort] {
             let scene = Scene::new(granularity, ROWS);

@@ -1,9 +1,10 @@
 //! Random transactions that append without reading: values to keys of a `Multi`, records to a `List` and to a
-//! `Recno`, and records that an index sorts.
+//! `Recno`, and records of a database with an index.
 //!
-//! An append to a `Multi` or a `List` reports no order, but reads do: the order of the values is the order of the
-//! transactions. A number of a `Recno` is chosen without a lock and has nothing to do with the order (PROTOCOLS K3);
-//! its records are rows, which a scan finds or not, and so are the entries of an index.
+//! An append to a `Multi` or a `List` reports no order, but a read shows the values in the order of the transactions
+//! that appended them. The record number of a `Recno` is chosen without a lock, so the numbers are not in the order of
+//! the transactions (PROTOCOLS K3). Therefore the checker treats the records of the `Recno` as rows, which a scan finds
+//! or does not find, and the entries of the index as well.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +18,16 @@ use crate::checker::{check, lost_at_the_end, Verdict};
 use crate::history::{Element, Record, Row, Step};
 
 const THREADS: usize = 4;
-/// Transactions in one environment: the reads get longer with each.
+/// The number of transactions in one environment. It is bounded because the reads get longer with each append.
 const ROUND: u64 = 600;
-/// Keys of the `Multi`, which are lists 0 to 3; the following lists are databases.
+/// The number of keys of the `Multi`. To the checker, their values are lists 0 to 3; the lists after them are `List`s.
 const KEYS: u32 = 4;
 const LISTS: u32 = 2;
-/// The ranges of rows.
+/// The range of rows that are the records of the `Recno`.
 const NUMBERS: u32 = 0;
+/// The range of rows that are the entries of the index.
 const INDEXED: u32 = 1;
-/// Number of records of the database with the index, and of places in the index.
+/// The number of records of the database with the index, and of keys of the index.
 const RECORDS: u64 = 24;
 const PLACES: u32 = 8;
 
@@ -49,7 +51,7 @@ fn key_of(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Returns a record of the database with the index: its place, and its element.
+/// Returns a record of the database with the index: the row's place, which is the index key, and its element.
 fn record_of(row: Row) -> Vec<u8> {
     [&row.place.to_be_bytes()[..], &row.element.to_le_bytes()].concat()
 }
@@ -71,7 +73,7 @@ impl<'e> Stage<'e> {
     }
 
     fn new_element(&self) -> Element {
-        // Relaxed: it matters only that each element is drawn once.
+        // Relaxed: only the uniqueness of each element matters.
         1 + self.elements.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -140,7 +142,11 @@ impl<'e> Stage<'e> {
         let mut rows = BTreeSet::new();
         while let Some(entry) = cursor.next()? {
             let row = row_of(&entry.value);
-            assert_eq!(entry.index_key, row.place.to_be_bytes(), "an entry leads to a record that is elsewhere");
+            assert_eq!(
+                entry.index_key,
+                row.place.to_be_bytes(),
+                "an index entry leads to a record with another index key"
+            );
             rows.insert(row);
         }
         Ok(Step::Scan { range: INDEXED, from, to, rows })
@@ -215,7 +221,7 @@ fn play(seed: u64, transactions: u64) -> Result<Verdict> {
 }
 
 #[test]
-fn appends_without_a_look_are_strictly_serializable() {
+fn appends_without_reads_are_strictly_serializable() {
     let (wanted, first) = (sizes::number("LIBTP_TEST_TXNS", 20_000) / 10, sizes::first_seed());
     let (mut committed, mut dependencies, mut ambiguous) = (0, 0, 0);
     for (seed, done) in (first..).zip((0..wanted.div_ceil(ROUND)).map(|round| round * ROUND)) {
@@ -230,5 +236,5 @@ fn appends_without_a_look_are_strictly_serializable() {
         "figures: {committed} of {wanted} transactions that append committed, {dependencies} dependencies, {ambiguous} not judged; \
          0 cycles, 0 lost"
     );
-    assert!(committed as u64 > wanted / 3, "too few transactions committed: the test shows nothing");
+    assert!(committed as u64 > wanted / 3, "too few transactions committed, so the test shows nothing");
 }

@@ -1,5 +1,5 @@
-//! Waits that the program cancels. The tests run in a process of their own, because the call cancels the waits of all
-//! threads.
+//! Waits that the program cancels. The test runs in a process of its own, because `cancel_waits` cancels the waits of
+//! all threads.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use libtp::{cancel_waits, Env, Error};
 use libtp_tests::process::alone;
 
 #[test]
-fn the_program_ends_its_waits() {
-    alone("cancelled::the_program_ends_its_waits", || {
+fn the_program_cancels_its_waits() {
+    alone("cancelled::the_program_cancels_its_waits", || {
         let directory = tempfile::tempdir().unwrap();
         // The timeout is longer than a cancelled wait lasts.
         let env = Env::builder().lock_timeout(Duration::from_secs(10)).open(directory.path()).unwrap();
@@ -26,7 +26,7 @@ fn the_program_ends_its_waits() {
             let error = waits.join().unwrap().unwrap_err();
             assert!(matches!(error, Error::Cancelled(_)) && !error.is_retryable(), "{error}");
             assert!(error.to_string().contains("record \"x\""), "{error}");
-            // A cancellation that comes before the wait begins is not lost.
+            // If the cancellation comes after the transaction begins and before its wait, the wait is cancelled, too.
             let (tell, told) = channel();
             let (go, gone) = channel();
             let waits = scope.spawn(move || {

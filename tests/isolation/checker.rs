@@ -1,9 +1,9 @@
-//! Computes the dependencies of a history, and finds the observations that no order explains.
+//! Computes the dependencies of a history, and finds observations that no order of the transactions explains.
 //!
 //! Invariants
-//! 1. Sound: a reported anomaly or cycle is real, whatever the library does.
-//! 2. A scan that does not find a row read either before the row's insertion or after its deletion. If neither the
-//!    history nor the time says which, the checker concludes nothing, and counts the case.
+//! 1. Sound: each reported anomaly or cycle is real.
+//! 2. If a scan does not find a row, it came either before the row's insertion or after its deletion. If neither the
+//!    history nor the time shows which, the checker concludes nothing, and counts the case.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub enum Anomaly {
     LostUpdate(Object),
     /// A committed write is missing at the end.
     LostWrite(Object, Element),
-    /// A transaction did not see its own writes.
+    /// A transaction did not see a row that it had inserted, or saw a row that it had deleted.
     NotItsOwn(Row),
     /// A scan did not find a row that had been inserted before the scan began, and was not deleted before the scan
     /// ended.
@@ -30,11 +30,12 @@ pub enum Anomaly {
 
 /// The result of checking a history.
 pub struct Verdict {
-    /// Committed transactions.
+    /// The number of committed transactions.
     pub committed: usize,
-    /// Number of dependencies between them, real-time order apart.
+    /// The number of dependencies between them, not counting the real-time order.
     pub dependencies: usize,
-    /// The number of rows that a scan did not find, for more than one possible reason.
+    /// The number of cases in which a scan did not find a row, and may have come before the row's insertion or after
+    /// its deletion.
     pub ambiguous: usize,
     /// Errors other than cycles.
     pub anomalies: Vec<Anomaly>,
@@ -67,7 +68,7 @@ pub fn check(history: &[Record]) -> Verdict {
     let dependencies = checker.graph.len();
     let cycles = checker.graph.cycles();
     checker.real_time();
-    // A history that is not serializable is not strictly serializable either; one report is enough.
+    // A history that is not serializable is not strictly serializable either, so the second check is left out.
     let strict_cycles = if cycles.is_empty() { checker.graph.cycles() } else { Vec::new() };
     let committed = history.iter().filter(|record| record.is_committed).count();
     let Checker { anomalies, ambiguous, .. } = checker;
@@ -81,7 +82,7 @@ struct Checker<'h> {
     ambiguous: usize,
 }
 
-/// The versions of one object in order; the first is the state before any write.
+/// The versions of one object in order. Version 0, the state before any write, comes first.
 struct Versions {
     object: Object,
     order: Vec<Element>,
@@ -122,8 +123,8 @@ impl<'h> Checker<'h> {
 
     fn lists(&mut self) {
         let writers = self.writers();
-        // For each list, the reads: the transaction and the elements that it saw. An append is two reads, the second
-        // one with its own element.
+        // For each list, the reads: a transaction and the elements that it saw. An append counts as two reads. The
+        // second read includes the appended element.
         let mut reads: BTreeMap<u32, Vec<(usize, Vec<Element>)>> = BTreeMap::new();
         for (txn, record) in self.committed() {
             for step in &record.steps {
@@ -142,7 +143,7 @@ impl<'h> Checker<'h> {
         }
         for (list, reads) in reads {
             let longest = reads.iter().map(|read| &read.1).max_by_key(|elements| elements.len());
-            let longest = longest.expect("a list is known by its reads").clone();
+            let longest = longest.expect("each list in the map has a read").clone();
             if reads.iter().any(|(_, elements)| !longest.starts_with(elements)) {
                 self.anomalies.push(Anomaly::TwoOrders(list));
                 continue;
@@ -190,7 +191,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the order of the versions: each version replaced the one before it.
+    /// Adds the order of the versions' writers: each version replaced the version before it.
     fn follow(&mut self, versions: &Versions, writers: &HashMap<Element, usize>) {
         for pair in versions.order[1..].windows(2) {
             if let (Some(&one), Some(&other)) = (writers.get(&pair[0]), writers.get(&pair[1])) {
@@ -199,7 +200,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the order of a read: it comes after the writer of its version and before the writer of the next.
+    /// Adds the order of a read, which comes after the writer of its version and before the writer of the next version.
     fn read(&mut self, txn: usize, found: Element, versions: &Versions, writers: &HashMap<Element, usize>) {
         let Some(&place) = versions.place.get(&found) else {
             self.anomalies.push(Anomaly::AbortedRead(versions.object, found));
@@ -302,8 +303,9 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the real-time order: a transaction that ended before another began comes first. The last transaction of
-    /// each thread is enough, because it comes after the thread's earlier transactions.
+    /// Adds the real-time order: if a transaction ended before another began, it comes first. For each new transaction,
+    /// only the last ended transaction of each thread is added, which itself comes after the thread's earlier
+    /// transactions.
     fn real_time(&mut self) {
         let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
         let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();
@@ -322,8 +324,8 @@ impl<'h> Checker<'h> {
     }
 }
 
-/// Returns the committed writes that transaction `last` did not find, and the deleted rows that it found. `last` read
-/// everything after all others had ended.
+/// Returns the committed writes that the transaction `last` did not find, and the deleted rows that it found. This
+/// transaction read everything after all others had ended.
 pub fn lost_at_the_end(history: &[Record], last: usize) -> Vec<Anomaly> {
     let mut there = HashSet::new();
     for step in &history[last].steps {

@@ -1,8 +1,8 @@
-//! The checker finds every anomaly that it knows, and none in a good history.
+//! Tests that the checker finds every kind of anomaly, and finds none in a good history.
 
 use super::*;
 
-/// Makes a history whose transactions overlap, so that time orders nothing.
+/// Makes a history whose transactions overlap in time, so that the real-time order adds no dependency.
 fn history(transactions: &[&[Step]]) -> Vec<Record> {
     let count = transactions.len() as u64;
     let record = |(thread, steps): (usize, &&[Step])| Record {
@@ -128,7 +128,7 @@ fn a_row_deleted_twice_is_found() {
 }
 
 #[test]
-fn the_checker_does_not_judge_a_missing_row_that_two_times_explain() {
+fn a_missing_row_is_not_judged_if_the_scan_may_be_before_its_insertion_or_after_its_deletion() {
     let unclear = [&[Step::Insert { row: row(5) }][..], &[Step::Delete { row: row(5) }], &[scan(&[])]];
     let verdict = check(&history(&unclear));
     assert!(verdict.is_clean(), "{}", verdict.worst());
@@ -148,7 +148,7 @@ fn the_time_shows_whether_a_scan_came_before_insertion_or_after_deletion() {
 }
 
 #[test]
-fn an_old_state_read_late_is_not_strict() {
+fn a_late_read_of_an_old_state_is_not_strictly_serializable() {
     let mut late = history(&[&[append(1, &[], 10)], &[read(1, &[])]]);
     (late[1].begin, late[1].end) = (100, 101);
     assert_eq!(names(&late), ["not strict"]);

@@ -1,4 +1,5 @@
-//! Transactions that wait for each other: one gets an error, the others go on, and `Env::run` repeats the victim.
+//! Transactions that wait for each other: one is the victim and gets an error, the others continue, and `Env::run`
+//! repeats the victim.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Barrier;
@@ -23,7 +24,7 @@ fn one_of_two_sessions_that_wait_for_each_other_gets_an_error_at_once() {
         let survivor = match (one.ended(), two.ended()) {
             (Ended::Deadlock, Ended::Done) => two,
             (Ended::Done, Ended::Deadlock) => one,
-            both => panic!("one of the two should be the victim: {both:?}"),
+            both => panic!("one session should be the victim: {both:?}"),
         };
         assert!(start.elapsed() < Duration::from_secs(2), "found only after {:?}", start.elapsed());
         survivor.does(Do::Commit, Ended::Done);
@@ -51,8 +52,8 @@ fn of_three_sessions_in_a_circle_exactly_one_is_a_victim() {
     }
     sessions[0].waits(Do::Get("b"));
     sessions[1].waits(Do::Get("c"));
-    // The last step closes the circle. The third session waits for the second, so the test ends the sessions in the
-    // order in which they become free.
+    // The last step closes the circle. Each session waits for the next one, so the test ends the sessions in the order
+    // in which their waits end.
     sessions[2].begins(Do::Get("a"));
     let mut victims = 0;
     for at in [2, 1, 0] {
@@ -95,7 +96,7 @@ fn run_runs_a_victim_again_until_it_commits() {
         scope.spawn(|| add(b"y", b"x"));
     });
     assert_eq!((scene.now("x").as_deref(), scene.now("y").as_deref()), (Some("400"), Some("400")));
-    assert!(tries.into_inner() > 400, "no deadlock came about: the test shows nothing");
+    assert!(tries.into_inner() > 400, "there was no deadlock, so the test shows nothing");
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn every_policy_of_victims_lets_all_work_end() {
 }
 
 #[test]
-fn a_victim_that_is_aborted_leaves_nothing_behind() {
+fn an_aborted_victim_leaves_no_change_and_no_lock() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The reason that one transaction, the first, comes before another, the second.
+/// The reason that one transaction (here "the first") comes before another transaction (here "the second").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The second replaced a version that the first wrote.
@@ -36,22 +36,22 @@ struct Edge {
     object: Object,
 }
 
-/// Transactions by number, and the dependencies between them.
+/// The dependencies between transactions, which are numbered.
 #[derive(Default)]
 pub struct Graph {
     edges: Vec<Vec<Edge>>,
     count: usize,
 }
 
-/// A cycle: no order of the transactions explains their reads.
+/// A cycle of dependencies: no serial order of the transactions explains their reads.
 #[derive(Clone, Debug)]
 pub struct Cycle {
-    /// From each transaction to the next, the last to the first.
+    /// The dependencies: from each transaction to the next, and from the last to the first.
     steps: Vec<(u32, Kind, Object)>,
 }
 
 impl Cycle {
-    /// Returns the name by which the literature knows this kind of cycle.
+    /// Returns Adya's name for this kind of cycle, or "not strict" if the cycle needs the real-time order.
     pub fn name(&self) -> &'static str {
         let count = |kind| self.steps.iter().filter(|step| step.1 == kind).count();
         match (count(Kind::ReadWrite), count(Kind::WriteRead), count(Kind::RealTime)) {
@@ -93,7 +93,7 @@ impl Graph {
         }
         let to = u32::try_from(to).expect("histories have fewer than 2^32 transactions");
         let edges = &mut self.edges[from];
-        // Most repetitions are adjacent.
+        // Drops most repetitions: they follow each other.
         if edges.last().is_some_and(|last| last.to == to && last.kind == kind && last.object == object) {
             return;
         }
@@ -106,19 +106,19 @@ impl Graph {
         self.count
     }
 
-    /// Returns one shortest cycle of each strongly connected component of more than one transaction.
+    /// Returns one short cycle of each strongly connected component of more than one transaction.
     pub fn cycles(&self) -> Vec<Cycle> {
-        self.knots().iter().map(|knot| self.shortest(knot)).collect()
+        self.components().iter().map(|component| self.shortest(component)).collect()
     }
 
-    /// Returns the strongly connected components of more than one transaction. Without recursion, because histories
+    /// Returns the strongly connected components of more than one transaction. It does not recurse, because histories
     /// are long.
-    fn knots(&self) -> Vec<Vec<u32>> {
+    fn components(&self) -> Vec<Vec<u32>> {
         const UNSEEN: u32 = u32::MAX;
         let count = self.edges.len();
         let (mut index, mut low) = (vec![UNSEEN; count], vec![0u32; count]);
         let mut is_open = vec![false; count];
-        let (mut open, mut knots, mut next) = (Vec::new(), Vec::new(), 0u32);
+        let (mut open, mut components, mut next) = (Vec::new(), Vec::new(), 0u32);
         for root in 0..count {
             if index[root] != UNSEEN {
                 continue;
@@ -146,22 +146,24 @@ impl Graph {
                     low[*parent] = low[*parent].min(low[at]);
                 }
                 if low[at] == index[at] {
-                    let start = open.iter().rposition(|&one| one == at).expect("an open one is pushed");
-                    let knot: Vec<usize> = open.split_off(start);
-                    knot.iter().for_each(|&one| is_open[one] = false);
-                    if knot.len() > 1 {
-                        knots.push(knot.into_iter().map(|one| u32::try_from(one).expect("checked in add")).collect());
+                    let start = open.iter().rposition(|&one| one == at).expect("each open transaction is on the stack");
+                    let component: Vec<usize> = open.split_off(start);
+                    component.iter().for_each(|&one| is_open[one] = false);
+                    if component.len() > 1 {
+                        components.push(
+                            component.into_iter().map(|one| u32::try_from(one).expect("checked in add")).collect(),
+                        );
                     }
                 }
             }
         }
-        knots
+        components
     }
 
-    /// Returns a shortest cycle through one transaction of a component: enough to see the fault.
-    fn shortest(&self, knot: &[u32]) -> Cycle {
-        let start = *knot.iter().min().expect("a knot has two transactions or more");
-        let members: std::collections::HashSet<u32> = knot.iter().copied().collect();
+    /// Returns a shortest cycle through the first transaction of a component.
+    fn shortest(&self, component: &[u32]) -> Cycle {
+        let start = *component.iter().min().expect("a component has two transactions or more");
+        let members: std::collections::HashSet<u32> = component.iter().copied().collect();
         let mut came: std::collections::HashMap<u32, (u32, Edge)> = std::collections::HashMap::new();
         let mut queue = VecDeque::from([start]);
         while let Some(at) = queue.pop_front() {
@@ -183,7 +185,7 @@ impl Graph {
                 }
             }
         }
-        unreachable!("every transaction of a knot lies on a cycle inside it")
+        unreachable!("every transaction of a component is on a cycle inside it")
     }
 }
 

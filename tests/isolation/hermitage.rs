@@ -1,11 +1,11 @@
-//! Hermitage's cases by their names (Kleppmann, after Adya), each with reads of a key and with reads of a range, with
-//! locks on records and on pages.
+//! The cases of Kleppmann's hermitage, under its names (after Adya). Each case runs with reads of a key and with reads
+//! of a range, and with locks on records and on pages.
 //!
 //! A case is a schedule. Without isolation it must show its anomaly. In an environment its outcome must equal the
 //! outcome of a serial order of its committed transactions, also if the transactions that only read use snapshots.
-//! There are two departures. In hermitage's G0 the second writer comes second at both keys, which no outcome
-//! distinguishes from a serial order; here it comes first at one key. And where hermitage filters by a value (`value %
-//! 3 = 0`), a range of keys stands for the predicate.
+//! There are two differences to hermitage. In its G0 the second transaction writes both keys after the first, and the
+//! outcome is that of a serial order; here it writes one key first. And where hermitage's predicate is a filter by a
+//! value (`value % 3 = 0`), the predicate here is a range of keys.
 
 use libtp::Granularity;
 
@@ -17,7 +17,7 @@ const XY: &[(&str, &str)] = &[("x", "10"), ("y", "20")];
 
 /// A range that contains the accounts.
 const XYZ: Do = Do::Scan("x", "z");
-/// A range behind the accounts, empty at first.
+/// A range after the accounts. It is empty at first.
 const BEHIND: Do = Do::Scan("z", "zz");
 
 fn put(key: &'static str, value: &'static str) -> Do {
@@ -32,13 +32,13 @@ fn of<const N: usize>(session: usize, steps: [Do; N]) -> Vec<Step> {
     steps.into_iter().map(|step| (session - 1, step)).collect()
 }
 
-/// Write cycles: both write both keys, and each is first at one key.
+/// Write cycles: both transactions write both keys, and each writes another key first.
 fn g0() -> Vec<Step> {
     let (one, two) = (of(1, [put("x", "11")]), of(2, [put("x", "12"), put("y", "22")]));
     [one, two, of(1, [put("y", "21"), Do::Commit]), of(2, [Do::Commit])].concat()
 }
 
-/// The same, with scans of the range before the commits.
+/// Write cycles, where both transactions scan the range before they commit.
 fn g0_predicate() -> Vec<Step> {
     let (one, two) = (of(1, [put("x", "11")]), of(2, [put("x", "12"), Do::Delete("y")]));
     [one, two, of(1, [put("y", "21"), XYZ, Do::Commit]), of(2, [XYZ, Do::Commit])].concat()
@@ -93,7 +93,7 @@ fn pmp() -> Vec<Step> {
     [of(1, [BEHIND]), of(2, [put("z", "30"), Do::Commit]), of(1, [BEHIND, Do::Commit])].concat()
 }
 
-/// The same for a predicate that selects the writes: all in the range is deleted.
+/// Predicate-many-preceders, for a predicate that selects the records to delete.
 fn pmp_predicate() -> Vec<Step> {
     let one = of(1, [put("x", "20"), put("y", "30")]);
     [one, of(2, [XYZ, Do::Delete("y")]), of(1, [get("y"), Do::Commit]), of(2, [XYZ, Do::Commit])].concat()
@@ -143,7 +143,7 @@ fn g2() -> Vec<Step> {
     [reads, of(1, [put("z3", "30")]), of(2, [put("z4", "42")]), of(1, [Do::Commit]), of(2, [Do::Commit])].concat()
 }
 
-/// The case with two anti-dependencies among three transactions, one of which only reads (Fekete, O'Neil and O'Neil).
+/// Two anti-dependencies among three transactions, of which one only reads (Fekete, O'Neil and O'Neil).
 fn g2_two_edges() -> Vec<Step> {
     let start = [of(1, [XYZ]), of(2, [get("x"), put("y", "25"), Do::Commit])].concat();
     [start, of(3, [XYZ, Do::Commit]), of(1, [put("x", "0"), Do::Commit])].concat()
@@ -152,13 +152,13 @@ fn g2_two_edges() -> Vec<Step> {
 fn check(granularity: Granularity, how: Readers, schedule: &[Step]) {
     assert!(
         how == Readers::Lock || !readers(schedule).is_empty(),
-        "no transaction only reads, and the test shows nothing"
+        "no transaction only reads, so the test shows nothing"
     );
     let naive = interleaved(XY, schedule);
-    assert!(!is_serial(XY, &naive), "without isolation nothing is wrong with it, so it shows nothing: {naive:?}");
+    assert!(!is_serial(XY, &naive), "without isolation the outcome is serial, so the test shows nothing: {naive:?}");
     let outcome = played(granularity, how, XY, schedule);
     assert!(!outcome.committed().is_empty(), "no transaction could commit: {outcome:?}");
-    assert!(is_serial(XY, &outcome), "no serial order gives this: {outcome:?}");
+    assert!(is_serial(XY, &outcome), "no serial order has this outcome: {outcome:?}");
 }
 
 /// Makes a test of each case, under its name.
@@ -186,7 +186,7 @@ cases! {
     p4 p4_predicate g_single g_single_predicate g_single_write_predicate g2_item g2_item_predicate g2 g2_two_edges
 }
 
-// The cases in which a transaction only reads, here by a snapshot.
+// The cases in which a transaction only reads. Here it reads a snapshot.
 cases! {
     snapshot: Record, Snapshot:
     g1a g1a_predicate g1b g1b_predicate otv otv_predicate pmp g_single g_single_predicate g2_two_edges

@@ -1,10 +1,11 @@
 //! The actions and observations of transactions, in a form from which the order of versions can be computed
 //! afterwards.
 //!
-//! There are three kinds of objects. A *list* grows at its end: each append adds a unique number, so a read shows the
-//! order of all writes before it (the idea of Elle); a push adds a number without reading. A *cell* holds the number of
-//! its last write, and each write reports the number that it replaced. A *row* is inserted once and deleted at most
-//! once, at a place of a range that scans read, so it shows phantoms.
+//! There are three kinds of objects.
+//! * A *list* grows at its end. Each append reads the list and adds a unique number, so a read shows the order of all
+//!   writes before it (the idea of Elle). A push adds a number without reading the list.
+//! * A *cell* has the number of its last write, and each write reports the number that it replaced.
+//! * A *row* is inserted once and deleted at most once, at a place of a range that scans read. So rows show phantoms.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ pub enum Step {
     ReadList { list: u32, elements: Vec<Element> },
     /// Read a list and wrote it back with one more element.
     Append { list: u32, before: Vec<Element>, element: Element },
-    /// Added an element behind a list without reading the list.
+    /// Added an element at the end of a list without reading the list.
     Push { list: u32, element: Element },
     /// Read a cell.
     ReadCell { cell: u32, found: Element },
@@ -36,7 +37,7 @@ pub enum Step {
     Scan { range: u32, from: u32, to: u32, rows: BTreeSet<Row> },
     /// Inserted a row.
     Insert { row: Row },
-    /// Deleted a row it found.
+    /// Deleted a row that it found.
     Delete { row: Row },
 }
 
@@ -45,12 +46,13 @@ pub enum Step {
 pub struct Record {
     /// The thread's number.
     pub thread: usize,
-    /// A time just before its beginning, on the clock of all processes.
+    /// The time just before its beginning, on a clock that all processes share.
     pub begin: u64,
-    /// A time after its end; the largest number if the process was killed before it could report.
+    /// The time after its end; the largest number if the process was killed before its report.
     pub end: u64,
     /// Whether it committed.
     pub is_committed: bool,
-    /// Its steps, in order. Of an aborted transaction only the writes count: no other transaction may see them.
+    /// Its steps, in order. Of an aborted transaction the checker uses only the writes, which no other transaction may
+    /// see.
     pub steps: Vec<Step>,
 }

@@ -1,4 +1,4 @@
-//! Histories of random transactions of eight processes, one of which is killed every 50 to 200 ms, have no cycle.
+//! Random transactions of eight processes, of which one is killed every 50 to 200 ms. Their history must have no cycle.
 //!
 //! `LIBTP_TEST_TXNS` sets the number of transactions, `LIBTP_TEST_SEED` the first seed.
 
@@ -19,18 +19,18 @@ use crate::unheard::settle;
 use crate::workload::{settings, Discipline, Plan, Stage, EPOCH};
 
 const PROCESSES: u64 = 8;
-/// Number of transactions in one environment.
+/// The number of transactions in one environment.
 const ROUND: u64 = 10_000;
-/// Without a line from any process for this time, the processes are stuck.
+/// If no transaction ends for this time, the processes are stuck.
 const STUCK: Duration = Duration::from_secs(10);
 
 /// The reports of all processes of a round.
 #[derive(Default)]
 struct Told {
     history: Vec<Record>,
-    /// Transactions that were aborted, most of them as victims of deadlocks.
+    /// The number of aborted transactions, most of which were victims of deadlocks.
     gone: u64,
-    /// For each process, the transaction that it is committing.
+    /// For each process, the transaction that it was committing at its last report.
     trying: Vec<Option<Record>>,
     wrong: Option<String>,
 }
@@ -51,14 +51,14 @@ impl Told {
             "try" => {
                 let (begin, steps) = rest.split_once(' ').unwrap_or((rest, ""));
                 let (Ok(begin), Some(steps)) = (begin.parse(), understand(steps)) else {
-                    self.wrong = Some(format!("process {process} told: {line}"));
+                    self.wrong = Some(format!("process {process} reported: {line}"));
                     return;
                 };
                 self.trying[at] = Some(Record { thread: at, begin, end: u64::MAX, is_committed: false, steps });
             }
             "done" => match (self.trying[at].take(), rest.parse()) {
                 (Some(record), Ok(end)) => self.history.push(Record { end, is_committed: true, ..record }),
-                _ => self.wrong = Some(format!("process {process} told: {line}")),
+                _ => self.wrong = Some(format!("process {process} reported: {line}")),
             },
             "gone" => self.gone += 1,
             "left" => {}
@@ -113,7 +113,7 @@ impl<'d> Round<'d> {
                 (last, heard) = (Instant::now(), ended);
             }
             if last.elapsed() > STUCK {
-                return Err(format!("STUCK: nothing has ended for {STUCK:?}, {ended} transactions before"));
+                return Err(format!("STUCK: no transaction has ended for {STUCK:?}, after {ended} transactions"));
             }
             self.look()?;
             self.tell_epoch(ended);
@@ -216,7 +216,7 @@ impl Sums {
         }
         let lost = lost_at_the_end(&history, history.len() - 1);
         if !lost.is_empty() {
-            return Err(format!("{} lost, the first {:?}", lost.len(), lost[0]));
+            return Err(format!("{} writes lost, the first {:?}", lost.len(), lost[0]));
         }
         self.committed += verdict.committed;
         self.dependencies += verdict.dependencies;
@@ -244,11 +244,11 @@ fn random_transactions_of_eight_processes_that_are_killed_are_strictly_serializa
     }
     let Sums { committed, kills, gone, unheard, settled, dependencies, ambiguous } = sums;
     println!(
-        "figures: {committed} transactions of {PROCESSES} processes under {kills} kills committed, {gone} aborted, {unheard} \
-         writers killed at their commit, {settled} of which are there, {dependencies} dependencies, {ambiguous} not \
+        "figures: {committed} transactions of {PROCESSES} processes with {kills} kills committed, {gone} aborted, {unheard} \
+         writers killed in their commit, of which {settled} committed, {dependencies} dependencies, {ambiguous} not \
          judged; 0 cycles, 0 lost; {:.0} s",
         start.elapsed().as_secs_f64()
     );
-    assert!(committed as u64 > wanted / 3, "too few transactions committed: the test shows nothing");
-    assert!(kills > 0 || wanted < 2_000, "no process was killed: the test shows nothing");
+    assert!(committed as u64 > wanted / 3, "too few transactions committed, so the test shows nothing");
+    assert!(kills > 0 || wanted < 2_000, "no process was killed, so the test shows nothing");
 }

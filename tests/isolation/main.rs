@@ -1,4 +1,5 @@
-//! R11: transactions are strictly serializable: as if each ran alone, at a moment between its beginning and its end.
+//! Transactions are strictly serializable (R11): the result is as if each ran without any other, at a moment between
+//! its beginning and its end.
 //!
 //! | file | what |
 //! |---|---|
@@ -6,17 +7,17 @@
 //! | `graph` | dependencies, and the search for cycles among them |
 //! | `checker` | computes the dependencies and anomalies of a history |
 //! | `workload` | random transactions of eight threads |
-//! | `serializable` | their histories have no cycle; controls with broken isolation must have some |
+//! | `serializable` | histories of eight threads have no cycle; histories of controls without isolation have cycles |
 //! | `appended` | appends without reads: values of a key, lists, records by number, and entries of an index |
-//! | `killed` | random transactions of eight processes that are killed: their histories have no cycle |
-//! | `process`, `telling`, `unheard` | such a process, its reports, and the transactions that it could not report |
+//! | `killed` | histories of eight processes that are killed have no cycle |
+//! | `process`, `telling`, `unheard` | a process of `killed`, its reports, and transactions without a report |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
-//! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains their outcomes |
+//! | `serial`, `hermitage` | hermitage's cases; each outcome must be that of a serial order |
 //! | `deadlocks` | victims get an error, and `Env::run` repeats them |
-//! | `session_order` | a session never sees an older state than the state that it saw, or that another process reported to it |
+//! | `session_order` | a session never sees an older state than it saw before, or than another process reported to it |
 //! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |
-//! | `whole` | a transaction that has locked a whole database is alone in it |
-//! | `yardstick` | planted bugs, each to be noticed by one of these |
+//! | `whole` | no other transaction works in a database that a transaction has locked as a whole |
+//! | `yardstick` | planted bugs, each of which one of these tests must notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

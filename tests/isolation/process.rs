@@ -1,7 +1,7 @@
-//! A process that runs random transactions and reports each: this program.
+//! A child process of a test. It runs random transactions, and reports each.
 //!
-//! Before a commit it reports the transaction's steps (`try BEGIN STEPS`), after it the time of its end (`done END`).
-//! So only the last transaction before a kill can be committed without a report.
+//! Before a commit it reports the transaction's steps (`try BEGIN STEPS`), and after the commit the time of its end
+//! (`done END`). So the outcome is unknown only for the last transaction before a kill.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,12 +14,12 @@ use libtp_tests::process::{next_order, say};
 use crate::telling::tell;
 use crate::workload::{settings, Actor, Discipline, Plan, Stage};
 
-/// The test that such a process runs.
+/// The test that the process runs.
 pub const ENTRY: &str = "process::entry";
-/// The variable with its parameters: see [`orders`]. A process without it is not such a process.
+/// The environment variable with the process's parameters ([`orders`]). In an ordinary test run it is not set.
 const ORDERS: &str = "LIBTP_TEST_WORKER_ORDERS";
 
-/// How long a process pauses in [`linger`].
+/// The length of a pause in [`linger`].
 const LINGER: Duration = Duration::from_millis(2);
 
 /// Returns the variables for process `number`, which begins with `epoch`.
@@ -29,7 +29,7 @@ pub fn orders(directory: &std::path::Path, plan: Plan, number: u64, epoch: u32) 
     vec![(ORDERS, format!("{seed} {transactions} {pages} {number} {epoch} {}", directory.display()))]
 }
 
-/// The entry of such a process. In an ordinary test run this test does nothing.
+/// The entry of the process. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
@@ -56,7 +56,7 @@ fn work(directory: PathBuf, plan: Plan, process: u64, epoch: u32) -> libtp::Resu
 }
 
 fn play(env: &Env, plan: Plan, process: u64, epoch: &AtomicU32, is_over: &AtomicBool) -> libtp::Result<()> {
-    // No two processes draw the same elements.
+    // The first element depends on the process, so that no two processes draw the same element.
     let stage = Stage::new(env, plan, process << 32)?;
     let stage = stage.announcing(|begin, steps| {
         say(&format!("try {begin} {}", tell(steps)));
@@ -75,7 +75,7 @@ fn play(env: &Env, plan: Plan, process: u64, epoch: &AtomicU32, is_over: &Atomic
     Ok(())
 }
 
-/// Pauses now and then at a place where a kill leaves the outcome unknown.
+/// Pauses in one call of 16. If the process is killed in the pause, the outcome of its transaction is unknown.
 fn linger(chance: u64) {
     if chance / 64 % 16 == 0 {
         std::thread::sleep(LINGER);
@@ -86,7 +86,7 @@ fn linger(chance: u64) {
 fn listen(epoch: Arc<AtomicU32>, is_over: Arc<AtomicBool>) {
     std::thread::spawn(move || loop {
         match next_order().and_then(|order| order.parse().ok()) {
-            // Relaxed: as above.
+            // Relaxed: the flag and the number publish no other data.
             Some(number) => epoch.store(number, Ordering::Relaxed),
             None => return is_over.store(true, Ordering::Relaxed),
         }

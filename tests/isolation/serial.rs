@@ -1,9 +1,9 @@
-//! Schedules of a few transactions, and whether some serial order explains the outcome of a schedule.
+//! Schedules of a few transactions, and the check whether a serial order has the same outcome.
 //!
-//! A schedule gives the order in which its sessions try their steps. [`played`] runs it on the library, which makes
-//! sessions wait: a session that had to wait does its further steps as soon as it can. [`interleaved`] runs it
-//! without waits, on a map without isolation: the control, in which each schedule must show its anomaly.
-//! [`is_serial`] tries every order of the committed transactions.
+//! A schedule gives the order in which its sessions try their steps. [`played`] runs a schedule on the library, which
+//! makes sessions wait; a session that had to wait does its further steps as soon as it can. [`interleaved`] runs a
+//! schedule without waits, on a map without isolation. This is the control, in which each schedule must show its
+//! anomaly. [`is_serial`] tries every order of the committed transactions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::session::{Do, Ended, Scene, Session};
 /// The number of a session, and its step.
 pub type Step = (usize, Do);
 
-/// The steps and results of every session, in its own order, and the final contents.
+/// The steps and results of each session, in the session's order, and the final contents.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     sessions: Vec<Vec<(Do, Ended)>>,
@@ -42,7 +42,7 @@ fn owned(map: &Map) -> BTreeMap<String, String> {
     map.iter().map(|(&key, &value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Does one step on a map, without other sessions.
+/// Does one step on a map.
 fn on_map(map: &mut Map, step: &Do) -> Ended {
     let pair = |(key, value): (&&str, &&str)| format!("{key}={value}");
     match *step {
@@ -86,7 +86,7 @@ pub fn interleaved(pairs: &Pairs, schedule: &[Step]) -> Outcome {
     Outcome { sessions, finally: owned(&map) }
 }
 
-/// One session at work: its remaining steps, and the step that waits.
+/// A session of a schedule: its remaining steps, the step that waits, and the steps that have ended.
 struct Player {
     session: Session,
     todo: VecDeque<Do>,
@@ -95,7 +95,7 @@ struct Player {
 }
 
 impl Player {
-    /// Goes on until a step waits for long.
+    /// Does the remaining steps, until a step waits.
     fn go(&mut self) {
         loop {
             let step = match self.waiting.take() {
@@ -124,12 +124,12 @@ impl Player {
     }
 }
 
-/// The way in which sessions read that make no changes.
+/// The way in which sessions read that only read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// With locks, as the sessions that make changes.
+    /// With locks, as sessions that make changes.
     Lock,
-    /// By a snapshot, begun with the first step.
+    /// From a snapshot, which is taken at their first step.
     Snapshot,
 }
 
@@ -162,7 +162,8 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
             player.go();
         }
     }
-    // A waiting session can go on once other sessions have ended: as many rounds as there are sessions are enough.
+    // A waiting session can continue when other sessions have ended. In each round at least one session ends, so
+    // `count` rounds are enough.
     for _ in 0..count {
         players.iter_mut().for_each(Player::go);
     }
@@ -172,8 +173,8 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
     Outcome { sessions, finally: scene.everything() }
 }
 
-/// Returns whether some order of the committed transactions, each alone, gives the same observations and final
-/// contents.
+/// Returns whether the committed transactions, run one after the other in some order, make the same observations and
+/// leave the same contents.
 pub fn is_serial(pairs: &Pairs, outcome: &Outcome) -> bool {
     let start: Map = pairs.iter().copied().collect();
     orders(&outcome.committed()).into_iter().any(|order| {
@@ -183,7 +184,7 @@ pub fn is_serial(pairs: &Pairs, outcome: &Outcome) -> bool {
     })
 }
 
-/// Returns all permutations.
+/// Returns all orders of these numbers.
 fn orders(of: &[usize]) -> Vec<Vec<usize>> {
     if of.is_empty() {
         return vec![Vec::new()];

@@ -1,4 +1,5 @@
-//! Histories of random transactions have no cycle; with isolation switched off they have cycles.
+//! Random transactions of eight threads. Their histories must have no cycle. As a control, histories of the same
+//! transactions without isolation must have cycles.
 //!
 //! `LIBTP_TEST_TXNS` sets the number of transactions, `LIBTP_TEST_SEED` the first seed. A seed determines the
 //! transactions, but not how the threads interleave.
@@ -11,7 +12,7 @@ use libtp_tests::sizes;
 use crate::checker::{check, lost_at_the_end};
 use crate::workload::{run, Discipline, Plan, Tally, THREADS};
 
-/// Number of transactions in one environment: such a history is checked in a moment.
+/// The number of transactions in one environment. The checker needs little time for a history of this length.
 const ROUND: u64 = 10_000;
 
 #[test]
@@ -20,7 +21,7 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
     let start = Instant::now();
     let (mut committed, mut dependencies, mut ambiguous, mut sum) = (0, 0, 0, Tally::default());
     for (seed, done) in (first..).zip((0..wanted.div_ceil(ROUND)).map(|round| round * ROUND)) {
-        // Locks on pages every third time, so that the first rounds test both kinds.
+        // In every third round, locks are on pages, so that the first rounds test both kinds of locks.
         let granularity = if seed % 3 == 2 { Granularity::Page } else { Granularity::Record };
         let transactions = ROUND.min(wanted - done);
         let plan = Plan { seed, transactions, granularity, discipline: Discipline::Transactions };
@@ -47,14 +48,15 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
         sum.deadlocks,
         start.elapsed().as_secs_f64()
     );
-    assert!(committed as u64 > wanted / 2, "too few transactions committed: the test shows nothing");
-    assert!(sum.deadlocks > 0 || wanted < 2_000, "too few deadlocks: the test shows nothing");
+    assert!(committed as u64 > wanted / 2, "too few transactions committed, so the test shows nothing");
+    assert!(sum.deadlocks > 0 || wanted < 2_000, "there was no deadlock, so the test shows nothing");
 }
 
-/// The control: the same transactions and the same checker, without isolation.
+/// Runs a control: the same transactions and the same checker, without isolation. Returns the number of cycles and of
+/// other anomalies.
 fn control(discipline: Discipline) -> (usize, usize) {
     let plan = Plan { seed: sizes::first_seed(), transactions: 2_000, granularity: Granularity::Record, discipline };
-    let (history, _) = run(plan).expect("the control runs as the real thing does");
+    let (history, _) = run(plan).expect("the control's calls succeed");
     let verdict = check(&history);
     println!(
         "figures: control {discipline:?}: {} cycles, {} other anomalies",
@@ -65,13 +67,13 @@ fn control(discipline: Discipline) -> (usize, usize) {
 }
 
 #[test]
-fn steps_that_are_not_one_transaction_have_cycles() {
+fn the_checker_finds_cycles_if_each_step_is_a_transaction() {
     let (cycles, _) = control(Discipline::StepByStep);
-    assert!(cycles > 0, "the control has no cycle: the checker or the workload proves nothing");
+    assert!(cycles > 0, "the control has no cycle, so the checker or the workload proves nothing");
 }
 
 #[test]
-fn reads_and_writes_that_are_not_one_transaction_lose_updates() {
+fn the_checker_finds_lost_updates_if_reads_and_writes_are_separate_transactions() {
     let (_, anomalies) = control(Discipline::ReadThenWrite);
-    assert!(anomalies > 0, "the control lost no update: the checker or the workload proves nothing");
+    assert!(anomalies > 0, "the control lost no update, so the checker or the workload proves nothing");
 }

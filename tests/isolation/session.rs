@@ -1,7 +1,7 @@
-//! Transactions driven step by step from a script, which says for each step whether it ends or waits.
+//! Transactions that a script drives step by step.
 //!
-//! Each [`Session`] is a thread with one transaction at a time. A script says of each step that it ends
-//! ([`Session::does`]), or that it waits ([`Session::waits`]) and, later, that it has ended ([`Session::goes_on`]).
+//! Each [`Session`] is a thread with one transaction at a time. For each step, the script requires that the step ends
+//! ([`Session::does`]), or that the step waits ([`Session::waits`]) and ends later ([`Session::goes_on`]).
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use libtp::{Db, Durability, Env, Error, Granularity, Reader, Snapshot, Txn};
 
-/// A step that has not ended after this time is waiting.
+/// If a step has not ended after this time, it is taken to wait.
 const WAIT: Duration = Duration::from_millis(80);
-/// A step that has not ended after this time hangs.
+/// If a step has not ended after this time, it is taken to hang.
 const HANG: Duration = Duration::from_secs(30);
 
 /// One step of a script. Keys and values are words.
 #[derive(Clone, Debug)]
 pub enum Do {
     Begin,
-    /// Begins a snapshot: reads the present commits, without locks.
+    /// Takes a snapshot, from which the session reads without locks.
     BeginSnapshot,
     Get(&'static str),
     GetForUpdate(&'static str),
@@ -44,7 +44,7 @@ pub enum Ended {
     WasThere(bool),
     /// The pairs read, as `key=value`, in order.
     Pairs(Vec<String>),
-    /// Chosen to end a deadlock; the transaction is aborted.
+    /// The transaction was chosen as the victim of a deadlock, and aborted.
     Deadlock,
     /// The key is there already.
     Exists,
@@ -71,8 +71,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Makes a scene with these pairs. With locks on pages the key `y` lies in a database of its own, so that a
-    /// script about two objects has two.
+    /// Makes a scene with these pairs. With locks on pages, the key `y` is in a database of its own, so that the keys
+    /// `x` and `y` have different locks.
     pub fn new(granularity: Granularity, pairs: &[(&'static str, &'static str)]) -> Scene {
         let directory = tempfile::tempdir().expect("a directory for the test");
         let builder = Env::builder().durability(Durability::Relaxed);
@@ -87,7 +87,7 @@ impl Scene {
             }
             Ok(())
         };
-        scene.env.run(fill).expect("the scene is set");
+        scene.env.run(fill).expect("the pairs can be put");
         scene
     }
 
@@ -218,7 +218,7 @@ impl Actors {
             Do::Get(key) => found(self.database(key).get(reader, key.as_bytes())?),
             Do::Scan(from, to) => Ended::Pairs(self.scan(reader, from, to, true)?),
             Do::ScanBack(from, to) => Ended::Pairs(self.scan(reader, from, to, false)?),
-            other => panic!("{other:?} is not only read"),
+            other => panic!("{other:?} changes records"),
         })
     }
 
@@ -270,14 +270,14 @@ pub struct Session {
 }
 
 impl Session {
-    /// Does a step that ends, with any result.
+    /// Does a step that must end, and returns its result.
     pub fn ends(&self, step: Do) -> Ended {
         let text = format!("{step:?}");
         self.to.send(step).expect("the session's thread is there");
         self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: {text} has not ended after {HANG:?}", self.name))
     }
 
-    /// Does a step that ends with the wanted result.
+    /// Does a step that must end with the wanted result.
     #[track_caller]
     pub fn does(&self, step: Do, wanted: Ended) {
         let text = format!("{step:?}");
@@ -301,7 +301,7 @@ impl Session {
         assert_eq!(self.ended(), wanted, "{}: the step that waited", self.name);
     }
 
-    /// Returns the result of the step begun last, unless it waits.
+    /// Returns the result of the last step, unless it waits.
     pub fn ended_by_now(&self) -> Option<Ended> {
         self.from.recv_timeout(WAIT).ok()
     }
@@ -311,7 +311,7 @@ impl Session {
         self.name
     }
 
-    /// Waits for the result of the step begun last.
+    /// Waits for the result of the last step.
     pub fn ended(&self) -> Ended {
         self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: a step waits for ever", self.name))
     }

@@ -1,13 +1,13 @@
-//! Session order: a session that has seen a commit, or was told of it by another session that saw it, never sees an
-//! older state, in any way of reading.
+//! Session order: if a session has seen a commit, or another session that has seen it has reported the commit to it,
+//! the session never sees an older state, in any way of reading.
 //!
-//! A process counts a number up. One transaction changes the number in a record, its index, a list of values and a
-//! segment of memory; some transactions are answered at once, others when they are on disk. Now and then this writer is
-//! killed, and a new process continues. Two readers read in turns, each time in another way: this process, and a
-//! process that gets its orders and answers over pipes. The number only grows, so the checker is one comparison: a read
-//! must find at least the number of every read that ended before it began.
+//! A process counts a number up. Each of its transactions changes the number in a record with an index, in a value of
+//! a key and in a segment of memory. Depending on the test, its commits are answered at once or when they are on disk.
+//! Now and then this writer is killed, and a new process continues. Two readers take turns, each time in another way
+//! of reading: this process, and a process that gets orders and answers over pipes. The number only grows, so the
+//! check is one comparison: a read must find at least the number of every read that ended before it began.
 //!
-//! Some ways of reading wait for the disk before they answer, other ways do not. So a read by a snapshot can begin
+//! Some ways of reading wait for the disk before they answer, and others do not. So a read by a snapshot can begin
 //! while the number that an earlier read found is not yet on disk.
 
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ const ENTRY: &str = "session_order::entry";
 const ORDERS: &str = "LIBTP_TEST_SESSION_ORDER";
 const KEY: &[u8] = b"number";
 
-/// Ways of reading.
+/// A way of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// In a transaction that commits with this durability.
     Locked(Durability),
-    /// In a transaction that commits without waiting for the answer.
+    /// In a transaction that commits with `commit_async`.
     Async,
     /// In a transaction that aborts.
     Aborted,
-    /// In a transaction that stays open while a snapshot reads, too.
+    /// In a transaction, and from a snapshot while this transaction is open.
     Open,
     /// By the index, in a transaction.
     Index,
@@ -75,7 +75,7 @@ impl Look {
 
     fn told(&self) -> String {
         let Look { way, before, known, found } = self;
-        format!("{way:?} finds {found}, where {known} was known and {before:?} had looked before")
+        format!("a read by {way:?} finds {found}, after a read by {before:?} when {known} was known")
     }
 }
 
@@ -94,7 +94,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Returns settings with this durability for transactions that do not choose another.
 fn settings(durability: Durability) -> Settings {
-    // `Rio` needs only the declaration that the memory survives: no machine fails here.
+    // `Rio` is refused without the declaration that the memory survives. No machine fails in this test.
     let (durability, region_survives) = (Some(durability), Some(Survives::System));
     Settings { durability, region_survives, relaxed_millis: Some(1000), ..Settings::default() }
 }
@@ -179,7 +179,7 @@ fn entry() {
         "count" => loop {
             counted.count_up().unwrap();
             if durability != Durability::Sync {
-                // Leaves time for the other tests that run beside this one.
+                // Leaves processor time for tests that run concurrently.
                 std::thread::sleep(Duration::from_micros(500));
             }
         },
@@ -200,7 +200,8 @@ fn start(task: &str, directory: &Path) -> Process {
     process
 }
 
-/// Reads in turns in two processes beside one that counts up, with durabilities of these indices.
+/// Lets two processes take turns in reading, while a third process counts up. `looking` and `counting` are the indices
+/// of their durabilities.
 fn looks(looking: usize, counting: usize) -> Vec<Look> {
     let directory = tempfile::tempdir().unwrap();
     let counted = Counted::open(directory.path(), DURABILITIES[looking]).unwrap();
@@ -215,11 +216,11 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
     };
     let (mut all, mut known, mut before) = (Vec::new(), 0, Way::Snapshot);
     let mut round = 0;
-    // On a busy machine it takes more reads until the number has grown.
+    // On a busy machine the number grows slowly, so more reads are made.
     while round < rounds || known <= rounds / 20 && round < 100 * rounds {
         let way = draw();
         let found = match round % 4 {
-            // The read is ordered over a pipe and answered over a pipe.
+            // The other process reads.
             1 | 2 => {
                 other.order(&way.to_string());
                 other.line().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()
@@ -236,7 +237,7 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
         }
         round += 1;
     }
-    assert!(known > rounds / 20, "the number was counted up beside the looks: {known}");
+    assert!(known > rounds / 20, "the number has hardly grown, so the test shows nothing: {known}");
     all
 }
 
@@ -244,7 +245,7 @@ fn check(looking: usize, counting: usize) {
     let all = looks(looking, counting);
     let backwards: Vec<&Look> = all.iter().filter(|look| look.goes_backwards()).collect();
     let first = backwards.first().map(|look| look.told()).unwrap_or_default();
-    assert!(backwards.is_empty(), "{} of {} looks go backwards: {first}", backwards.len(), all.len());
+    assert!(backwards.is_empty(), "{} of {} reads go backwards: {first}", backwards.len(), all.len());
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn reads_never_go_backwards_where_commits_are_answered_from_memory() {
 }
 
 #[test]
-fn the_checker_sees_a_look_that_goes_backwards() {
+fn the_checker_finds_a_read_that_goes_backwards() {
     let look = |known, found| Look { way: Way::Snapshot, before: Way::Locked(Durability::Relaxed), known, found };
     assert!(look(163, 161).goes_backwards());
     assert!(!look(163, 163).goes_backwards() && !look(163, 164).goes_backwards());

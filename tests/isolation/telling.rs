@@ -1,10 +1,11 @@
-//! A transaction's steps as a line of words, with which a process reports them to another.
+//! A transaction's steps as a line of words, in which a process reports them.
 //!
 //! ```text
-//! R7:10,11          read list 7            A7:10,11>12       appended 12 to it
-//! c3:40             read cell 3            w3:40>41          replaced 40 in it
-//! S2:0-99:5.60,9.61 scanned range 2, places 0 to 99, found two rows
-//! I2:5.60           inserted a row         D2:5.60           deleted it
+//! R7:10,11          read list 7            A7:10,11>12       read list 7 and appended 12
+//! c3:40             read cell 3            w3:40>41          replaced 40 in cell 3 by 41
+//! S2:0-99:5.60,9.61 scanned range 2, places 0 to 99, and found two rows
+//! I2:5.60           inserted a row         D2:5.60           deleted the row
+//! P7:13             appended 13 to list 7 without reading it
 //! ```
 
 use std::collections::BTreeSet;

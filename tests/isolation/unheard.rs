@@ -1,20 +1,20 @@
-//! Transactions whose process was killed while it committed: the observations of other transactions show whether each
-//! of them committed.
+//! Transactions whose process was killed in the commit. The observations of other transactions show whether such a
+//! transaction committed.
 //!
-//! A transaction that left any trace counts as committed, with all its steps, and the checker reports missing steps. A
-//! transaction without a trace counts as aborted, and no other transaction may have seen it. Its end is unknown, so
-//! time orders no transaction after it.
+//! If another transaction saw one of its writes, it counts as committed with all its steps, so the checker reports
+//! writes that are missing. Otherwise it counts as aborted. The end of a committed transaction is unknown, so the
+//! real-time order puts no transaction after it.
 
 use std::collections::HashSet;
 
 use crate::history::{Element, Record, Step};
 
-/// Adds to a history the transactions of `unheard` that committed, and returns their number. The history's last record,
-/// which read everything at the end, stays the last.
+/// Adds to a history the transactions of `unheard` that committed, and returns their number. The history's last record
+/// is the transaction that read everything at the end; it stays the last.
 pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
     let end = history.pop().expect("the last record read everything");
     let before = history.len();
-    // A transaction may be known only from an observation of another such transaction.
+    // The only observation of a transaction may be by another transaction of `unheard`, so the search is repeated.
     loop {
         let seen = seen(history.iter().chain([&end]));
         let (found, still): (Vec<_>, Vec<_>) = unheard.into_iter().partition(|record| left_a_trace(record, &seen));
@@ -28,8 +28,8 @@ pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
         let is_deletion = |step: &Step| matches!(step, Step::Delete { row: of } if of.element == row);
         let deleted_it = |record: &Record| record.steps.iter().any(is_deletion);
         let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
-        // If two killed transactions tried to delete the row, either may have committed, and the choice here may be
-        // wrong. So the reads of the chosen transaction are dropped.
+        // If two killed transactions tried to delete the row, either may have deleted it, and the choice here may be
+        // wrong. So the reads of the chosen transaction are not judged.
         let mut record = there(unheard.remove(at));
         record.steps.retain(|step| matches!(step, Step::Delete { .. }));
         history.push(record);
@@ -76,7 +76,8 @@ fn only_deletes(record: &Record) -> bool {
     })
 }
 
-/// Returns the rows that were inserted, have no known deleter, and are gone.
+/// Returns the rows that were inserted and are missing at the end, although no transaction of the history deleted
+/// them.
 fn vanished(history: &[Record], end: &Record) -> Vec<Element> {
     let steps = || history.iter().filter(|record| record.is_committed).flat_map(|record| &record.steps);
     let mut there = HashSet::new();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_another_saw_must_stay() {
+    fn a_transaction_that_another_saw_counts_as_committed() {
         let reader = record(2, vec![Step::ReadList { list: 1, elements: vec![10] }]);
         let (settled, is_right) =
             settled_and_right(vec![reader, end(&[(1, &[])], &[])], vec![record(1, vec![append(1, 10)])]);

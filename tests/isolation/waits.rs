@@ -1,5 +1,5 @@
-//! How long a session waits for a lock: as the environment, a transaction or a call sets it; and events that end a
-//! wait before that.
+//! How long a session waits for a lock. The environment, a transaction or a call sets the timeout; other events end a
+//! wait earlier.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
@@ -30,7 +30,7 @@ fn a_transaction_writes_a_record_that_another_has_read_too() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT * 30));
     let txn = env.begin().unwrap();
     table.get(&txn, b"x").unwrap();
-    // The other reader makes a queue of the lock, and leaves it.
+    // Because of the second reader, the lock gets a queue. The reader then leaves the queue.
     env.run(|other| table.get(other, b"x")).unwrap();
     table.put(&txn, b"x", b"2").unwrap();
     txn.commit().unwrap();
@@ -50,7 +50,8 @@ fn a_sum_waits_for_the_transaction_that_changed_the_number() {
     }
 }
 
-/// A call that waits for its least key holds no greater one, whatever the order of the keys in the call.
+/// A call on several keys locks the least key first, whatever their order in the call. While it waits for this lock, it
+/// holds none of the greater keys.
 #[test]
 fn several_records_are_locked_in_the_order_of_their_keys() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
@@ -86,7 +87,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     let wait = error.lock_wait().unwrap();
     assert_eq!((wait.in_the_way[0].txn, wait.in_the_way[0].pid), (Some(txn), pid));
     assert_eq!(wait.in_the_way[0].process_state, ProcessState::Alive);
-    // The same for other kinds of databases.
+    // The errors of other kinds of databases name the record, too.
     let numbers = env.recno("numbers", 1).unwrap();
     let values = env.multi("values", libtp::Duplicates::AsTheyCame).unwrap();
     numbers.put(&holder, 3, b"3").unwrap();
@@ -96,7 +97,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
     assert!(message.starts_with("the lock on record 3 of database `numbers` in mode"), "{message}");
     let message = text(values.put(&waiter, b"x", b"2").unwrap_err());
     assert!(message.starts_with("the lock on a value of the key \"x\" of database `values` in mode"), "{message}");
-    // The transaction goes on without these locks.
+    // The transaction continues without these locks.
     table.put(&waiter, b"y", b"1").unwrap();
     waiter.commit().unwrap();
     holder.commit().unwrap();
@@ -105,7 +106,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
 
 #[test]
 fn run_does_not_run_again_after_a_timeout_unless_it_is_asked_to() {
-    // The timeout is short, so that a thousand tries end in time.
+    // The timeout is short, so that the tries end soon.
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT / 10));
     let tries = AtomicU32::new(0);
     let work = |txn: &libtp::Txn<'_>| {
@@ -140,16 +141,22 @@ fn transactions_and_calls_have_timeouts_of_their_own() {
     waiter.set_lock_timeout(Some(MOMENT));
     assert!(is_timeout(table.get(&waiter, b"x"), Some(MOMENT)));
     assert!(is_timeout(waiter.within(Some(Duration::ZERO), || table.get(&waiter, b"x")), None));
-    assert!(is_timeout(table.get(&waiter, b"x"), Some(MOMENT)), "the call's timeout is the call's alone");
+    assert!(
+        is_timeout(table.get(&waiter, b"x"), Some(MOMENT)),
+        "the timeout of a call must not change that of the transaction"
+    );
     let mut cursor = table.cursor(&waiter);
     let refused = waiter.within(Some(MOMENT / 2), || cursor.first());
-    assert!(matches!(refused, Err(Error::LockTimeout(wait)) if wait.limit == Some(MOMENT / 2)), "a cursor's call, too");
+    assert!(
+        matches!(refused, Err(Error::LockTimeout(wait)) if wait.limit == Some(MOMENT / 2)),
+        "the call's timeout must apply to a cursor, too"
+    );
     let how = Run::new().lock_timeout(MOMENT * 2);
     let refused = env.try_run(&how, |txn| table.get(txn, b"x"));
     assert!(is_timeout(refused, Some(MOMENT * 2)));
     drop(cursor);
     waiter.abort().unwrap();
-    // The session is used again, without the transaction's own timeout.
+    // The next transaction uses the same session, and must not have the aborted transaction's timeout.
     std::thread::scope(|scope| {
         let read = scope.spawn(|| env.run(|txn| table.get(txn, b"x")));
         until_waiting(&env, 1);
@@ -182,7 +189,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
     });
     assert_eq!((refused, tries.load(Ordering::Relaxed)), (Err(Trouble::OutOfStock), 1));
     assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"1"[..]), "the put was undone");
-    // A deadlock is repeated, even if the caller's error hides its cause.
+    // The victim of a deadlock runs again, even if the caller's error type hides the cause.
     env.run(|txn| table.put(txn, b"y", b"1")).unwrap();
     let (told, met) = (channel(), channel());
     std::thread::scope(|scope| {
@@ -216,7 +223,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
 
 #[test]
 fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
-    // The timeout is longer than a refused wait lasts.
+    // The timeout is much longer than the time until the wait is refused.
     let (_directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     table.put(&one, b"x", b"2").unwrap();
@@ -224,7 +231,7 @@ fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
     assert!(matches!(error, Error::OwnThread(_)) && !error.is_retryable(), "{error}");
     let text = error.to_string();
     assert!(text.contains("record \"x\"") && text.contains(&format!("transaction {}", one.id())), "{text}");
-    // The circle also goes through another thread, which waits for the first transaction.
+    // The circle may go through another thread, which waits for the first transaction.
     table.put(&two, b"y", b"3").unwrap();
     std::thread::scope(|scope| {
         let (env, table) = (&env, &table);
@@ -249,13 +256,13 @@ fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
 
 #[test]
 fn a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused() {
-    // The timeout is longer than a refused wait lasts.
+    // The timeout is much longer than the time until the wait is refused.
     let (directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
     let open = env.begin().unwrap();
     table.lock_all(&open, PageLock::Write).unwrap();
     let error = table.compact(90).unwrap_err();
     assert!(matches!(error, Error::OwnThread(_)), "{error}");
-    // The transaction is of the same thread also for another handle of the environment.
+    // The wait is refused also if the compaction uses another handle of the environment.
     let other = Env::builder().lock_timeout(Duration::from_secs(10)).open(directory.path()).unwrap();
     let error = other.btree("table").unwrap().compact(90).unwrap_err();
     assert!(matches!(error, Error::OwnThread(_)), "another handle: {error}");
@@ -274,7 +281,7 @@ fn a_transaction_that_another_thread_continues_is_waited_for() {
         scope.spawn(move || {
             table.put(&one, b"y", b"2").unwrap();
             until_waiting(env, 1);
-            // The pause is longer than a refused wait lasts.
+            // The pause is longer than the time until a wait is refused.
             std::thread::sleep(Duration::from_millis(1500));
             one.commit().unwrap();
         });

@@ -1,19 +1,19 @@
-//! A transaction that has locked a whole database is alone in it, whatever intent locks other sessions have kept from
-//! earlier transactions.
+//! While a transaction has locked a whole database, no other transaction works in it, also if sessions have kept intent
+//! locks on the database from earlier transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use libtp::{Durability, Env, PageFile, PageLock, Result};
 
-/// How many times the whole database is locked.
+/// The number of times that the whole database is locked.
 const ROUNDS: u32 = 120;
 const WRITERS: usize = 3;
 
 /// Adds one to both pages.
 fn add(env: &Env, file: &PageFile, other: &PageFile) -> Result<()> {
     env.run(|txn| {
-        // Locks another database first: the session may learn an intent lock on it anew while the intent lock on `file`
-        // is in doubt.
+        // Locks another database first. Then the session may take a new intent lock while its kept intent lock on
+        // `file` is being revoked.
         other.lock(txn, 0, PageLock::Read)?;
         for page in [0, 1] {
             file.lock(txn, page, PageLock::Write)?;
@@ -63,7 +63,7 @@ fn a_transaction_that_has_locked_a_database_works_alone_in_the_database() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(seen.is_none(), "another transaction works beside the locker: round and counts {seen:?}");
+    assert!(seen.is_none(), "another transaction worked in the locked database: round and counts {seen:?}");
     let total = env.run(|txn| Ok(count_of(&file.get(txn, 0)?.bytes))).unwrap();
     assert_eq!(total, u64::from(added.into_inner()), "additions are lost");
 }

@@ -1,7 +1,7 @@
-//! Random transactions of many threads, or processes, over a few keys.
+//! Random transactions of many threads or processes over a few keys.
 //!
-//! After every [`EPOCH`] transactions the workload goes on with new lists, cells and ranges of rows. So reads stay
-//! short, and many reads find an empty list. The names of one epoch lie side by side on a few pages.
+//! After every [`EPOCH`] transactions the workload turns to new lists, cells and ranges of rows. So reads stay short,
+//! and many reads find an empty list. The keys of one epoch are next to each other on a few pages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,23 +12,25 @@ use libtp_tests::process::now;
 
 use crate::history::{Element, Record, Row, Step};
 
-/// Number of threads at work.
+/// The number of threads.
 pub const THREADS: usize = 8;
-/// Number of transactions before the workload turns to new lists.
+/// The number of transactions before the workload turns to new lists, cells and ranges.
 pub const EPOCH: u64 = 250;
-/// Number of lists, cells and ranges of an epoch.
+/// The number of lists of an epoch.
 const LISTS: u32 = 6;
+/// The number of cells of an epoch.
 const CELLS: u32 = 16;
+/// The number of ranges of an epoch.
 const RANGES: u32 = 2;
-/// Number of places of a range.
+/// The number of places of a range.
 const PLACES: u32 = 100;
 
-/// How well transactions are isolated.
+/// The isolation of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// The library's isolation, unchanged.
     Transactions,
-    /// A control: each step is a transaction of its own, so a recorded transaction is not isolated.
+    /// A control: each step is a transaction of its own, although the history records the steps as one transaction.
     StepByStep,
     /// A control: each read and each write is a transaction of its own.
     ReadThenWrite,
@@ -43,14 +45,15 @@ pub struct Plan {
     pub discipline: Discipline,
 }
 
-/// Counts beside the history.
+/// Numbers that the history does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub deadlocks: u64,
     pub aborts: u64,
 }
 
-/// Returns settings with little memory, small pages and short logs, so that much of the library takes part.
+/// Returns settings with little memory, small pages and short logs, so that pages split and are replaced, and
+/// checkpoints are taken.
 pub fn settings(plan: Plan) -> Settings {
     let small = DatabaseSettings {
         page_bytes: Some(Bytes::kib(4)),
@@ -66,7 +69,8 @@ pub fn settings(plan: Plan) -> Settings {
     }
 }
 
-/// Runs a plan. Returns the history, whose last transaction read everything alone, and a tally.
+/// Runs a plan. Returns the history and a tally. The history's last transaction read everything after the end of all
+/// others.
 pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
     let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
     let env = Env::builder().settings(settings(plan)).open(directory.path())?;
@@ -100,8 +104,8 @@ pub struct Stage<'e> {
     rows: Db,
     begun: AtomicU64,
     elements: AtomicU64,
-    /// Called with each transaction just before it commits: from then on the transaction may be committed, even if the
-    /// process dies.
+    /// Called with each transaction just before its commit. If the process dies after this call, the transaction may
+    /// be committed.
     announce: fn(u64, &[Step]),
 }
 
@@ -118,7 +122,7 @@ impl<'e> Stage<'e> {
         Stage { announce, ..self }
     }
 
-    /// Makes all cells, so that a write always replaces a cell.
+    /// Makes all cells, so that a write always replaces an existing cell.
     pub fn fill(&self) -> Result<()> {
         let count = self.cell_count();
         for first in (0..count).step_by(512) {
@@ -137,7 +141,7 @@ impl<'e> Stage<'e> {
     }
 
     fn new_element(&self) -> Element {
-        // Relaxed: it matters only that each element is drawn once.
+        // Relaxed: only the uniqueness of each element matters.
         1 + self.elements.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -213,7 +217,7 @@ fn scan(rows: &Db, txn: &Txn<'_>, range: u32, from: u32, to: u32, is_upwards: bo
     };
     while let Some((key, _)) = at.filter(|(key, _)| (&first..&beyond).contains(&key)) {
         let row = row_of(&key).unwrap_or_else(|| panic!("an unknown key: {}", String::from_utf8_lossy(&key)));
-        assert!(found.insert(row), "a scan met {row:?} twice");
+        assert!(found.insert(row), "a scan returned {row:?} twice");
         at = if is_upwards { cursor.next()? } else { cursor.prev()? };
     }
     Ok(found)
@@ -227,7 +231,7 @@ pub struct Actor<'s, 'e> {
     tally: Tally,
 }
 
-/// A running transaction. In a control several transactions take its place.
+/// A running transaction. In a control it is a sequence of transactions.
 struct Running<'s, 'e> {
     stage: &'s Stage<'e>,
     txn: Option<Txn<'e>>,
@@ -240,9 +244,9 @@ impl Running<'_, '_> {
         self.txn.as_ref().expect("a transaction is running between its beginning and its end")
     }
 
-    /// Ends the transaction and begins another. A control run calls this between two steps, so that other transactions
+    /// Ends the transaction and begins another. A control calls this between two steps, so that other transactions can
     /// come between the steps.
-    fn seam(&mut self) -> Result<()> {
+    fn between_steps(&mut self) -> Result<()> {
         if let Some(txn) = self.txn.take() {
             txn.commit()?;
         }
@@ -251,20 +255,20 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    fn seam_if(&mut self, discipline: Discipline) -> Result<()> {
+    fn between_steps_if(&mut self, discipline: Discipline) -> Result<()> {
         if self.stage.plan.discipline == discipline {
-            self.seam()?;
+            self.between_steps()?;
         }
         Ok(())
     }
 
     fn between_read_and_write(&mut self) -> Result<()> {
-        self.seam_if(Discipline::ReadThenWrite)
+        self.between_steps_if(Discipline::ReadThenWrite)
     }
 }
 
 impl<'s, 'e> Actor<'s, 'e> {
-    /// Makes thread (or process) `number`.
+    /// Makes the actor of the thread or process `number`.
     pub fn new(stage: &'s Stage<'e>, number: usize) -> Actor<'s, 'e> {
         let seed = stage.plan.seed << 8 | number as u64;
         Actor { stage, number, random: Random::new(seed), tally: Tally::default() }
@@ -295,8 +299,8 @@ impl<'s, 'e> Actor<'s, 'e> {
     fn work(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
         for _ in 0..1 + self.random.below(4) {
             self.step(running)?;
-            running.seam_if(Discipline::StepByStep)?;
-            running.seam_if(Discipline::ReadThenWrite)?;
+            running.between_steps_if(Discipline::StepByStep)?;
+            running.between_steps_if(Discipline::ReadThenWrite)?;
         }
         Ok(())
     }
@@ -323,7 +327,7 @@ impl<'s, 'e> Actor<'s, 'e> {
             Err(Error::Deadlock) => {
                 self.tally.deadlocks += 1;
                 txn.abort()?;
-                // In a control the earlier steps are committed already.
+                // In a control, the earlier steps are already committed.
                 Ok(is_broken)
             }
             Err(error) => Err(error),
@@ -367,7 +371,7 @@ impl<'s, 'e> Actor<'s, 'e> {
         match before.is_empty() && self.random.coin() {
             false => lists.put(running.txn(), &list_key(list), &after)?,
             true => match lists.put_new(running.txn(), &list_key(list), &after) {
-                // Only a control may find a list that was not there a moment ago.
+                // Only in a control can the list have been made since the read above.
                 Err(Error::Exists) if running.stage.plan.discipline == Discipline::ReadThenWrite => return Ok(()),
                 put => put?,
             },
@@ -429,7 +433,7 @@ impl<'s, 'e> Actor<'s, 'e> {
         running.between_read_and_write()?;
         let was_there = self.stage.rows.delete(running.txn(), &row_key(row))?;
         let is_control = self.stage.plan.discipline == Discipline::ReadThenWrite;
-        assert!(was_there || is_control, "{row:?} was scanned and is gone in the same transaction");
+        assert!(was_there || is_control, "{row:?} was found by a scan and is missing in the same transaction");
         running.steps.push(Step::Delete { row });
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One process: committed changes are there, aborted changes are not, and invalid calls are refused.
+//! One process: committed changes are kept, aborted changes are undone, and invalid calls are refused.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_commit_keeps_record_and_memory_and_an_abort_undoes_both() {
 }
 
 #[test]
-fn stores_of_a_forgotten_guard_follow_the_transaction_and_the_segment_is_released() {
+fn the_segment_of_a_forgotten_guard_shares_the_outcome_and_is_released() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::from_secs(1)).open(dir.path()).unwrap();
     let segments = ["one", "two", "three"].map(|name| env.segment(name, 4096).unwrap());
@@ -56,7 +56,7 @@ fn stores_of_a_forgotten_guard_follow_the_transaction_and_the_segment_is_release
         let expected = if is_committed { round } else { round - 1 };
         assert_eq!(segments.each_ref().map(|segment| read(&env, segment, 1)[0]), [expected; 3]);
     }
-    // A dropped transaction gives the segment back, too.
+    // A dropped transaction releases the segment, too.
     let txn = env.begin().unwrap();
     std::mem::forget(txn.join(&segments[0]).unwrap());
     drop(txn);
@@ -68,7 +68,7 @@ fn stores_of_a_forgotten_guard_follow_the_transaction_and_the_segment_is_release
 }
 
 #[test]
-fn memory_alone_needs_no_log() {
+fn transactions_that_change_only_memory_write_no_log() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();
@@ -82,7 +82,7 @@ fn memory_alone_needs_no_log() {
 }
 
 #[test]
-fn threads_take_turns() {
+fn concurrent_threads_lose_no_increment() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(libtp::Durability::Relaxed).open(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();
@@ -106,7 +106,7 @@ fn threads_take_turns() {
 }
 
 #[test]
-fn another_environment_is_refused_the_segment() {
+fn a_segment_cannot_be_opened_by_another_environment() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = dir.path().join("memory.vista");
     let env = Env::open_or_create(dir.path()).unwrap();
@@ -131,7 +131,7 @@ fn another_environment_is_refused_the_segment() {
 }
 
 #[test]
-fn a_segment_without_owner_is_not_taken() {
+fn a_segment_made_without_an_environment_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     drop(vista::Segment::open(dir.path().join("alone.vista"), 4096).unwrap());
@@ -141,7 +141,7 @@ fn a_segment_without_owner_is_not_taken() {
 }
 
 #[test]
-fn a_log_of_an_earlier_time_is_noticed() {
+fn a_log_older_than_the_segment_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let (home, backup) = (dir.path().join("home"), dir.path().join("backup"));
     let memory = dir.path().join("memory");
@@ -170,7 +170,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[test]
-fn a_segment_that_is_at_work_is_not_joined_twice() {
+fn a_joined_segment_cannot_be_joined_again() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::from_millis(50)).open(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();

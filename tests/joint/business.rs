@@ -1,8 +1,9 @@
 //! Counters in two segments and a journal of records: every transaction raises both counters and adds a record, or
 //! does nothing.
 //!
-//! Some transactions change one segment alone, some abort, and some roll back a part. Each transaction frees the heap
-//! block of the transaction before it and fills a new block with bytes that depend on its own number.
+//! Some transactions change only one segment, some abort, and some roll back a part. Each transaction over both
+//! segments frees the heap block of the transaction before it. It fills a new block with bytes that depend on its
+//! number.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use libtp_sim::Random;
 
 /// The length of the flat parts of the segments.
 const BYTES: u64 = 4096;
-/// Places in the left segment.
+/// Addresses in the left segment.
 const COUNT: u64 = 0;
 const BLOCK: u64 = 8;
 const ALONE: u64 = 16;
@@ -42,8 +43,7 @@ impl Business {
         Ok(Business { env, left, right, journal })
     }
 
-    /// Runs one transaction. Returns the number that it reached, or `None` if it aborted or changed one segment
-    /// alone.
+    /// Runs one transaction. Returns its number, or `None` if it aborted or changed only one segment.
     pub fn transact(&self, random: &mut Random) -> Result<Option<u64>> {
         match random.below(10) {
             0 | 1 => self.alone(random).map(|()| None),
@@ -95,7 +95,7 @@ impl Business {
         Ok(next)
     }
 
-    /// Spoils everything in a part, with another part inside, and rolls it back.
+    /// Stores wrong values in a part, and in a part inside that part, and rolls the outer part back.
     fn part(&self, txn: &libtp::Txn<'_>, next: u64) -> Result<()> {
         let part = txn.savepoint();
         self.spoil(txn, next + 1)?;
@@ -108,14 +108,14 @@ impl Business {
         part.roll_back()
     }
 
-    /// Stores wrong values at every place that transactions store to.
+    /// Stores wrong values at every address that transactions store to.
     fn spoil(&self, txn: &libtp::Txn<'_>, wrong: u64) -> Result<()> {
         self.journal.put(txn, &wrong.to_be_bytes(), b"of a part")?;
         let mut left = txn.join(&self.left)?;
         for at in [COUNT, ALONE, COUNT] {
             left.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
         }
-        // Frees the old block, and in the inner part the block that was made here.
+        // Frees the old block. In the inner part, this is the block that the outer part made.
         let old = number(&left.bytes()[8..]);
         if old != 0 {
             left.set_range(old, BLOCK_BYTES)?.fill(stamp(wrong));
@@ -150,15 +150,15 @@ impl Business {
             let right = txn.join(&self.right)?;
             let (count, other) = (number(left.bytes()), number(right.bytes()));
             if count != other {
-                return Ok(Err(format!("the left segment has {count}, the right one {other}")));
+                return Ok(Err(format!("the left segment has {count}, the right segment {other}")));
             }
             let of_a_part = number(&right.bytes()[8..]);
             if of_a_part != 0 {
-                return Ok(Err(format!("the right segment has {of_a_part}, of a part that was taken back")));
+                return Ok(Err(format!("the right segment has {of_a_part}, of a part that was rolled back")));
             }
             let alone = [16, 2048].map(|at| number(&left.bytes()[at..]));
             if alone[0] != alone[1] {
-                return Ok(Err(format!("the two places for changes of the left segment alone have {alone:?}")));
+                return Ok(Err(format!("the two words for changes of only the left segment have {alone:?}")));
             }
             let block = number(&left.bytes()[8..]);
             let wrong = match block {
@@ -166,7 +166,7 @@ impl Business {
                 block => left.get(block, BLOCK_BYTES)?.iter().any(|&byte| byte != stamp(count)),
             };
             if wrong {
-                return Ok(Err(format!("the block at {block} is not that of transaction {count}")));
+                return Ok(Err(format!("the block at {block} has other bytes than transaction {count} stored")));
             }
             let blocks = match left.segment().verify() {
                 Ok(usage) => usage.blocks,
@@ -179,7 +179,7 @@ impl Business {
             let next = self.journal.get(txn, &(count + 1).to_be_bytes())?;
             if (last.is_none() && count != 0) || next.is_some() {
                 return Ok(Err(format!(
-                    "the memory has {count} transactions; the journal's record of the last one is {last:?}, and of the next one {next:?}"
+                    "the memory has {count} transactions; the journal's record of the last is {last:?}, and of the next {next:?}"
                 )));
             }
             Ok(Ok(count))

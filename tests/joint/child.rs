@@ -1,5 +1,5 @@
-//! A process that a test starts: it runs transactions until it is stopped or dies, and reports each acknowledged
-//! number.
+//! A process that a test starts: it runs transactions until it is stopped or dies, and reports the number of each
+//! committed transaction.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ fn entry() {
 
 fn serve(business: &Business, random: &mut Random) {
     say("open");
-    // `work N` runs N transactions; the other orders are below. An order is answered by `done`.
+    // Other orders than those below have the form `work N` and run N transactions. The child answers each order with
+    // `done`.
     while let Some(order) = next_order() {
         match order.as_str() {
             "checkpoint" => {
@@ -82,14 +83,14 @@ pub struct Child {
 libtp_tests::is_a_process!(Child);
 
 impl Child {
-    /// Starts a child that dies at `failpoint`, if that is not empty.
+    /// Starts a child that dies at `failpoint`, or at no failpoint if the name is empty.
     pub fn start(directory: &Path, seed: u64, failpoint: &str) -> Child {
         let variables =
             [(DIRECTORY, directory.display().to_string()), (SEED, seed.to_string()), (FAILPOINT, failpoint.to_owned())];
         Child { process: Process::start("child::entry", &variables), told: 0 }
     }
 
-    /// Reads lines until the child says `word`; false if it died before.
+    /// Reads lines until the child says `word`. Returns false if the child died before.
     pub fn says(&mut self, word: &str) -> bool {
         loop {
             match self.line() {
@@ -103,7 +104,7 @@ impl Child {
     /// Sends an order and waits until it is done.
     pub fn does(&mut self, order: &str) {
         self.process.order(order);
-        assert!(self.says("done"), "the child has died of {order}: {}", self.process.errors());
+        assert!(self.says("done"), "the child has died during {order}: {}", self.process.errors());
     }
 
     fn heard(&mut self, line: &str) {

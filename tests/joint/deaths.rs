@@ -1,7 +1,8 @@
-//! A process dies at each failpoint between joining a segment and telling the last segment the outcome.
+//! A process dies at each failpoint from joining a segment until the last segment has applied the outcome.
 //!
-//! Afterwards records and memory agree: for a process that lived beside the victim, for a process that opens after
-//! all have died, and for a restart from the log without the shared memory. Acknowledged changes are there.
+//! Afterwards records and memory agree, and have all acknowledged changes. A process that ran concurrently with the
+//! victim finds this, a process that opens the environment after all others have died, and a restart from the log
+//! without the shared memory.
 
 use std::path::Path;
 
@@ -12,21 +13,21 @@ use libtp_tests::sizes;
 use crate::business::Business;
 use crate::child::Child;
 
-/// The process that looks at the state that the victim left.
+/// The process that checks the state that the victim left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finder {
-    /// A process that works beside the victim.
+    /// A process that runs concurrently with the victim.
     Survivor,
     /// The process that opens the environment next.
     Next,
-    /// The same, without the shared memory.
+    /// The process that opens the environment after the shared memory was lost.
     Restart,
 }
 
-/// Durability settings: they say when commits are answered.
+/// A durability setting: commits are acknowledged when they are on the disk.
 pub const SYNC: &str = "sync";
 const RELAXED: &str = "relaxed";
-/// The error of a segment that followed commits that the log has lost.
+/// The error about a segment that has applied commits that the log has lost.
 const NOTICED: &str = "the segment is newer than the environment";
 const FINDERS: [Finder; 3] = [Finder::Survivor, Finder::Next, Finder::Restart];
 /// A failpoint at which a death leaves work for the next process.
@@ -34,7 +35,7 @@ pub const BEFORE: &str = "joined: logged, segments not committed";
 /// The most transactions of a victim: enough for rare events.
 const MANY: u64 = 60;
 
-/// Makes an environment whose shared memory lies in a directory that can be deleted.
+/// Configures an environment whose shared memory is in a directory that can be deleted.
 pub fn found(directory: &Path, durability: &str) {
     std::fs::create_dir_all(directory.join("shm")).unwrap();
     let shm = directory.join("shm").display().to_string();
@@ -48,19 +49,19 @@ pub fn lose_memory(directory: &Path) {
     }
 }
 
-/// Returns the segments that may not have been told an outcome.
+/// Returns the segments that may not have applied the outcome of a transaction.
 fn open_outcomes(env: &libtp::Env) -> Vec<libtp::JoinedSegment> {
     env.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some()).collect()
 }
 
-/// A victim's death, and the process that looks at the result.
+/// A victim's death, and the process that checks the result.
 #[derive(Clone, Copy, Debug)]
 struct Death {
     /// The failpoint.
     name: &'static str,
     /// The visit to the failpoint at which the victim dies.
     hit: u64,
-    /// The failpoint where another process dies first, if the victim is to find its remains.
+    /// The failpoint where another process dies first, if the victim must repair that process's session.
     after: Option<&'static str>,
     /// The durability setting.
     durability: &'static str,
@@ -68,8 +69,7 @@ struct Death {
 }
 
 impl Death {
-    /// Runs the death in an environment of its own. Returns false if the victim did not visit the failpoint that
-    /// often.
+    /// Runs the death in a new environment. Returns false if the victim made fewer than `hit` visits to the failpoint.
     fn happens(self) -> bool {
         let directory = tempfile::tempdir().unwrap();
         let (directory, seed) = (directory.path(), sizes::first_seed() + self.hit);
@@ -88,7 +88,7 @@ impl Death {
             let mut first = Child::start(directory, seed + 1, before);
             first.says("open");
             first.work(MANY);
-            assert!(first.end(), "the first one comes to {before}");
+            assert!(first.end(), "the first process did not reach {before}");
             told = first.told;
         }
         victim.work(MANY);
@@ -111,8 +111,11 @@ impl Death {
                 Err(wrong) if may_be_lost && wrong.contains(NOTICED) => continue,
                 judged => judged.unwrap_or_else(|wrong| panic!("{self:?}, round {round}: {wrong}")),
             };
-            assert!(count >= told || may_be_lost, "{self:?}: {told} was acknowledged, {count} were found");
-            assert_eq!(open_outcomes(&business.env), [], "{self:?}: every segment has been told");
+            assert!(
+                count >= told || may_be_lost,
+                "{self:?}: transaction {told} was acknowledged, {count} transactions were found"
+            );
+            assert_eq!(open_outcomes(&business.env), [], "{self:?}: a segment has not applied its outcome");
             (0..20).for_each(|_| _ = business.transact(&mut Random::new(seed + round)).unwrap());
         }
     }
@@ -140,7 +143,7 @@ fn the_next_opener_finds_the_commit() {
 
 #[test]
 fn a_restart_finds_the_commit() {
-    // Once the first of two segments was told, the commit record is on the disk.
+    // Once the first of two segments has applied the outcome, the commit record is on the disk.
     for name in [BEFORE, "joined: a segment committed"] {
         assert!([1, 3, 5].map(|hit| dies_once(name, hit, Finder::Restart)).contains(&true));
     }
@@ -153,7 +156,7 @@ fn an_uncommitted_change_is_undone() {
     }
 }
 
-/// The process dies while a part of its transaction is being rolled back: the next process finds the whole undo log.
+/// The process dies while it rolls back a part of its transaction. The next process finds the whole undo log.
 #[test]
 fn a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction() {
     let places = [
@@ -169,8 +172,8 @@ fn a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction() {
     }
 }
 
-/// The commit record is lost with the shared memory, but a segment that was already told keeps the change. The
-/// mismatch is reported.
+/// The commit record is lost with the shared memory, but a segment that has already applied the outcome keeps the
+/// change. The mismatch is reported.
 #[test]
 fn a_restart_notices_memory_whose_records_are_lost() {
     let places = [
@@ -187,16 +190,16 @@ fn a_restart_notices_memory_whose_records_are_lost() {
     }
 }
 
-/// A process rolls back memory whose decision was lost, and dies, too. The next process finds the memory as it was, and
-/// is not blocked.
+/// A process rolls back memory of a transaction whose decision was lost, and dies, too. The next process finds the
+/// memory as it was before the transaction, and is not blocked.
 #[test]
-fn a_rollback_is_not_taken_for_a_followed_decision() {
+fn a_rolled_back_segment_has_not_applied_a_decision() {
     for nth in 0..3 {
         let directory = tempfile::tempdir().unwrap();
         let (directory, seed) = (directory.path(), sizes::first_seed() + nth);
         found(directory, RELAXED);
         for name in [
-            // The victim dies at the first visit. At a later visit, changes that segments already followed would be
+            // The victim dies at the first visit. At a later visit, commits that segments have already applied would be
             // lost, too.
             "member: about to apply the decision, undo log not empty",
             "member: rolled back, transaction still noted",
@@ -204,7 +207,7 @@ fn a_rollback_is_not_taken_for_a_followed_decision() {
             let mut victim = Child::start(directory, seed, name);
             assert!(victim.says("open"));
             victim.work(MANY);
-            assert!(victim.end(), "the victim does not come to {name}");
+            assert!(victim.end(), "the victim does not reach {name}");
             lose_memory(directory);
         }
         let judged = Business::open(directory).unwrap().judge();
@@ -212,7 +215,7 @@ fn a_rollback_is_not_taken_for_a_followed_decision() {
     }
 }
 
-/// No transaction joins the segments for a while; meanwhile the log goes on and is closed cleanly.
+/// No transaction joins the segments for a while. Meanwhile checkpoints are made and the environment is closed cleanly.
 #[test]
 fn checkpoints_carry_outcomes_that_no_session_has_applied() {
     let directory = tempfile::tempdir().unwrap();
@@ -220,7 +223,7 @@ fn checkpoints_carry_outcomes_that_no_session_has_applied() {
     let mut victim = Child::start(directory.path(), sizes::first_seed(), &format!("{BEFORE}@3"));
     victim.says("open");
     victim.work(MANY);
-    assert!(victim.end(), "the victim does not come to {BEFORE}");
+    assert!(victim.end(), "the victim does not reach {BEFORE}");
     let count = {
         let env = libtp::Env::open_or_create(directory.path()).unwrap();
         let open = open_outcomes(&env);
@@ -233,13 +236,13 @@ fn checkpoints_carry_outcomes_that_no_session_has_applied() {
         open.len()
     };
     let business = Business::open(directory.path()).unwrap();
-    assert_eq!(open_outcomes(&business.env).len(), count, "the checkpoint has them");
+    assert_eq!(open_outcomes(&business.env).len(), count, "the checkpoint has the open outcomes");
     business.judge().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(open_outcomes(&business.env), []);
 }
 
 #[test]
-fn both_or_neither_after_a_death_at_any_place() {
+fn record_and_memory_both_change_or_neither_after_a_death_at_any_failpoint() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     let (mut deaths, mut never) = (0, Vec::new());
     let is_wanted = |point: &&Failpoint| {

@@ -1,7 +1,7 @@
-//! A transaction has ended without the knowledge of its program, which can still store.
+//! A transaction has ended, but its program does not know this and can still store.
 //!
 //! Its session died of a panic inside the library, or its shared memory was rebuilt. The next transaction that joins
-//! the segment waits until the program lets go, and finds no store of the ended transaction.
+//! the segment waits until the program drops its guard, and finds no store of the ended transaction.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn read(txn: &Txn<'_>, segment: &Segment) -> libtp::Result<u8> {
     Ok(txn.join(segment)?.bytes()[0])
 }
 
-/// Keeps the segment while `end` ends its transaction.
+/// Holds the guard of a segment while `end` ends its transaction without the program's knowledge.
 fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let dir = tempfile::tempdir().unwrap();
     let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));
@@ -27,7 +27,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let mut memory = txn.join(&ours).unwrap();
     let range = memory.set_range(0, 1).unwrap();
     end(&one, &txn);
-    // In another process the next transaction would already have this memory.
+    // In another process, the next transaction could already have joined the segment.
     for _ in 0..3 {
         let next = other.begin().unwrap();
         let refused = read(&next, &theirs);
@@ -55,7 +55,7 @@ fn a_session_of_rebuilt_memory_keeps_the_segment_until_its_guard_ends() {
     keeps_memory_until_it_lets_go(|env, _| env.managers().processes.declare_broken());
 }
 
-/// The shared memory is given up while the commit record is written, and the next life keeps the commit.
+/// The shared memory is abandoned while the commit record is written. The rebuilt memory has the commit.
 #[test]
 fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -76,8 +76,8 @@ fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     assert_eq!(env.run(|txn| read(txn, &segment)).unwrap(), 2);
 }
 
-/// A `Relaxed` commit does not need the disk, so it completes although its shared memory was given up. The commit is in
-/// no later life of the memory.
+/// A `Relaxed` commit does not need the disk, so it completes although its shared memory was abandoned. No rebuilt
+/// memory has the commit.
 #[test]
 fn a_commit_in_abandoned_memory_reaches_no_segment() {
     for has_records in [true, false] {
@@ -86,7 +86,7 @@ fn a_commit_in_abandoned_memory_reaches_no_segment() {
         one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
         let records = one.btree("records").unwrap();
         let txn = one.begin_with(libtp::Durability::Relaxed).unwrap();
-        // After this read, the transaction has read past the end of the next life's log.
+        // By this read, the transaction depends on a log position after the end of the rebuilt memory's log.
         assert_eq!(records.get(&txn, b"key").unwrap(), None);
         txn.join(&ours).unwrap().set_range(0, 1).unwrap().fill(2);
         if has_records {

@@ -1,5 +1,5 @@
 //! A child of a fork, or of a clone that bypasses the C library, outlives its killed parent and never calls the
-//! library: it keeps no process from the parent's segments (PROTOCOLS D9).
+//! library. The child does not prevent another process from using the parent's segments (PROTOCOLS D9).
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -39,7 +39,8 @@ fn open(directory: &Path) -> (Env, Segment) {
     (env, segment)
 }
 
-/// Starts a parent that makes a child, and kills the parent; with an order, while the parent executes it.
+/// Starts a parent that makes a child, and kills the parent. If there is an order, the parent is killed while it
+/// executes the order.
 fn orphan(directory: &Path, way: &str, order: Option<&str>) -> Orphan {
     let variables = [(DIRECTORY, directory.display().to_string()), (WAY, way.to_owned())];
     Orphan::of("forks::entry", &variables, order)
@@ -64,20 +65,20 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
         let directory = directory.path();
         let orphan = orphan(directory, way, None);
         let (env, segment) = open(directory);
-        assert_eq!(first_byte(&env, &segment).unwrap(), 0, "{way}: what its parent had not committed");
+        assert_eq!(first_byte(&env, &segment).unwrap(), 0, "{way}: a store that the parent had not committed was kept");
         env.run(|txn| txn.join(&segment)?.set_range(0, 1).map(|range| range.fill(9))).unwrap();
         drop((segment, env));
-        // The library cannot know whether a clone stores.
+        // The library cannot know whether a child of a clone still stores, so the segment is not closed cleanly.
         assert_eq!(is_left_in_good_order(directory), way == "fork", "{way}");
-        assert!(orphan.lives(), "the child is still there");
+        assert!(orphan.lives(), "the child has ended, so the test proves nothing");
         let (env, segment) = open(directory);
         assert_eq!(first_byte(&env, &segment).unwrap(), 9, "{way}");
     }
 }
 
 #[test]
-fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
-    if !is_alone("forks::a_child_is_refused_in_a_joined_segment_and_the_parent_commits") {
+fn a_child_cannot_change_a_joined_segment_and_the_parent_commits() {
+    if !is_alone("forks::a_child_cannot_change_a_joined_segment_and_the_parent_commits") {
         return;
     }
     for how in [How::Fork, How::RawClone] {
@@ -97,7 +98,7 @@ fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
                 tried.push(memory.free(0));
                 drop(memory);
                 tried.push(if is_committed { txn.commit() } else { txn.abort() });
-                // `free` is refused for another reason: nothing is allocated there.
+                // Counts the calls that failed with another error, or succeeded.
                 let is_refused = |tried: &&libtp::Result<()>| !matches!(tried, Err(libtp::Error::Forked { .. }));
                 exit_now(i32::try_from(tried.iter().filter(is_refused).count()).unwrap());
             };
@@ -120,7 +121,7 @@ fn a_child_is_refused_in_a_joined_segment_and_the_parent_commits() {
 
 /// The last process that leaves a segment holds it exclusively for a moment.
 #[test]
-fn a_child_of_a_process_killed_while_leaving_keeps_no_other_out() {
+fn a_child_of_a_process_killed_while_closing_blocks_no_other_process() {
     let directory = tempfile::tempdir().unwrap();
     let _orphan = orphan(directory.path(), "fork", Some("leave"));
     let (env, segment) = open(directory.path());

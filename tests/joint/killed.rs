@@ -1,4 +1,4 @@
-//! Several processes share the segments, and one after the other is killed at a random moment.
+//! Several processes share the segments. At random moments, one of them is killed and replaced.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::business::Business;
 use crate::child::Child;
 
 #[test]
-fn killed_at_any_moment_among_others() {
+fn concurrent_processes_killed_at_any_moment() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random::new(sizes::first_seed());
@@ -29,7 +29,10 @@ fn killed_at_any_moment_among_others() {
         crew[chosen].end();
         told = told.max(crew[chosen].told);
         let count = business.judge().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
-        assert!(count >= told && count >= last, "{told} was acknowledged, {last} were there, {count} are");
+        assert!(
+            count >= told && count >= last,
+            "transaction {told} was acknowledged, {last} transactions were found before, {count} now"
+        );
         last = count;
         crew[chosen] = start(100 + kill);
     }
@@ -38,6 +41,6 @@ fn killed_at_any_moment_among_others() {
         child.end();
     }
     let count = business.judge().unwrap();
-    assert!(count > kills, "hardly anything was done: {count}");
+    assert!(count > kills, "too few transactions committed: {count}");
     println!("figures: {kills} kills among 4 processes, {count} transactions over records and memory, 0 torn, 0 lost");
 }

@@ -19,7 +19,7 @@ fn start(directory: &Path, seed: u64) -> Child {
     child
 }
 
-/// Waits until the condition holds; false if that takes too long.
+/// Waits until the condition holds. Returns false if it does not hold in time.
 fn becomes_true(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_so() {
@@ -31,16 +31,16 @@ fn becomes_true(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies between its
-/// commit and its memory. Then all processes die, and the shared memory is lost.
+/// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies after its
+/// commit record and before its segments apply it. Then all processes die, and the shared memory is lost.
 #[test]
 fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     let directory = tempfile::tempdir().unwrap();
     let (directory, seed) = (directory.path(), sizes::first_seed());
     found(directory, SYNC);
-    // This process dies with the others at the end; until then it repairs the dead sessions.
+    // This process repairs the dead sessions. It dies with the others at the end.
     let mut beside = start(directory, seed);
-    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process has the environment open");
     let unresolved = |before: u64| {
         let unresolved = looks.joined_segments().into_iter().filter_map(|segment| segment.unresolved_txn);
         unresolved.filter(|&txn| txn > before).max()
@@ -51,21 +51,21 @@ fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     };
     let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
     dies(&mut first);
-    assert!(first.end(), "the first one comes to {BEFORE}");
-    assert!(becomes_true(hang(), || unresolved(0).is_some()), "the dead session is repaired");
+    assert!(first.end(), "the first process did not reach {BEFORE}");
+    assert!(becomes_true(hang(), || unresolved(0).is_some()), "the dead session was not repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
     checkpointer.does("arm unresolved: row partly read!stop");
     checkpointer.order("checkpoint");
     checkpointer.stops();
-    // The second process goes as far as it can while the checkpointer is stopped.
+    // The second process does as much as it can while the checkpointer is stopped.
     dies(&mut second);
     becomes_true(Duration::from_secs(2), || unresolved(one).is_some());
     checkpointer.resume();
     assert!(checkpointer.says("done"));
-    assert!(second.end(), "the second one comes to {BEFORE}");
-    assert!(becomes_true(hang(), || unresolved(one).is_some()), "the dead session is repaired");
-    // The order `note` puts all earlier commits on the disk.
+    assert!(second.end(), "the second process did not reach {BEFORE}");
+    assert!(becomes_true(hang(), || unresolved(one).is_some()), "the dead session was not repaired");
+    // The order `note` makes all earlier commits durable.
     beside.does("note");
     drop(looks);
     for child in [&mut beside, &mut checkpointer] {
@@ -77,8 +77,8 @@ fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     assert_eq!(judged, Ok(2), "both transactions had their records on the disk");
 }
 
-/// The disk fails between a commit's record and its memory, and the shared memory has no room: the transaction is
-/// committed, and the unresolved segments are noted all the same.
+/// The disk fails after a commit record is logged and before the segments apply it, and the shared memory is full. The
+/// transaction is committed, and the unresolved segments are noted nevertheless.
 #[test]
 fn a_commit_on_a_failed_disk_needs_no_room() {
     let directory = tempfile::tempdir().unwrap();
@@ -90,16 +90,16 @@ fn a_commit_on_a_failed_disk_needs_no_room() {
     child.does(&format!("arm {BEFORE}!stop"));
     child.order("try");
     child.stops();
-    let looks = Env::builder().look(directory).unwrap().expect("a process is at work there");
+    let looks = Env::builder().look(directory).unwrap().expect("a process has the environment open");
     looks.managers().log.poison();
     child.resume();
     let answer = child.line().unwrap();
     assert!(
         answer.starts_with("OutcomeUnknown"),
-        "the transaction is not known to be aborted: {answer}; {}",
+        "the outcome of the transaction must be unknown: {answer}; {}",
         child.errors()
     );
-    assert!(!answer.contains("full"), "for an unknown outcome there is always room: {answer}");
+    assert!(!answer.contains("full"), "an unknown outcome must not need room: {answer}");
     let unresolved = looks.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some());
     assert_eq!(unresolved.count(), 2, "both segments wait for the outcome");
     child.kill();

@@ -1,4 +1,4 @@
-//! One process whose transactions roll back parts of themselves: the parts that they kept are there.
+//! One process whose transactions roll back parts of themselves: the kept changes are found, and no others.
 
 use libtp_sim::Random;
 use libtp_tests::sizes;

@@ -66,7 +66,7 @@ fn send(txn: &Txn<'_>, queue: &Queue, sent: &Db) -> Result<bool> {
 
 fn receive(txn: &Txn<'_>, queue: &Queue, sent: &Db, received: &Db) -> Result<bool> {
     let Some(message) = queue.take(txn)? else { return Ok(false) };
-    assert!(sent.get(txn, &message)?.is_some(), "message {message:?} was never sent");
+    assert!(sent.get(txn, &message)?.is_some(), "message {message:?} was received, but not sent");
     // The put is refused if the message was received before.
     received.put_new(txn, &message, b"")?;
     Ok(true)
@@ -92,7 +92,7 @@ fn each_message_is_delivered_once_under_kills() {
     for _ in 0..kills {
         std::thread::sleep(Duration::from_micros(random.below(30_000)));
         let chosen = usize::try_from(random.below(4)).unwrap();
-        // Sometimes all are killed at once, so that no survivor repairs them.
+        // Sometimes all processes are killed at once, so that no survivor repairs their sessions.
         let all = random.below(5) == 0;
         for nth in (0..4).filter(|&nth| all || nth == chosen) {
             crew[nth].kill();
@@ -121,10 +121,10 @@ fn each_message_is_delivered_once_under_kills() {
             for message in 1..=count {
                 assert!(received.get(txn, &message.to_be_bytes())?.is_some(), "message {message} of {count} was lost");
             }
-            assert!(received.get(txn, &(count + 1).to_be_bytes())?.is_none(), "more messages came than were sent");
+            assert!(received.get(txn, &(count + 1).to_be_bytes())?.is_none(), "more messages were received than sent");
             Ok((count, left))
         })
         .unwrap();
     println!("figures: {kills} kills, {count} messages, {left} of them still in the queue, each delivered once");
-    assert!(count > kills, "hardly anything was sent");
+    assert!(count > kills, "too few messages were sent");
 }

@@ -1,4 +1,4 @@
-//! The example of a token under kills: there is one token, and its holder does its work once.
+//! The example of a token under kills: there is always one token, and each holder does its work once.
 
 #[path = "../../crates/libtp/examples/token/ring.rs"]
 mod example;
@@ -34,7 +34,7 @@ fn entry() {
 }
 
 #[test]
-fn there_is_one_token_under_kills() {
+fn there_is_always_one_token_under_kills() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
     let directory = tempfile::tempdir().unwrap();
     let start = |station: u64| {
@@ -55,12 +55,12 @@ fn there_is_one_token_under_kills() {
         station.wait();
         assert_eq!(station.lines_so_far().collect::<Vec<_>>(), Vec::<String>::new(), "station {chosen} failed");
         let count = ring.check().unwrap().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
-        assert!(count >= last, "{last} turns became {count}");
+        assert!(count >= last, "{last} turns were done, and now only {count}");
         last = count;
         *station = start(chosen);
     }
     drop(stations);
     let count = ring.check().unwrap().unwrap();
     println!("figures: {kills} kills, {count} turns, one token");
-    assert!(count > kills, "the token hardly moved");
+    assert!(count > kills, "the token moved too seldom");
 }

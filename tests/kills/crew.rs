@@ -11,15 +11,15 @@ use crate::worker::{DIRECTORY, DURABILITY, ENTRY, NUMBER, SEED};
 /// The output of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// How the worker opened the environment, and the log's incarnation then.
+    /// How the worker opened the environment, and the log's incarnation at that time.
     pub opened: Option<(String, u64)>,
-    /// When each of its transfers was acknowledged, on the clock of all processes.
+    /// The times at which the worker's transfers were acknowledged, on the clock of all processes.
     pub acknowledged: Vec<u64>,
-    /// When the worker's last line was read.
+    /// The time at which the worker's last line was read.
     pub heard: u64,
-    /// Whether the worker left cleanly.
+    /// Whether the worker closed the environment cleanly.
     pub left: bool,
-    /// The error that ended the worker, or a line that makes no sense.
+    /// The error that ended the worker, or a line that could not be parsed.
     pub failed: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Worker {
     pub number: u64,
     /// The process.
     pub process: Process,
-    /// When it was started.
+    /// The time at which the process was started.
     pub started: u64,
     told: Arc<Mutex<Told>>,
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::Told;
 
     #[test]
-    fn lines_of_a_worker_are_understood_and_nonsense_is_noticed() {
+    fn lines_of_a_worker_are_parsed_and_invalid_lines_are_noticed() {
         let mut told = Told::default();
         for (line, at) in [("opened Joined 7", 1), ("ack 0 50", 2), ("ack 1 60", 3)] {
             told.hear(line, at);

@@ -1,4 +1,4 @@
-//! Starts workers, kills and replaces one after the other, checks that the work goes on, and judges the final state.
+//! Starts workers, kills them and replaces them, checks that the other workers continue, and judges the final state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,29 +14,30 @@ use libtp_tests::sizes;
 use crate::crew::{Told, Worker};
 use crate::stall::{Instant, Stalls, WorkerHistory};
 
-/// Without an acknowledgement for this time, the workers are stuck.
-const NOBODY: u64 = 10 * SECOND;
-/// The same while a worker waits for the disk, which may be busy with other work.
-const NOBODY_WITH_DISK: u64 = 120 * SECOND;
-/// A worker without an acknowledgement for this time, while others go on, is stuck.
-const ONE: u64 = 30 * SECOND;
-/// A worker that was ordered to leave leaves within this time.
+/// The workers are stuck if there is no acknowledgement for this time.
+const ALL_STUCK: u64 = 10 * SECOND;
+/// The workers are stuck if there is no acknowledgement for this time and a worker waits for the disk. The disk may be
+/// busy with other work.
+const ALL_STUCK_WITH_DISK: u64 = 120 * SECOND;
+/// A worker is stuck if it has no acknowledgement for this time, although others have.
+const ONE_STUCK: u64 = 30 * SECOND;
+/// A worker must end within this time after the order to leave.
 const LEAVING: Duration = Duration::from_secs(60);
-/// A session that waits this long while a worker is stopped waits for that worker: others release within
-/// microseconds.
+/// A session that waits this long while a worker is stopped waits for the stopped worker, because the other workers
+/// release their locks within microseconds.
 const WAITING: Duration = Duration::from_millis(1);
 /// If no repair of a killed worker begins within this time, there may be nothing to repair.
-const MENDING: Duration = Duration::from_millis(5);
+const REPAIR_WAIT: Duration = Duration::from_millis(5);
 const SECOND: u64 = 1_000_000_000;
 
 /// The choice of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kills {
-    /// No victim: measures the gaps of ordinary work, to compare with.
+    /// No victim: measures the gaps between acknowledgements without kills, for comparison.
     None,
-    /// A random worker at a time.
+    /// One random worker per kill.
     One,
-    /// A random worker, and then the worker that repairs its remains; if no worker repairs them within 5 ms, another
+    /// A random worker, and then the worker that repairs its session. If no worker begins a repair within 5 ms, another
     /// random worker.
     Two,
 }
@@ -77,11 +78,11 @@ impl Pace {
 pub struct Report {
     pub acknowledged: u64,
     pub kills: usize,
-    /// Kills of workers that had not acknowledged anything yet: most of them were opening the environment.
+    /// Number of killed workers that had no acknowledgement yet. Most of them were opening the environment.
     pub newcomers: usize,
-    /// Kills of workers that were repairing another worker's remains.
-    pub menders: usize,
-    /// Times at which no worker was left, and the next one repaired the shared memory.
+    /// Number of killed workers that were repairing another worker's session.
+    pub repairers: usize,
+    /// Number of times that no worker was left, and the next worker repaired the shared memory.
     pub repaired: usize,
     pub stalls: Stalls,
 }
@@ -89,7 +90,8 @@ pub struct Report {
 /// Runs a plan in a new environment.
 ///
 /// # Panics
-/// Panics if a check fails, with the seed and the fault; `LIBTP_TEST_KEEP` then keeps the environment.
+/// Panics if a check fails. The message has the seed and the fault. If `LIBTP_TEST_KEEP` is set, the environment is
+/// kept.
 pub fn run(plan: Plan) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let incarnation = prepare(directory.path());
@@ -117,12 +119,12 @@ struct Run<'d> {
     directory: &'d Path,
     random: Random,
     workers: Vec<Worker>,
-    /// The killed workers, and when each was killed.
-    graves: Vec<(u64, Worker)>,
+    /// The killed workers, each with the time of its kill.
+    killed: Vec<(u64, Worker)>,
     instants: Vec<Instant>,
     newcomers: usize,
-    menders: usize,
-    /// A handle that only looks at the environment.
+    repairers: usize,
+    /// A handle that only reads the shared memory of the environment.
     onlooker: Option<Env>,
     next: u64,
 }
@@ -134,10 +136,10 @@ impl<'d> Run<'d> {
             directory,
             random: Random::new(plan.seed),
             workers: Vec::new(),
-            graves: Vec::new(),
+            killed: Vec::new(),
             instants: Vec::new(),
             newcomers: 0,
-            menders: 0,
+            repairers: 0,
             onlooker: None,
             next: 1,
         };
@@ -158,14 +160,14 @@ impl<'d> Run<'d> {
             std::thread::sleep(pause.min(end.saturating_duration_since(Time::now())));
             self.watch()?;
             let victim = self.random.index(self.workers.len());
-            // Every second victim is stopped a moment before, to find the sessions that wait for it.
+            // Every second victim is stopped before it is killed, to find the sessions that wait for the victim.
             let is_looked_at = self.plan.kills == Kills::One && self.instants.len() % 2 == 1;
             let waited = if is_looked_at { self.waiting_for(victim) } else { Vec::new() };
             self.kill(victim, waited);
             if self.plan.kills == Kills::Two {
-                let mender = self.mender(victim);
-                self.menders += usize::from(mender.is_some());
-                let other = mender.unwrap_or_else(|| {
+                let repairer = self.repairer(victim);
+                self.repairers += usize::from(repairer.is_some());
+                let other = repairer.unwrap_or_else(|| {
                     let other = self.random.index(self.workers.len() - 1);
                     other + usize::from(other >= victim)
                 });
@@ -191,7 +193,7 @@ impl<'d> Run<'d> {
         self.workers.iter().filter(is_one).map(|worker| worker.number).collect()
     }
 
-    /// Returns the handle that only looks. It is opened once the first worker has opened the environment.
+    /// Returns the handle that only reads. The handle is opened once the first worker has opened the environment.
     fn onlooker(&mut self) -> Option<&Env> {
         if self.onlooker.is_none() {
             self.onlooker = Env::builder().look(self.directory).ok().flatten();
@@ -199,16 +201,17 @@ impl<'d> Run<'d> {
         self.onlooker.as_ref()
     }
 
-    /// Returns the worker that begins to repair within [`MENDING`], if one does; the victim does not count.
-    fn mender(&mut self, victim: usize) -> Option<usize> {
+    /// Returns the worker that begins a repair within [`REPAIR_WAIT`]. The victim itself does not count.
+    fn repairer(&mut self, victim: usize) -> Option<usize> {
         let begun = Time::now();
         let processes = self.onlooker()?.managers().processes.clone();
-        while begun.elapsed() < MENDING {
+        while begun.elapsed() < REPAIR_WAIT {
             let roles = processes.roles();
             let repairs = roles.iter().find(|(role, _)| role.starts_with("repairs"));
-            let Some(&(_, mender)) = repairs else { continue };
-            // Only the session of the role is described: a list of all sessions would take longer than many repairs.
-            let name = processes.describe(mender);
+            let Some(&(_, repairer)) = repairs else { continue };
+            // Describes only the session that has the role. To describe all sessions would take longer than many
+            // repairs.
+            let name = processes.describe(repairer);
             if let Some(at) = self.workers.iter().position(|worker| is_of(&name, worker)).filter(|&at| at != victim) {
                 return Some(at);
             }
@@ -216,7 +219,7 @@ impl<'d> Run<'d> {
         None
     }
 
-    /// Kills a worker, or notes the instant at which it would have been killed.
+    /// Kills a worker. In a run without kills, only notes the instant.
     fn kill(&mut self, victim: usize, waited: Vec<u64>) {
         let working = |(at, worker): (usize, &Worker)| (at != victim && worker.is_working()).then_some(worker.number);
         let survivors = self.workers.iter().enumerate().filter_map(working).collect();
@@ -228,21 +231,21 @@ impl<'d> Run<'d> {
         self.newcomers += usize::from(!self.workers[victim].is_working());
     }
 
-    /// Starts another worker in the place of a killed one.
+    /// Replaces a killed worker by a new worker.
     fn replace(&mut self, victim: usize) {
         if self.plan.kills == Kills::None {
             return;
         }
         let at = self.instants.last().map_or(0, |instant| instant.at);
         let another = self.recruit();
-        self.graves.push((at, std::mem::replace(&mut self.workers[victim], another)));
+        self.killed.push((at, std::mem::replace(&mut self.workers[victim], another)));
         // Reaps the dead processes.
-        for (_, dead) in &mut self.graves {
+        for (_, dead) in &mut self.killed {
             dead.process.ended();
         }
     }
 
-    /// Fails if a worker has ended by itself or is stuck.
+    /// Fails if a worker has ended without a kill or is stuck.
     fn watch(&mut self) -> Result<(), String> {
         for worker in &mut self.workers {
             let status = worker.process.ended();
@@ -250,25 +253,24 @@ impl<'d> Run<'d> {
             if status.is_some() || failed.is_some() {
                 let status = worker.process.wait();
                 let errors = worker.process.errors();
-                return Err(format!("worker {} ended by itself: {status}: {failed:?}\n{errors}", worker.number));
+                return Err(format!("worker {} ended without a kill: {status}: {failed:?}\n{errors}", worker.number));
             }
         }
         let now = now();
         let silent = |worker: &Worker| now.saturating_sub(worker.told().heard.max(worker.started));
         let quietest = self.workers.iter().max_by_key(|worker| silent(worker)).expect("there are workers");
         let (all, one) = (self.workers.iter().map(silent).min().expect("there are workers"), silent(quietest));
-        let nobody = all > if all > NOBODY && self.waits_for_disk() { NOBODY_WITH_DISK } else { NOBODY };
-        if nobody || one > ONE && !self.waits_for_disk() {
-            let (worker, time) =
-                if nobody { ("no worker".into(), all) } else { (format!("worker {}", quietest.number), one) };
+        let are_all_stuck =
+            all > if all > ALL_STUCK && self.waits_for_disk() { ALL_STUCK_WITH_DISK } else { ALL_STUCK };
+        if are_all_stuck || one > ONE_STUCK && !self.waits_for_disk() {
+            let (worker, time) = if are_all_stuck {
+                ("no acknowledgement of any worker".into(), all)
+            } else {
+                (format!("no acknowledgement of worker {}", quietest.number), one)
+            };
             let list: Vec<String> = self.workers.iter().map(|one| describe(one, now)).collect();
             let stacks: Vec<String> = self.workers.iter().map(stack).collect();
-            return Err(format!(
-                "STUCK: {worker} has acknowledged anything for {} s\n{}\n{}",
-                time / SECOND,
-                list.join("\n"),
-                stacks.join("\n")
-            ));
+            return Err(format!("STUCK: {worker} for {} s\n{}\n{}", time / SECOND, list.join("\n"), stacks.join("\n")));
         }
         Ok(())
     }
@@ -286,8 +288,8 @@ impl<'d> Run<'d> {
         self.workers.iter().any(is_syncing)
     }
 
-    /// Waits until every worker has acknowledged a transfer after the last kill: otherwise a run that is stuck at its
-    /// end would pass.
+    /// Waits until every worker has acknowledged a transfer after the last kill. Without this wait, a run whose workers
+    /// are stuck at the end would pass.
     fn recover(&mut self) -> Result<(), String> {
         let last = now();
         while self.workers.iter().any(|worker| worker.told().acknowledged.last().is_none_or(|&stamp| stamp < last)) {
@@ -297,7 +299,8 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// Ends the run: if workers were killed one at a time, all are killed; otherwise all leave cleanly.
+    /// Ends the run. If workers were killed one at a time, kills all workers. Otherwise orders all workers to close the
+    /// environment.
     fn end(&mut self) -> Result<(), String> {
         self.recover()?;
         if self.plan.kills == Kills::One {
@@ -308,7 +311,10 @@ impl<'d> Run<'d> {
             while self.workers.iter_mut().any(|worker| worker.process.ended().is_none()) {
                 if start.elapsed() > LEAVING {
                     let stacks: Vec<String> = self.workers.iter().map(stack).collect();
-                    return Err(format!("STUCK: a process does not leave\n{}", stacks.join("\n")));
+                    return Err(format!(
+                        "STUCK: a process does not end after the order to leave\n{}",
+                        stacks.join("\n")
+                    ));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -318,28 +324,28 @@ impl<'d> Run<'d> {
             let told = worker.told().clone();
             if told.failed.is_some() || (self.plan.kills != Kills::One && !told.left) {
                 return Err(format!(
-                    "worker {} at its end: {:?}\n{}",
+                    "worker {} did not close the environment cleanly: {:?}\n{}",
                     worker.number,
                     told.failed,
                     worker.process.errors()
                 ));
             }
         }
-        for (_, dead) in &mut self.graves {
+        for (_, dead) in &mut self.killed {
             dead.process.wait();
         }
         Ok(())
     }
 
-    /// Opens the environment again, and compares its contents with the workers' acknowledgements.
+    /// Reopens the environment, and compares its contents with the workers' acknowledgements.
     fn judge(&self, incarnation: u64) -> Result<Report, String> {
-        let all: Vec<(u64, Told)> = self.everybody().map(|worker| (worker.number, worker.told().clone())).collect();
+        let all: Vec<(u64, Told)> = self.all_workers().map(|worker| (worker.number, worker.told().clone())).collect();
         let env = Env::builder().settings(settings()).open(self.directory).map_err(|error| error.to_string())?;
         if env.opened().how == How::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
-        // A worker that is killed while it makes the region leaves no region, so the next worker begins a new
-        // incarnation. All workers that report an incarnation must report the same one.
+        // A worker that is killed while it creates the region leaves no region, so the next worker begins a new
+        // incarnation. All workers that report an incarnation must report the same incarnation.
         let told_of = || all.iter().filter_map(|(_, told)| told.opened.as_ref().map(|(_, found)| *found));
         let first = told_of().min().unwrap_or(incarnation);
         let is_made_again = first > incarnation && all.iter().all(|(_, told)| told.opened.is_some());
@@ -355,7 +361,7 @@ impl<'d> Run<'d> {
         verify_all(&env)?;
         let bank = Bank::open(&env).map_err(|error| error.to_string())?;
         compare(&bank.audit()?, &all)?;
-        // The work can go on.
+        // The environment is still usable.
         let put = bank.transfer(self.next, 0, &mut Random::new(1), Durability::Sync);
         put.map_err(|error| format!("a transfer after the run fails: {error}"))?;
         let histories: Vec<WorkerHistory> = self.histories();
@@ -363,14 +369,14 @@ impl<'d> Run<'d> {
             acknowledged: all.iter().map(|(_, told)| told.acknowledged.len() as u64).sum(),
             kills: if self.plan.kills == Kills::None { 0 } else { self.instants.len() },
             newcomers: self.newcomers,
-            menders: self.menders,
+            repairers: self.repairers,
             repaired: all.iter().filter(|(_, told)| is_repaired(told)).count(),
             stalls: Stalls::of(&self.instants, &histories),
         })
     }
 
-    fn everybody(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.iter().chain(self.graves.iter().map(|(_, dead)| dead))
+    fn all_workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().chain(self.killed.iter().map(|(_, dead)| dead))
     }
 
     fn histories(&self) -> Vec<WorkerHistory> {
@@ -379,7 +385,7 @@ impl<'d> Run<'d> {
             WorkerHistory { number: worker.number, acknowledged, killed }
         };
         let living = self.workers.iter().map(|worker| life(worker, None));
-        living.chain(self.graves.iter().map(|(at, dead)| life(dead, Some(*at)))).collect()
+        living.chain(self.killed.iter().map(|(at, dead)| life(dead, Some(*at)))).collect()
     }
 }
 
@@ -392,14 +398,14 @@ fn is_repaired(told: &Told) -> bool {
     told.opened.as_ref().is_some_and(|(how, _)| how == "Repaired")
 }
 
-/// Compares the transfers found with the acknowledged transfers. No acknowledged transfer is lost, and of each worker
-/// at most one transfer, the last, was found but not acknowledged.
+/// Compares the transfers found with the acknowledged transfers. No acknowledged transfer may be lost. For each worker,
+/// at most the last transfer may be found but not acknowledged.
 fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), String> {
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);
         if found < acknowledged {
             return Err(format!(
-                "LOST: worker {worker} has {found} transfers in the environment, and {acknowledged} were answered"
+                "LOST: worker {worker} has {found} transfers in the environment, and {acknowledged} were acknowledged"
             ));
         }
         if found > acknowledged + 1 {
@@ -407,7 +413,7 @@ fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), Strin
         }
     }
     match found.keys().find(|number| told.iter().all(|(worker, _)| worker != *number)) {
-        Some(stranger) => Err(format!("there are transfers of worker {stranger}, which was never started")),
+        Some(stranger) => Err(format!("the environment has transfers of worker {stranger}, which was never started")),
         None => Ok(()),
     }
 }
@@ -415,7 +421,7 @@ fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), Strin
 fn describe(worker: &Worker, now: u64) -> String {
     let told = worker.told();
     format!(
-        "worker {} (process {}, {} ms old): {} acknowledged, last heard of {} ms ago, opened {:?}",
+        "worker {} (process {}, {} ms old): {} acknowledged, last line {} ms ago, opened {:?}",
         worker.number,
         worker.process.pid(),
         now.saturating_sub(worker.started) / 1_000_000,
@@ -446,11 +452,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_transfer_and_an_unknown_one_are_noticed() {
+    fn lost_transfers_and_unknown_transfers_are_noticed() {
         let found: BTreeMap<u64, u64> = [(1, 3), (2, 5)].into();
         assert_eq!(compare(&found, &[told(1, 3), told(2, 4)]), Ok(()));
         assert!(compare(&found, &[told(1, 4), told(2, 5)]).unwrap_err().starts_with("LOST: worker 1"));
-        assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two that no worker acknowledged");
+        assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two transfers that were not acknowledged");
         assert!(compare(&found, &[told(1, 3)]).is_err(), "a worker that was never started");
     }
 }

@@ -1,12 +1,12 @@
-//! R5: processes write, and one after the other is killed at a random moment. The others go on, and no acknowledged
-//! change is lost.
+//! R5: processes write, and one at a time is killed at a random moment. The others continue, and no acknowledged change
+//! is lost.
 //!
 //! | file | what |
 //! |---|---|
 //! | `worker` | a process that makes transfers (`bank` of this crate): this program |
 //! | `crew` | the workers, and the output of each |
-//! | `driver` | starts, kills and replaces workers, and checks that the work goes on |
-//! | `stall` | how long each kill held up the others |
+//! | `driver` | starts, kills and replaces workers, and checks that the others continue |
+//! | `stall` | how long each kill delayed the other workers |
 //! | `runs` | four processes, sixteen, and kills in pairs |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]

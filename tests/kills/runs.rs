@@ -1,7 +1,7 @@
 //! The runs: `LIBTP_TEST_KILL_SECONDS` sets the length of each, `LIBTP_TEST_SEED` the first seed.
 //!
-//! A long run is split into rounds, each in a new environment. The length of a stall is not judged; a run fails by
-//! lost or torn work, a rebuilt region, or ten seconds without an acknowledgement.
+//! A long run is split into rounds, each in a new environment. A run fails if a transfer is lost or torn, if the region
+//! is rebuilt, or if there is no acknowledgement for ten seconds. The length of shorter stalls is not judged.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::driver::{run, Kills, Pace, Plan, Report};
 
 /// The longest run in one environment, in seconds.
 const ROUND: u64 = 60;
-/// Held by each run, because simultaneous runs would distort each other's figures.
+/// Each run locks this mutex, because concurrent runs would distort each other's figures.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn seconds() -> u64 {
     sizes::number("LIBTP_TEST_KILL_SECONDS", 4)
 }
 
-/// Runs a plan, in rounds of at most a minute, for `seconds` in all. Returns the sum of the rounds.
+/// Runs a plan for `seconds` seconds, in rounds of at most a minute. Returns the sum of the rounds.
 fn rounds(plan: Plan, seconds: u64) -> Report {
     let mut sum = Report::default();
     for (seed, done) in (sizes::first_seed()..).zip((0..seconds).step_by(usize::try_from(ROUND).expect("small"))) {
@@ -29,7 +29,7 @@ fn rounds(plan: Plan, seconds: u64) -> Report {
         sum.acknowledged += report.acknowledged;
         sum.kills += report.kills;
         sum.newcomers += report.newcomers;
-        sum.menders += report.menders;
+        sum.repairers += report.repairers;
         sum.repaired += report.repaired;
         sum.stalls.add(report.stalls);
     }
@@ -47,31 +47,31 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
     let killed = rounds(plan, seconds);
     let control = rounds(Plan { kills: Kills::None, ..plan }, seconds.min(ROUND));
     println!(
-        "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of menders), 0 lost, \
+        "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of repairers), 0 lost, \
          0 rebuilt, 0 stuck, {} times no worker was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
         killed.acknowledged,
         killed.kills,
         killed.newcomers,
-        killed.menders,
+        killed.repairers,
         killed.repaired,
         killed.stalls.len(),
         killed.stalls,
         control.acknowledged,
         control.stalls,
     );
-    assert!(killed.kills as u64 >= seconds, "too few processes were killed: the test shows nothing");
+    assert!(killed.kills as u64 >= seconds, "too few processes were killed, so the test proves nothing");
     let is_long = kills == Kills::Two && killed.kills >= 300;
-    assert!(killed.menders > 0 || !is_long, "no worker was killed at a repair");
-    assert!(killed.acknowledged > killed.kills as u64, "too few transfers were made: the test shows nothing");
+    assert!(killed.repairers > 0 || !is_long, "no worker was killed during a repair");
+    assert!(killed.acknowledged > killed.kills as u64, "too few transfers were made, so the test proves nothing");
 }
 
 #[test]
-fn four_processes_continue_while_one_after_the_other_is_killed() {
+fn four_processes_continue_while_one_at_a_time_is_killed() {
     kills_and_control(4, Kills::One, seconds());
 }
 
 #[test]
-fn sixteen_processes_continue_while_one_after_the_other_is_killed() {
+fn sixteen_processes_continue_while_one_at_a_time_is_killed() {
     kills_and_control(16, Kills::One, seconds().div_ceil(2));
 }
 
@@ -80,10 +80,10 @@ fn four_processes_continue_if_the_repairer_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 
-/// Measures how long survivors are held up if all processes commit in the same way. `LIBTP_TEST_STALL_SECONDS` sets the
-/// length of each run; without the variable nothing is measured.
+/// Measures how long survivors are delayed if all commits have the same durability. `LIBTP_TEST_STALL_SECONDS` sets the
+/// length of each run. Without the variable, nothing is measured.
 #[test]
-fn survivors_continue_if_all_commits_are_of_one_kind() {
+fn survivors_continue_if_all_commits_have_one_durability() {
     let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);
     let plans = [
         (4, Pace::Usual, Durability::Sync),

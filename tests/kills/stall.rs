@@ -1,18 +1,18 @@
-//! How long each kill held up the other workers.
+//! How long each kill delayed the other workers.
 //!
-//! Three figures: the time until the next acknowledgement of *any* survivor; the time until *every* survivor has had an
-//! acknowledgement; and the time until the next acknowledgement of each survivor that *waited* for something that the
-//! victim held, for the kills at which such a wait was observed. Beside them are the first two figures for instants in
-//! a run without kills, because workers that wait for each other and for the disk have gaps of their own.
+//! There are three figures. *Any* is the time until the next acknowledgement of some survivor. *Every* is the time
+//! until each survivor has had an acknowledgement. *Waited* is the time until the next acknowledgement of a survivor
+//! that waited for a lock of the victim, if such a wait was observed. For comparison, the first two figures are also
+//! computed for instants in a run without kills, because there are gaps between acknowledgements even without kills.
 
 use std::fmt;
 
 /// A kill, or an instant in a run without kills.
 #[derive(Clone, Debug)]
 pub struct Instant {
-    /// On the clock of all processes.
+    /// The time, on the clock of all processes.
     pub at: u64,
-    /// The numbers of the workers that were at work and were not killed at this instant.
+    /// The numbers of the workers that were working and were not killed at this instant.
     pub survivors: Vec<u64>,
     /// The survivors that waited for the victim.
     pub waited: Vec<u64>,
@@ -45,7 +45,7 @@ impl Stalls {
             for life in survivors {
                 let next = life.acknowledged.partition_point(|&stamp| stamp <= instant.at);
                 let stamp = life.acknowledged.get(next).copied();
-                // A worker that was killed before its next acknowledgement was held up at least until its death.
+                // A worker that was killed before its next acknowledgement was delayed at least until its death.
                 let held_up = stamp.or(life.killed).map_or(0, |end| end.saturating_sub(instant.at));
                 longest = longest.max(held_up);
                 if instant.waited.contains(&life.number) {
@@ -75,7 +75,7 @@ impl Stalls {
         [&mut self.any, &mut self.every, &mut self.waited].into_iter().for_each(|times| times.sort_unstable());
     }
 
-    /// Returns the number of kills after which a survivor went on.
+    /// Returns the number of kills after which a survivor has had an acknowledgement.
     pub fn len(&self) -> usize {
         self.any.len()
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::{Instant, Stalls, WorkerHistory};
 
     #[test]
-    fn the_first_survivor_and_the_last_are_counted_and_the_dead_are_not() {
+    fn the_first_and_the_last_survivor_are_measured_and_the_dead_are_not() {
         let histories = [
             WorkerHistory { number: 1, acknowledged: vec![5, 30], killed: None },
             WorkerHistory { number: 2, acknowledged: vec![5, 12, 40], killed: None },
@@ -111,8 +111,8 @@ mod tests {
         let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4], waited: vec![1, 4] }], &histories);
         assert_eq!((&stalls.any[..], &stalls.every[..]), (&[2][..], &[25][..]));
         assert_eq!((stalls.len(), &stalls.waited[..]), (1, &[20, 25][..]));
-        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3], waited: Vec::new() }], &histories);
-        assert_eq!(nobody.len(), 0);
-        assert_eq!(nobody.to_string(), "any -/-/- ms, every -/-/- ms");
+        let none = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3], waited: Vec::new() }], &histories);
+        assert_eq!(none.len(), 0);
+        assert_eq!(none.to_string(), "any -/-/- ms, every -/-/- ms");
     }
 }

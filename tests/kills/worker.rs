@@ -11,13 +11,13 @@ use libtp_tests::process::{next_order, now, say};
 
 /// The test that a worker runs.
 pub const ENTRY: &str = "worker::entry";
-/// The variable with the environment's directory. A process without it is no worker.
+/// The variable with the environment's directory. A process without the variable is no worker.
 pub const DIRECTORY: &str = "LIBTP_TEST_WORKER_DIRECTORY";
 /// The variable with the worker's number, which is unique.
 pub const NUMBER: &str = "LIBTP_TEST_WORKER_NUMBER";
 /// The variable with the seed.
 pub const SEED: &str = "LIBTP_TEST_WORKER_SEED";
-/// The variable with the durability, `Sync` or `Relaxed`; random without it.
+/// The variable with the durability, `Sync` or `Relaxed`. Without the variable, the durability is random.
 pub const DURABILITY: &str = "LIBTP_TEST_WORKER_DURABILITY";
 
 /// The entry of a worker. In an ordinary test run this test does nothing.
@@ -48,7 +48,7 @@ fn work(directory: PathBuf, worker: u64, seed: u64) -> libtp::Result<()> {
         Ok("Relaxed") => Some(Durability::Relaxed),
         _ => None,
     };
-    // Relaxed: as above.
+    // Relaxed: the flag publishes no other data.
     while !stop.load(Ordering::Relaxed) {
         let any = if random.chance(1, 4) { Durability::Sync } else { Durability::Relaxed };
         let durability = chosen.unwrap_or(any);

@@ -1,4 +1,4 @@
-//! The work of an init program: file systems and drivers; and crashes of the machine from inside.
+//! The work of an init program (filesystems and drivers), and crashes of the machine from inside.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use rustix::mount::{mount, MountFlags};
 const MEMORY: &str = "/dev/pmem0";
 /// An ordinary disk.
 const DISK: &str = "/dev/vda";
-/// A ready-made file system, up to its last byte that is not zero.
+/// The image of an empty filesystem, up to its last byte that is not zero.
 const IMAGE: &str = "/fs.img";
 
 /// A crash after which a second kernel starts (`second`).
@@ -24,8 +24,8 @@ pub fn argument(name: &str) -> String {
     value.unwrap_or_else(|| panic!("the kernel was started without {name}")).to_owned()
 }
 
-/// Mounts everything: the file system on memory at `/p`, the file system on the disk at `/d`, a volatile one at
-/// `/tmp`. Makes the first two at the first start.
+/// Mounts all filesystems: on kept memory at `/p`, on the disk at `/d`, and in volatile memory at `/tmp`. Creates the
+/// filesystems of `/p` and `/d` at the first start.
 pub fn prepare() {
     for (what, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(what, place, what, MountFlags::empty(), c"").unwrap();
@@ -49,13 +49,13 @@ pub fn prepare() {
             to.sync_all().unwrap();
         }
     }
-    // Ordinary memory, which a crash takes with it.
+    // Volatile memory, whose contents a crash loses.
     mount("tmpfs", "/tmp", "tmpfs", MountFlags::empty(), c"size=128m").unwrap();
     mount(MEMORY, "/p", "ext4", MountFlags::NOATIME, c"dax").unwrap();
     mount(DISK, "/d", "ext4", MountFlags::NOATIME, c"").unwrap();
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let is_direct = mounts.lines().any(|line| line.contains(" /p ") && line.contains("dax"));
-    assert!(is_direct, "the file system on memory is not mapped directly: {mounts}");
+    assert!(is_direct, "the filesystem in kept memory is not mapped directly: {mounts}");
 }
 
 fn has_file_system(device: &str) -> bool {
@@ -69,13 +69,13 @@ fn has_file_system(device: &str) -> bool {
 /// Crashes the machine, or asks the host to crash it.
 pub fn crash(kind: &str) {
     match kind {
-        // `c` is a panic of the kernel, and so is `SECOND`, where a second kernel waits for the panic. `b` is a reboot
-        // that writes nothing before.
+        // `c` makes the kernel panic. `SECOND` also does, and the panic starts a second kernel. `b` reboots without
+        // writing anything to the disk.
         "c" | "b" | SECOND => {
             fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
             fs::write("/proc/sysrq-trigger", if kind == "b" { "b" } else { "c" }).unwrap();
         }
-        // An unknown interrupt causes a panic.
+        // The host sends an unknown interrupt, which makes the kernel panic.
         _ => {
             fs::write("/proc/sys/kernel/unknown_nmi_panic", "1").unwrap();
             println!("LAB YOURS {kind}");

@@ -1,21 +1,22 @@
-//! The guest of the warm-reboot lab: the init program, and the only program, of a machine whose kernel crashes in the
-//! midst of its stores.
+//! The guest of the warm-reboot lab: the init program and only program of a machine. The machine's kernel crashes while
+//! the guest stores.
 //!
 //! Paper: Rio Vista, section 3: the operating system crashes, and the memory keeps its contents. `cargo xtask lab`
-//! starts the machine and crashes it, or makes it crash itself. The guest stores to a file in memory that a warm start
-//! keeps (`/dev/pmem0`, ext4, DAX), and these stores must be there after the restart. Through a port (`port`) the guest
-//! reports each transaction that has ended, and the host compares these reports with the state after the restart.
+//! starts the machine, and crashes it or makes the guest crash it. The guest stores to a file in memory that a warm
+//! start keeps (`/dev/pmem0`, ext4, DAX), and the file must have these stores after the restart. Through a port
+//! (`port`) the guest reports each transaction that has ended, and the host compares these reports with the state after
+//! the restart.
 //!
 //! | file | what |
 //! |---|---|
-//! | `kernel` | the work of an init program: file systems, drivers, the crash |
+//! | `kernel` | the work of an init program: filesystems, drivers, the crash |
 //! | `port` | reports to the host |
 //! | `second` | a second kernel, which the panicking kernel starts |
 //! | `work` | stores to segments, and the check of their contents |
 //! | `records` | records of the library itself, and the check of their contents |
 //!
 //! Each line that the guest prints on its console begins with `LAB`.
-// A panic is the report, and the end of the machine.
+// A panic reports the failure and ends the work of the machine.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Reports to the host: bytes written to a port, which the virtual machine appends to a file at once, one by one.
+//! Reports to the host: bytes written to a port. The virtual machine appends each byte to a file at once.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -13,7 +13,7 @@ pub struct Port(());
 impl Port {
     /// Opens the port, and ends the line that a crash may have cut off.
     pub fn open() -> Port {
-        // SAFETY: asks for the right to one port, which nothing but this program uses.
+        // SAFETY: gets access to one port, which only this program uses.
         let done = unsafe { libc::ioperm(PORT.into(), 1, 1) };
         assert_eq!(done, 0, "ioperm: {}", std::io::Error::last_os_error());
         let port = Port(());
@@ -23,7 +23,7 @@ impl Port {
 
     fn say(&self, text: &str) {
         for byte in text.bytes() {
-            // SAFETY: the right to the port was given in `open`; the machine writes the byte to a file and changes
+            // SAFETY: `open` got access to the port; the virtual machine writes the byte to a file and changes
             // nothing that a program can see.
             unsafe { asm!("out dx, al", in("dx") PORT, in("al") byte, options(nomem, nostack, preserves_flags)) };
         }
@@ -39,8 +39,8 @@ impl Port {
         self.say(&format!("k{ended:012x}\n"));
     }
 
-    /// Reports a committed transfer; the letter names the environment, a capital letter marks the state found at the
-    /// start.
+    /// Reports a committed transfer. The letter names the environment. A capital letter marks the state that was found
+    /// at the start.
     pub fn committed(&self, letter: char, committed: Committed) {
         self.say(&format!("{letter}{:012x}{:016x}\n", committed.number, committed.digest));
     }

@@ -1,12 +1,12 @@
 //! Records of the library itself: their changes, and the check of their contents.
 //!
-//! There are two environments. Their files lie on a disk, whose page cache is lost with the system, and both answer
-//! commits from memory. The memory of the first lies where a warm start keeps it, which the library detects. The memory
-//! of the second is lost, although it was declared to survive. The second environment is a control: it must refuse to
-//! open at first, then lose commits, and report the loss.
+//! There are two environments. Their files are on a disk, whose page cache is lost in a crash of the system, and both
+//! acknowledge commits from memory. A warm start keeps the memory of the first environment, which the library detects.
+//! The memory of the second environment is lost, although it was declared to survive. The second environment is a
+//! control. It must refuse to open at first, then lose commits, and report the loss.
 //!
-//! Any other deviation is a panic, and so a failure, also in the control. Only the number of lost commits is open: the
-//! control loses the last commits, each as a whole.
+//! Any other deviation is a panic and thus a failure, also in the control. The control may lose any number of its last
+//! commits, each as a whole.
 
 use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};
 
@@ -15,7 +15,7 @@ use crate::business::Draw;
 const ACCOUNTS: usize = 64;
 /// Number of transfers that the ledger keeps.
 const KEPT: u64 = 512;
-/// Bytes of a transfer in the ledger; filler follows.
+/// Bytes of a transfer in the ledger. Filler bytes follow the transfer.
 const TRANSFER: usize = 48;
 
 /// The directories of an environment, and the declaration about its memory.
@@ -30,9 +30,9 @@ const KEPT_OVER_STARTS: Place = Place { name: "records", files: "/d/records", me
 const LOST: Place = Place { name: "lost", files: "/d/lost", memory: "/tmp", declared: Some(Survives::System) };
 
 impl Place {
-    /// Makes settings with small files, so that between two crashes the log fills several files and checkpoints run.
-    /// At every second start, and always in the control, no background thread writes the log to the disk; the control
-    /// has no small limit for checkpoints either.
+    /// Makes settings with small files, so that between two crashes the log fills several files and checkpoints run. At
+    /// every second start, and always in the control, no background thread writes the log to the disk. The control also
+    /// makes no early checkpoints.
     fn builder(&self, boots: usize) -> libtp::Builder {
         let is_control = self.declared.is_some();
         let is_lazy = is_control || boots % 2 == 1;
@@ -65,14 +65,17 @@ pub struct Books {
     last: Committed,
 }
 
-/// Opens both environments, the kept one and the control, and prints their state if the machine was started before.
+/// Opens the environment with kept memory and the control, and prints their state if the machine was started before.
 pub fn open(boots: usize) -> (Books, Books) {
     let kept = Books::open(&KEPT_OVER_STARTS.builder(boots), &KEPT_OVER_STARTS, "");
     let (builder, mut refused) = (LOST.builder(boots), "");
     if boots > 0 {
         let error =
             builder.open(LOST.files).expect_err("the environment opened without the memory that has its commits");
-        assert!(matches!(error, Error::Environment { .. }), "without its memory: {error}");
+        assert!(
+            matches!(error, Error::Environment { .. }),
+            "the environment without its memory is refused for another reason: {error}"
+        );
         refused = " refused at first";
     }
     (kept, Books::open(&builder.keep(Keep::Files), &LOST, refused))
@@ -82,7 +85,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// Returns the digest of a transfer and all before it.
+/// Returns the digest of a transfer and all transfers before it.
 fn digest(before: u64, from: u64, to: u64, amount: u64) -> u64 {
     [from, to, amount].iter().fold(before, |sum, value| (sum ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
 }
@@ -138,7 +141,10 @@ impl Books {
             let word = |index: usize| number(&value[index * 8..]);
             let (from, to, sum) = (word(0), word(1), word(5));
             if count > 0 && (this != self.last.number + 1 || digest(self.last.digest, from, to, word(2)) != sum) {
-                return Err(format!("transfer {this} is behind {}, and does not go with it", self.last.number));
+                return Err(format!(
+                    "transfer {this} follows transfer {}, and does not match its number and digest",
+                    self.last.number
+                ));
             }
             if value[TRANSFER..].iter().any(|&byte| byte != fill(this)) {
                 return Err(format!("transfer {this} differs from the stored value"));
@@ -161,7 +167,7 @@ impl Books {
             total = total.wrapping_add(found.0);
             let is_older = in_ledger.1 == 0 && found.1 <= self.last.number.saturating_sub(KEPT);
             if found != in_ledger && !is_older {
-                return Err(format!("account {account} has {found:?}, and the ledger says {in_ledger:?}"));
+                return Err(format!("account {account} has {found:?}, but the ledger has {in_ledger:?}"));
             }
         }
         if total != 0 {

@@ -1,9 +1,9 @@
-//! A second kernel, which the running kernel loads into memory beside itself. When the running kernel panics, it starts
-//! the second kernel directly: no firmware runs in between.
+//! A second kernel, which the running kernel loads into reserved memory. When the running kernel panics, it starts the
+//! second kernel directly, without firmware.
 //!
-//! Paper: Rio Vista, section 3, whose warm start reads memory before it is cleared. The second kernel lives in memory
-//! that was reserved for it (`crashkernel=`), finds the file system in the kept memory, and this program goes on
-//! there.
+//! Paper: Rio Vista, section 3, whose warm start reads memory before it is cleared. The second kernel runs in memory
+//! that was reserved for it (`crashkernel=`), and starts this program. The program finds the filesystem in the kept
+//! memory.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const KERNEL: &str = "/second/kernel";
 const INITRD: &str = "/second/initrd";
-/// A file that only such a kernel has: the memory of the kernel that panicked.
+/// A file that exists only under a second kernel: the memory of the kernel that panicked.
 const MEMORY_OF_THE_FIRST: &str = "/proc/vmcore";
 
 /// Returns whether this is the second kernel.
@@ -21,7 +21,7 @@ pub fn is_running() -> bool {
     Path::new(MEMORY_OF_THE_FIRST).exists()
 }
 
-/// Loads the second kernel, with the command line of the running one.
+/// Loads the second kernel, with the command line of the running kernel.
 pub fn load() {
     let line = std::fs::read_to_string("/proc/cmdline").unwrap();
     let words = line.split_whitespace().filter(|word| !word.starts_with("crashkernel="));

@@ -1,7 +1,8 @@
-//! Stores to segments, and the check of their contents; and the main loop, which alternates with the records.
+//! Stores to segments, the check of their contents, and the main loop, in which stores to segments and transfers of
+//! records alternate.
 //!
-//! One segment lies in memory that a warm start keeps. Two others are controls: one in the page cache of a disk,
-//! which must lose stores; and one without before-images (a planted bug), which must be torn.
+//! One segment is in memory that a warm start keeps. Two segments are controls. The control in the page cache of a disk
+//! must lose stores. The control without before-images (a planted bug) must be torn.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ pub fn look() {
     println!("LAB FOUND torn {}", torn.replace('\n', " "));
 }
 
-/// Works until the machine crashes; calls `begun` once the work has started.
+/// Works until the machine crashes. Calls `begun` once the work has started.
 #[allow(clippy::zombie_processes)] // It ends with the machine.
 pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOnce()) {
     for control in [CACHE, TORN] {
@@ -61,8 +62,8 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
     }
     let mut tears = std::process::Command::new("/init").arg("torn").spawn().unwrap();
     let mut memory = Options::new(BYTES).open(Path::new(MEMORY)).unwrap();
-    // Opened without a declaration, so that nothing is synced. After the crash, `look` opens the same file and declares
-    // that it survived, so that the library trusts it.
+    // The segment is opened without a declaration that it survives, so that nothing is synced. After the crash, `look`
+    // opens the same file and declares that it survived, so that the library trusts it.
     let mut cache = Options::new(BYTES).open(Path::new(CACHE)).unwrap();
     println!("LAB MEMORY survives {:?}, {}", memory.survives(), mapped());
     let (port, mut draw, mut other) = (Port::open(), Draw(seed), Draw(seed));
@@ -86,7 +87,7 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
     }
 }
 
-/// Runs transactions until one ends.
+/// Runs transactions until one ends. Returns the number of ended transactions.
 fn step(segment: &mut Segment, draw: &mut Draw) -> u64 {
     loop {
         if let Some(ended) = transact(segment, draw, LONGEST) {
@@ -95,7 +96,8 @@ fn step(segment: &mut Segment, draw: &mut Draw) -> u64 {
     }
 }
 
-/// Returns how the kernel has mapped the segment: `sf` marks a mapping whose metadata is durable at the first store.
+/// Returns how the kernel has mapped the segment. The flag `sf` marks a mapping whose file metadata is durable before
+/// the first store.
 fn mapped() -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut ours = maps.lines().skip_while(|line| !line.ends_with(MEMORY));
@@ -103,7 +105,7 @@ fn mapped() -> String {
     format!("mapped{}", if flags.split_whitespace().any(|flag| flag == "sf") { " synchronously" } else { "" })
 }
 
-/// Runs the process without before-images, which pauses between two stores.
+/// Runs transactions without before-images, with a pause between the two stores of each transaction.
 pub fn tear() -> ! {
     rio::planted::plant(Some("rio: changes of areas save no before-images"));
     let mut segment = Options::new(BYTES).open(Path::new(TORN)).unwrap();

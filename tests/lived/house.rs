@@ -1,4 +1,4 @@
-//! The databases of the long run, one of each kind, and their expected contents.
+//! The environment of the long run (the house): one database of each kind, and their expected contents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,20 +8,20 @@ use libtp_sim::Random;
 
 use crate::stock::{self, Listed, Numbered, Window};
 
-/// Number of threads that work at once.
+/// Number of threads that work concurrently.
 pub const WORKERS: usize = 2;
-/// Queues of each worker: one is emptied by a cursor, one by its keys.
+/// Number of queues of each worker. The first is emptied by a cursor, the second by the keys of its messages.
 pub const QUEUES: usize = 2;
 /// Bytes of a record in the record-number file.
 pub const RECORD_BYTES: usize = 48;
-/// Number of a key that stays behind the end of each queue.
+/// Number in the key of a record that is always after the last message of each queue.
 const FENCE: u32 = u32::MAX;
 
 /// An environment, its databases, and their expected contents.
 pub struct House {
     pub path: PathBuf,
     pub env: Env,
-    /// A B-tree in which keys come and go at random.
+    /// A B-tree in which keys are inserted and deleted at random.
     pub records: Db,
     pub of_records: Numbered,
     /// A hash file with the same kind of keys.
@@ -29,7 +29,7 @@ pub struct House {
     pub of_hashed: Numbered,
     /// A B-tree with an index and the same kind of keys.
     pub indexed: Db,
-    /// Keeps the index's entries up to date as long as it lives.
+    /// The index of `indexed`, whose entries are kept up to date while this value exists.
     _index: Index,
     pub of_indexed: Numbered,
     /// A record-number file.
@@ -38,7 +38,7 @@ pub struct House {
     /// A B-tree in which keys are added at one end and removed at the other.
     pub queues: Db,
     pub windows: [Mutex<Window>; WORKERS * QUEUES],
-    /// A list of records that are renumbered.
+    /// A list, whose records are renumbered by insertions and deletions.
     pub list: List,
     pub of_list: Listed,
 }
@@ -46,7 +46,7 @@ pub struct House {
 /// The size of all databases, derived from a number of keys.
 #[derive(Clone, Copy)]
 pub struct Extent {
-    /// Keys of `records`; the other databases have a fraction (a fifth, a tenth, ..) of them.
+    /// Number of keys of `records`. The other databases have a fraction of this number (a fifth, a tenth, ..).
     pub keys: usize,
 }
 
@@ -59,7 +59,7 @@ impl Extent {
         200 + self.keys / 50
     }
 
-    /// Returns the size of the page cache: less than the files have.
+    /// Returns the size of the page cache, which is smaller than the files.
     pub fn memory(self) -> Bytes {
         Bytes((160 * self.keys as u64).max(1 << 20))
     }
@@ -113,7 +113,7 @@ impl House {
         }
     }
 
-    /// Fills the databases: seven of ten keys, and the queues and the list at the length that they keep.
+    /// Puts records at seven of ten keys of the B-trees and the hash file, and fills the list to its usual length.
     pub fn furnish(&self, extent: Extent, seed: u64) {
         let mut random = Random::new(seed);
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ impl House {
         txn.commit().unwrap();
     }
 
-    /// Compares every record with its expected bytes and verifies every page. Returns the number of records.
+    /// Compares every record with its expected bytes. Returns the number of records.
     pub fn audit(&self) -> u64 {
         let txn = self.env.begin().unwrap();
         let (mut key, mut value, mut audited) = (Vec::new(), Vec::new(), 0);
@@ -186,7 +186,7 @@ impl House {
                 found = messages.next().unwrap();
             }
         }
-        assert_eq!(found, None, "behind the queues");
+        assert_eq!(found, None, "a record follows the last queue");
         let txn = self.audited(txn);
         let listed = self.of_list.open();
         assert_eq!(self.list.count(&txn).unwrap(), listed.len() as u64);
@@ -203,7 +203,7 @@ impl House {
         audited
     }
 
-    /// Begins another transaction: the locks of the records read so far need not be kept.
+    /// Commits the transaction, which releases its locks, and begins another.
     fn audited<'e>(&'e self, txn: libtp::Txn<'e>) -> libtp::Txn<'e> {
         txn.commit().unwrap();
         self.env.begin().unwrap()

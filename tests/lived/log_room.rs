@@ -1,5 +1,5 @@
-//! The log alone, with the smallest ring on a nearly full disk. Sessions append many records on what they reserved
-//! earlier (PROTOCOLS D11).
+//! Only the log, with the smallest ring on a nearly full disk. Sessions append many records into room that they
+//! reserved earlier, their credit (PROTOCOLS D11).
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
     ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).unwrap(), CONTROL_NAME)
 }
 
-/// One life of a log.
+/// One life of a log: from the start of its shared memory to the loss of that memory.
 struct Life {
     disk: SimDisk,
     log: LogManager,
@@ -59,7 +59,7 @@ impl Life {
         Life { disk, log, processes }
     }
 
-    /// Begins the next life, while this one's sessions are still there.
+    /// Begins the next life, while sessions of this life still exist.
     fn next(&self) -> Life {
         let directory: Arc<dyn Directory> = Arc::new(self.disk.clone());
         let found = restart(&directory, &control_file(&directory), &settings()).unwrap();
@@ -71,7 +71,7 @@ impl Life {
         self.log.log_commit(session, KIND, TxnId::new(1), Lsn::NONE, &[body])
     }
 
-    /// Commits, and gives old log up if the disk is full.
+    /// Commits. If the disk is full, frees old log and commits again.
     fn commit_or_recycle(&self, session: &Session, body: &[u8]) {
         match self.commit(session, body) {
             Ok(_) => {}
@@ -101,7 +101,7 @@ fn the_smallest_commits_after_a_large_reservation_stay_within_the_ring() {
     let session = life.processes.join().unwrap();
     life.disk.set_capacity(Some(life.disk.bytes_used() + (400 << 10)));
     for loaded in [PAGE_BYTES - record_bytes(0), 0] {
-        // A load asks for a page, and may need less.
+        // A load reserves room for a whole page, and may use less.
         life.log.reserve(&session, PAGE_BYTES).unwrap();
         life.log.log(&session, KIND, TxnId::new(1), Lsn::NONE, &[&vec![2; loaded]]);
         session.clear_append();
@@ -113,7 +113,7 @@ fn the_smallest_commits_after_a_large_reservation_stay_within_the_ring() {
 }
 
 #[test]
-fn sessions_that_append_on_credit_leave_the_bytes_kept_back() {
+fn appends_on_credit_do_not_use_the_bytes_reserved_for_deletions() {
     let life = Life::first();
     let sessions: Vec<Session> = (0..8).map(|_| life.processes.join().unwrap()).collect();
     let filler = life.processes.join().unwrap();
@@ -127,7 +127,7 @@ fn sessions_that_append_on_credit_leave_the_bytes_kept_back() {
         }
         assert!(matches!(life.commit(session, &[]), Err(Error::Full { .. })));
     }
-    // A session that deletes can append all bytes that the log keeps back for deletions; afterwards no session has a
+    // A session that deletes can append all bytes that the log reserves for deletions. Afterwards no session has a
     // credit.
     let tail = life.log.tail();
     let freeing = filler.begin_freeing();
@@ -150,11 +150,14 @@ fn a_refused_session_has_no_credit() {
     let larger = usize::try_from(credit).unwrap();
     assert!(matches!(life.commit(&session, &vec![0; larger]), Err(Error::Full { .. })));
     assert_eq!(session.log_room().credit(), 0);
-    assert!(matches!(life.commit(&session, &[]), Err(Error::Full { .. })), "it has a credit from before the refusal");
+    assert!(
+        matches!(life.commit(&session, &[]), Err(Error::Full { .. })),
+        "the session still has a credit from before the refusal"
+    );
 }
 
 #[test]
-fn a_session_of_the_next_life_counts_anew() {
+fn a_session_of_the_next_life_has_no_old_credit() {
     let life = Life::first();
     let session = life.processes.join().unwrap();
     life.commit(&session, &[]).unwrap();

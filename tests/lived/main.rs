@@ -1,27 +1,27 @@
-//! Long-lived use: a fixed working set is changed at random for long, and nothing may grow.
+//! Long-lived use: a fixed working set is changed at random for a long time, and nothing may grow.
 //!
-//! No short test shows space that is freed and never used again, resources kept for a session that has gone, or state
-//! that is never forgotten. In a long run they show as files that grow, memory that grows, old log files that stay,
-//! and operations that take longer.
+//! A short test shows none of these leaks: freed space that is never reused, resources of sessions that have ended,
+//! state that is never deleted. In a long run they show as growing files, growing memory, old log files that stay, and
+//! operations that take longer.
 //!
 //! | file | what |
 //! |---|---|
-//! | `house` | the databases of each kind, and the audit |
+//! | `house` | the environment with a database of each kind (the house), and its audit |
 //! | `stock` | the expected contents of the databases |
 //! | `worker` | transactions of random changes, some aborted |
-//! | `sample` | the sizes of files and memory, once in a hundredth of the run |
-//! | `plot` | the run as a picture |
-//! | `log_room` | many appends on what sessions have reserved in the log |
-//! | `yardstick` | planted bugs, each to be noticed (built with `planted`) |
+//! | `sample` | the sizes of files and memory, a hundred times in a run |
+//! | `plot` | a picture of the samples |
+//! | `log_room` | appends that use the room that sessions have reserved in the log |
+//! | `yardstick` | planted bugs, of which each must be noticed (built with `planted`) |
 //!
-//! Two threads update, insert and delete at random. Seven in ten keys are there; values have 20 to 400 bytes, some of
-//! them thousands. The databases are a B-tree, a hash file, a B-tree with an index, a record-number file and a list; in
-//! queues, messages are added at one end and removed at the other. The page cache is smaller than the files, and
-//! checkpoints go on. The first tenth of the run warms up; later sizes are compared with the sizes at the end of the
-//! warm-up. Times are printed and drawn, but not judged.
+//! Two threads update, insert and delete at random. At any time about seven of ten keys have a record. Values have 20
+//! to 400 bytes, and a few have thousands. The databases are a B-tree, a hash file, a B-tree with an index, a
+//! record-number file, a list, and a B-tree of queues, in which messages are added at one end and removed at the other.
+//! The page cache is smaller than the files, and checkpoints run. The first tenth of the run is the warm-up. Later
+//! sizes are compared with the sizes at its end. Times are printed and drawn, but not judged.
 //!
-//! `LIBTP_TEST_OPERATIONS` sets the number of operations, `LIBTP_TEST_KEYS` the number of keys; `LIBTP_TEST_PLOT` is
-//! the file of the picture, relative to the root of the tree.
+//! `LIBTP_TEST_OPERATIONS` sets the number of operations, and `LIBTP_TEST_KEYS` the number of keys. `LIBTP_TEST_PLOT`
+//! is the path of the picture's file, relative to the root of the source tree.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -48,35 +48,42 @@ use worker::{Stretch, Worker};
 
 /// Number of samples in a run.
 const SAMPLES: u64 = 100;
-/// Number of samples in the warm-up, which is the first tenth.
+/// Number of samples in the warm-up, which is the first tenth of the run.
 const WARM: usize = 10;
 const TENTHS: usize = 10;
 /// The largest allowed size after the warm-up, in percent of the size at its end.
 const GROWTH_PERCENT: u64 = 110;
-/// The largest allowed number of pages of one database after the warm-up, in percent: one database may settle later.
+/// The largest allowed number of pages of one database after the warm-up, in percent of the number at its end. It is
+/// larger than `GROWTH_PERCENT`, because one database may reach its final size later.
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
 /// The largest allowed number of pages at the end, in percent of the number in the middle of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
-/// Growth of the process's own memory that is allowed beside the percentage: it grows by pieces, one for each thread.
+/// Growth of the process's own memory that is allowed in addition to the percentage, because this memory grows by
+/// pieces, one for each thread.
 const PIECE: u64 = 4 << 20;
 /// Growth of the process's own memory that is allowed in the second half.
 const PIECE_LATE: u64 = 3 << 20;
-/// Growth of memory that the kernel backs: the kernel may add some huge pages.
+/// Growth of the memory of the region and of the process that is allowed in addition to the percentage, because the
+/// kernel may add some huge pages.
 const HUGE_PIECE: u64 = 8 << 20;
-/// Growth of the allocated bytes of the region. The region hands out more memory once, and for good, when the machine
-/// is so busy that log and pages wait to be written: one of forty small runs needed 4 MiB more, for an unknown reason.
+/// Growth of the allocated bytes of the region that is allowed in addition to the percentage. When the machine is so
+/// busy that log and pages wait to be written, the region allocates more memory once, and keeps it. One of forty small
+/// runs needed 4 MiB more, for an unknown reason.
 const REGION_PIECE: u64 = 12 << 20;
-/// Files are extended by pieces of up to this size.
+/// Growth of files that is allowed in addition to the percentage, because files are extended by pieces of up to this
+/// size.
 const FILE_PIECE: u64 = 4 << 20;
-/// Pages that vary by chance, for databases so small that this is more than a few percent.
+/// Growth in pages that is allowed in addition to the percentage. The number of pages varies by chance, which in a
+/// small database is more than a few percent.
 const PAGES: u64 = 64;
-/// Log written while a checkpoint runs, and log files kept for reuse.
+/// Bytes of log that are allowed in addition to the log of three checkpoint intervals: log written while a checkpoint
+/// runs, and log files kept for reuse.
 const LATE_LOG: u64 = 24 << 20;
 
 /// The samples, page counts and sums of a run.
 struct Run {
     samples: Vec<Sample>,
-    /// Pages at each tenth.
+    /// Page counts at the beginning and after each tenth of the run.
     pages: Vec<BTreeMap<String, Pages>>,
     sums: Stretch,
 }
@@ -126,7 +133,7 @@ fn mib(bytes: u64) -> f64 {
 
 const HEAD: &str = "| operations | a second | data, MiB | pages in use, free | log, MiB | region, MiB | resident, own, MiB | operation p50/p99/max, µs | commit p50/p99/max, µs |\n|---|---|---|---|---|---|---|---|---|";
 
-/// Returns the last tenth as a row of a table.
+/// Returns the figures of the last tenth so far, as a row of a table.
 fn row(run: &Run) -> String {
     let samples = &run.samples;
     let (Some(last), Some(pages)) = (samples.last(), run.pages.last()) else { return String::new() };
@@ -207,11 +214,12 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     complaints
 }
 
-/// Returns a complaint for each database, and for all together, whose pages (used and free) grew; `tenths` has the
-/// pages after each tenth.
+/// Returns a complaint for each database whose pages (used and free) grew, and for the sum of all databases. `tenths`
+/// has the page counts after each tenth of the run.
 ///
-/// Leaves and buckets that once were too full stay split, and their fill varies by chance. So every tenth of the run
-/// adds a few pages, but ever fewer. If pages were never used again, every tenth would add as many as the tenth before.
+/// Leaves and buckets that were once split are not merged, and their fill varies by chance. So every tenth of the run
+/// adds some pages, but fewer than the tenth before. If pages were never reused, every tenth would add as many as the
+/// tenth before.
 fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
     let count = |tenth: &BTreeMap<String, Pages>, name: &str| tenth.get(name).map_or(0, |pages| pages.all());
     let names = tenths[0].keys().map(String::as_str);
@@ -219,7 +227,7 @@ fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
         .map(|name| (name, GROWTH_PERCENT_OF_ONE, tenths.iter().map(|tenth| count(tenth, name)).collect()))
         .collect();
     let all = tenths.iter().map(|tenth| tenth.values().map(|pages| pages.all()).sum()).collect();
-    rows.push(("everything together", GROWTH_PERCENT, all));
+    rows.push(("all databases together", GROWTH_PERCENT, all));
     let mut complaints = Vec::new();
     for (name, of_all, pages) in rows {
         let last = pages[TENTHS];
@@ -232,7 +240,7 @@ fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
     complaints
 }
 
-/// Returns the picture's path: beside the logs of the suites by default.
+/// Returns the picture's path: by default in the directory of the logs of the suites.
 fn picture() -> PathBuf {
     match sizes::chosen::<PathBuf>("LIBTP_TEST_PLOT") {
         Some(path) => Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path),
@@ -240,15 +248,14 @@ fn picture() -> PathBuf {
     }
 }
 
-/// Returns the directory of the files: in memory if there is such a directory, so that times are the library's and
-/// not a disk's.
+/// Returns the directory of the files: in memory if possible, so that times measure the library and not a disk.
 fn place() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let chosen = sizes::chosen::<PathBuf>("LIBTP_TEST_DIRECTORY");
     chosen.or_else(|| memory.is_dir().then_some(memory)).unwrap_or_else(std::env::temp_dir)
 }
 
-/// Fills a house, runs the workers on it, and compares every record with its expected bytes.
+/// Fills a house, runs the workers on it, and audits it. Returns the samples and the number of audited records.
 fn lived(operations: u64, extent: Extent) -> (Run, u64) {
     let directory = tempfile::tempdir_in(place()).unwrap();
     let house = House::new(&directory.path().join("house"), extent);
@@ -260,7 +267,7 @@ fn lived(operations: u64, extent: Extent) -> (Run, u64) {
 }
 
 #[test]
-fn a_fixed_working_set_takes_no_more_however_long_it_is_changed() {
+fn a_fixed_working_set_does_not_grow_in_a_long_run() {
     let operations = sizes::number("LIBTP_TEST_OPERATIONS", 300_000);
     let extent = Extent { keys: usize::try_from(sizes::number("LIBTP_TEST_KEYS", 1_000)).unwrap() };
     let (run, audited) = lived(operations, extent);

@@ -1,4 +1,4 @@
-//! The run as a picture: sizes of files, memory, and times of operations, each over the operations done.
+//! A picture of the run: curves of file sizes, memory and times of operations, over the number of operations done.
 
 use std::fmt::Write;
 
@@ -140,7 +140,7 @@ fn panel(
         ));
         names.push((samples.last().map_or(top, |sample| axis.down(top, of(sample))), name, colour));
     }
-    // From the bottom up, so that no name overlaps another.
+    // The names are placed from the bottom up, so that no two overlap.
     names.sort_by(|one, other| other.0.total_cmp(&one.0));
     let mut label = f64::INFINITY;
     for (y, name, colour) in names {

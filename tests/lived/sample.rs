@@ -1,4 +1,4 @@
-//! Sizes and times of the whole environment, sampled while no worker works.
+//! Samples of sizes and times of the whole environment, taken while no worker runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use libtp_histogram::Histogram;
 
 use crate::house::House;
 
-/// One sample, with the times measured since the sample before it. Sizes are in bytes, times in nanoseconds.
+/// One sample. Its latencies are those since the sample before. Sizes are in bytes, times in nanoseconds.
 #[derive(Clone)]
 pub struct Sample {
     /// Operations since the beginning.
@@ -17,17 +17,19 @@ pub struct Sample {
     pub seconds: f64,
     /// Size of each database's file.
     pub files: BTreeMap<String, u64>,
-    /// The log's files.
+    /// Size of the log's files.
     pub log: u64,
-    /// Other files in the environment's directory.
+    /// Size of the other files in the environment's directory.
     pub beside: u64,
-    /// The region's bytes that are handed out, and its bytes backed by memory.
+    /// The region's allocated bytes.
     pub region_used: u64,
+    /// The region's bytes that are backed by memory.
     pub region: u64,
-    /// The process's resident memory, and the anonymous part of it.
+    /// The process's resident memory.
     pub resident: u64,
+    /// The anonymous part of the resident memory.
     pub own: u64,
-    /// Locks that are held.
+    /// Number of locks that are held.
     pub locks: usize,
     pub checkpoints: u64,
     pub operation: Latency,
@@ -68,7 +70,7 @@ impl Sample {
         let (mut log, mut beside) = (0, 0);
         for entry in fs::read_dir(&house.path).unwrap() {
             let entry = entry.unwrap();
-            // A log file may have been removed meanwhile.
+            // A log file may have been removed since the directory was read.
             let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else { continue };
             let name = entry.file_name().into_string().unwrap();
             if let Some(database) = name.strip_suffix(".tp") {
@@ -102,7 +104,7 @@ impl Sample {
     }
 }
 
-/// Returns the page counts of each database, for which it reads all pages.
+/// Verifies each database by reading all of its pages. Returns the page counts.
 pub fn pages(house: &House) -> BTreeMap<String, Pages> {
     let mut found = BTreeMap::new();
     for name in house.env.databases().unwrap() {
@@ -114,7 +116,7 @@ pub fn pages(house: &House) -> BTreeMap<String, Pages> {
     found
 }
 
-/// Returns the bytes that the kernel reports under `word`.
+/// Returns the number of bytes that `/proc/self/status` has after `word`.
 fn of_process(word: &str) -> u64 {
     let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(word)).expect("the kernel counts resident pages");

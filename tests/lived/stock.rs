@@ -1,18 +1,18 @@
 //! The expected contents of the databases: for each record, a number that determines its bytes.
 //!
-//! The books take the same memory however long the run is, so that any growth is the library's. A transaction changes
-//! the books while it has the record locked: it enters its change before it commits, and restores the old entry before
-//! it aborts. So when two transactions change one record, the books and the database agree on the last change.
+//! These books take the same memory however long the run is, so that any growth is in the library. A transaction
+//! changes the books while it has the record locked. It enters its change before it commits, and restores the old entry
+//! before it aborts. So the books and the database agree on the last change of each record.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtp_sim::Random;
 
-/// The number that means that there is no such record.
+/// The number of a record that does not exist.
 pub const ABSENT: u32 = 0;
 
-/// One value in this number has several thousand bytes, too many for most pages.
+/// One of this many values has several thousand bytes, too many for most pages.
 const LONG_IN: u64 = 256;
 
 /// The numbers of one database's records, by the numbers of their keys.
@@ -27,7 +27,7 @@ impl Numbered {
         self.0.len()
     }
 
-    /// Returns the number of the record. The caller has the record locked, or the number is a guess.
+    /// Returns the number of the record. Unless the caller has the record locked, the number may be outdated.
     pub fn get(&self, key: usize) -> u32 {
         // Relaxed: a caller that relies on the number has the record locked, and the lock orders the accesses.
         self.0[key].load(Ordering::Relaxed)
@@ -35,7 +35,7 @@ impl Numbered {
 
     /// Sets the record's number and returns the number before.
     pub fn set(&self, key: usize, now: u32) -> u32 {
-        // Relaxed: as in `get`.
+        // Relaxed: the caller has the record locked, and the lock orders the accesses.
         self.0[key].swap(now, Ordering::Relaxed)
     }
 }
@@ -71,7 +71,7 @@ pub fn fresh(random: &mut Random) -> u32 {
     u32::try_from(random.below(u64::from(u32::MAX))).unwrap() + 1
 }
 
-/// Writes the bytes of a record: 20 to 400 bytes, seldom several thousand.
+/// Writes the bytes of a record: mostly 20 to 400 bytes, sometimes several thousand.
 pub fn value_of(number: u32, of: u64, into: &mut Vec<u8>) {
     let mut random = Random::new(u64::from(number) ^ (of << 32));
     let length = match random.below(LONG_IN) {
@@ -94,7 +94,7 @@ fn fill(random: &mut Random, length: usize, into: &mut Vec<u8>) {
     into.truncate(length);
 }
 
-/// Writes the key with that number: eight to 31 bytes, in no order of the numbers.
+/// Writes the key with that number: eight to 31 bytes. The order of keys is not the order of their numbers.
 pub fn key_of(number: usize, into: &mut Vec<u8>) {
     let scattered = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     into.clear();

@@ -9,22 +9,22 @@ use libtp_sim::Random;
 use crate::house::{Extent, House, QUEUES, RECORD_BYTES};
 use crate::stock::{self, Numbered, Window, ABSENT};
 
-/// Operations of a transaction.
+/// Number of operations of a transaction.
 const BATCH: u64 = 50;
-/// One transaction in this number works on the list, which it locks as a whole.
+/// One of this many transactions works on the list, and locks the whole list.
 const LIST_IN: u64 = 25;
-/// One transaction in this number aborts.
+/// One of this many transactions aborts.
 const ABORT_IN: u64 = 16;
-/// Of `CHANGES_OF` operations on a key that is there, `CHANGES` change it and the others remove it. An operation on a
-/// missing key puts it. So seven of ten keys are there.
+/// Of `CHANGES_OF` operations on an existing record, `CHANGES` change it and the others remove it. An operation on a
+/// missing record puts it. So seven of ten records exist.
 const CHANGES: u64 = 4;
 const CHANGES_OF: u64 = 7;
-/// One change in this number first reads and compares the record.
+/// One of this many changes first reads and compares the record.
 const READ_IN: u64 = 4;
-/// A queue has at most the messages of its window, and at least this number fewer.
+/// A queue has at most `Extent::window` messages, and at least that number minus this number.
 const PLAY: u32 = 32;
 
-/// Times and counts of a stretch of the run.
+/// Times and counts of a part of the run.
 #[derive(Default)]
 pub struct Stretch {
     pub operations: Histogram,
@@ -98,7 +98,7 @@ impl<'h> Worker<'h> {
         self.stretch.commits.record(nanos(begun, Instant::now()));
     }
 
-    /// Restores the books before the abort: after it other transactions may change the records.
+    /// Restores the books, and then aborts: after the abort, other transactions may change the records.
     fn abort(&mut self, txn: Txn<'_>) {
         while let Some(noted) = self.noted.pop() {
             match noted {
@@ -134,7 +134,7 @@ impl<'h> Worker<'h> {
             let must = (number != ABSENT).then_some(&self.value);
             assert!(found.as_ref() == must, "record {at} of {} was read wrong", db.name());
         }
-        // Another transaction may have changed the record until the lock was granted.
+        // Another transaction may have changed the record before the lock was granted.
         let is_there = numbered.get(at) != ABSENT;
         let now =
             if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
@@ -171,7 +171,7 @@ impl<'h> Worker<'h> {
         Ok(())
     }
 
-    /// Adds a message at the end of a queue, or removes the first one.
+    /// Adds a message at the end of a queue, or removes the first message.
     fn queued(&mut self, txn: &Txn<'_>) -> Result<()> {
         let of_worker = self.random.index(QUEUES);
         let queue = self.number * QUEUES + of_worker;
@@ -201,10 +201,10 @@ impl<'h> Worker<'h> {
         Ok(())
     }
 
-    /// Inserts, removes or replaces a record of the list. The transaction then has the list locked until its end.
+    /// Inserts, removes or replaces a record of the list. The change locks the list until the end of the transaction.
     fn on_list(&mut self, txn: &Txn<'_>) -> Result<()> {
         let list = &self.house.list;
-        // Until the lock is granted the list's length may change, but by fewer than `2 * BATCH` records.
+        // Before the lock is granted, the list's length may change by fewer than `2 * BATCH` records.
         let likely = self.extent.listed() - usize::try_from(2 * BATCH).unwrap();
         let at = self.random.index(likely);
         let number = stock::fresh(&mut self.random);

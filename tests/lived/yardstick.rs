@@ -1,4 +1,5 @@
-//! The yardstick: the growth that each planted bug causes is noticed, in a house so small that it takes seconds.
+//! The yardstick: the test notices the growth that each planted bug causes. The house is small, so that a run takes
+//! seconds.
 
 use libtp_tests::planted::Suite;
 use libtp_tests::trial;
@@ -15,6 +16,6 @@ fn a_small_environment_does_not_grow() {
 }
 
 #[test]
-fn every_planted_bug_by_which_something_grows_is_noticed() {
+fn every_planted_bug_that_causes_growth_is_noticed() {
     trial::all_noticed(Suite::Lived, "");
 }

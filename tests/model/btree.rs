@@ -1,4 +1,4 @@
-//! B-trees against `BTreeMap`, with keys of every length up to the limit and values of up to three pages.
+//! B-trees compared with `BTreeMap`, with keys of every length up to the limit and values of up to three pages.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use proptest::test_runner::TestCaseError;
 use crate::life::{acts, agree, cases, differing, failed, run, Outcome, Shape, Subject, NAME};
 use crate::pairs::{Map, Pairs};
 
-/// A value: its length, as a part of the longest, and its bytes.
+/// A value: its length, and the byte from which its bytes are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
     length: Length,
@@ -19,9 +19,9 @@ pub struct Filling {
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Bytes(u16),
-    /// 256ths of three pages.
+    /// The length in 255ths of three pages.
     Pages(u8),
-    /// Bytes more (or fewer) than fit into a page.
+    /// The length as the difference to the length of a page.
     Edge(i8),
 }
 
@@ -47,7 +47,7 @@ enum Step {
     /// Deletes all keys in a range, with or without its upper bound, or with a prefix.
     DeleteRange(Part),
     Count(Part),
-    /// Walks a cursor over some of the keys, to the end and back.
+    /// Moves a cursor over some of the keys, to the end and back.
     WalkRange(Part),
     Get(u8),
     GetMany(Vec<u8>),
@@ -57,7 +57,7 @@ enum Step {
     Seek(u8),
     Next,
     Prev,
-    /// A number of steps up or down.
+    /// Moves the cursor by this number of keys, up or down.
     Walk(i8),
 }
 
@@ -67,7 +67,7 @@ enum Part {
     Between(u8, u8),
     UpTo(u8, u8),
     From(u8),
-    /// The first bytes of the key.
+    /// The keys with a prefix: the first bytes of a key.
     Prefix(u8, u8),
 }
 
@@ -80,7 +80,7 @@ fn part() -> impl Strategy<Value = Part> {
     ]
 }
 
-/// Returns mostly short values, a few of up to three pages.
+/// Generates values. Most are short; a few have up to three pages.
 pub fn filling() -> impl Strategy<Value = Filling> + Clone {
     let length = prop_oneof![
         6 => (0u16..80).prop_map(Length::Bytes),
@@ -91,7 +91,7 @@ pub fn filling() -> impl Strategy<Value = Filling> + Clone {
     (length, any::<u8>()).prop_map(|(length, byte)| Filling { length, byte })
 }
 
-/// Returns a place in a value, sometimes far behind the first bytes, and a byte to change there.
+/// Generates an offset in a value, sometimes a large one, and a byte to store there.
 pub fn place() -> impl Strategy<Value = (u16, u8)> + Clone {
     (prop_oneof![4 => 0u16..20, 2 => 0u16..1500, 1 => 0u16..13000], any::<u8>())
 }
@@ -125,7 +125,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns the key of a number: a few keys have the longest length, one is empty, many share a prefix.
+/// Returns the key of a number. A few keys have the largest length, one is empty, many share a prefix.
 pub fn key(number: u8, limit: usize) -> Vec<u8> {
     let text = format!("{number:03}");
     let mut key = match number % 8 {
@@ -166,7 +166,7 @@ enum Standing {
     On(Vec<u8>),
 }
 
-/// A cursor over the model, in step with a real one.
+/// A cursor of the library, and the position in the model at which it must be.
 struct Cursors<'t> {
     real: Cursor<'t>,
     standing: Standing,
@@ -177,7 +177,10 @@ impl Cursors<'_> {
     fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>, miss: Standing) -> Outcome<()> {
         if found != wanted {
             let (found, wanted) = (brief(found.as_ref()), brief(wanted.as_ref()));
-            return Err(TestCaseError::fail(format!("{step:?} found {found}, not {wanted} ({:?})", self.standing)));
+            return Err(TestCaseError::fail(format!(
+                "{step:?} found {found}, wanted {wanted} (the cursor was at {:?})",
+                self.standing
+            )));
         }
         self.standing = wanted.map_or(miss, |pair| Standing::On(pair.0));
         Ok(())
@@ -360,7 +363,7 @@ impl Subject for Tree {
         down.reverse();
         if up != down {
             return Err(TestCaseError::fail(format!(
-                "the {} pairs upwards differ from the {} downwards",
+                "the {} pairs of a scan upwards differ from the {} of a scan downwards",
                 up.len(),
                 down.len()
             )));
@@ -404,7 +407,7 @@ impl Subject for Loaded {
         let loaded = self.0.pairs.db.load(&how, pairs).map_err(failed("load"))?;
         match loaded == model.len() as u64 {
             true => Ok(model),
-            false => Err(TestCaseError::fail(format!("{loaded} records were loaded, not {}", model.len()))),
+            false => Err(TestCaseError::fail(format!("{loaded} records were loaded, wanted {}", model.len()))),
         }
     }
 
@@ -426,22 +429,22 @@ impl Subject for Loaded {
 }
 
 #[test]
-fn a_btree_that_was_loaded_is_as_a_map() {
+fn a_btree_that_was_loaded_agrees_with_a_map() {
     run::<Loaded>("btree loaded", Shape { page_bytes: 4096, record_bytes: 0 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn a_btree_with_pages_of_4_kib_is_as_a_map() {
+fn a_btree_with_pages_of_4_kib_agrees_with_a_map() {
     run::<Tree>("btree 4 KiB", Shape { page_bytes: 4096, record_bytes: 0 }, cases(), acts(step(), 16));
 }
 
 #[test]
-fn a_btree_with_pages_of_8_kib_is_as_a_map() {
+fn a_btree_with_pages_of_8_kib_agrees_with_a_map() {
     run::<Tree>("btree 8 KiB", Shape { page_bytes: 8192, record_bytes: 0 }, cases() / 2, acts(step(), 16));
 }
 
 #[test]
-fn a_btree_with_pages_of_64_kib_is_as_a_map() {
+fn a_btree_with_pages_of_64_kib_agrees_with_a_map() {
     run::<Tree>("btree 64 KiB", Shape { page_bytes: 65536, record_bytes: 0 }, cases() / 6, acts(step(), 12));
 }
 
@@ -453,7 +456,7 @@ fn a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place() {
     let key = |number: u8| [b'k', number];
     env.run(|txn| (0..40).try_for_each(|number| tree.put(txn, &key(number), &[number; 20]))).unwrap();
     env.run(|txn| {
-        // The call of the program gives the record another slot, or another cell too, on the same leaf.
+        // The program's calls move the record to another slot, or also to another cell, on the same leaf.
         tree.update_with(txn, &key(20), |value| {
             tree.put(txn, &key(100), &[1; 20]).unwrap();
             tree.put(txn, b"k", &[2; 20]).unwrap();

@@ -1,4 +1,5 @@
-//! Hash files against `BTreeMap`: as for B-trees, and scans during which the same transaction puts records.
+//! Hash files compared with `BTreeMap`, with the operations of `btree.rs` on single keys. In some scans the transaction
+//! puts records.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ enum Step {
     Get(u16),
     GetMany(Vec<u16>),
     GetForUpdate(u16),
-    /// Scans everything, and puts `put` records when `met` records have been met.
+    /// Scans everything, and puts `put` records after the scan has returned `met` records.
     Scan {
         met: u8,
         put: u8,
@@ -95,8 +96,8 @@ impl File {
         }
     }
 
-    /// Checks that a scan meets every record that is there all the time once and unchanged, and a record put
-    /// meanwhile at most once.
+    /// Checks a scan. It must return every record that exists during the whole scan once and unchanged, and every
+    /// record that is put meanwhile at most once.
     fn scan(&self, txn: &Txn<'_>, (met, put, filling): (u8, u8, Filling), model: &mut Map) -> Outcome<()> {
         let mut missing: BTreeSet<Vec<u8>> = model.keys().cloned().collect();
         let mut found = BTreeSet::new();
@@ -104,10 +105,13 @@ impl File {
         let mut at = cursor.first().map_err(failed("first"))?;
         while let Some((key, value)) = at {
             if !found.insert(key.clone()) {
-                return Err(TestCaseError::fail(format!("a scan met {key:?} twice")));
+                return Err(TestCaseError::fail(format!("a scan returned {key:?} twice")));
             }
             if model.get(&key) != Some(&value) {
-                return Err(TestCaseError::fail(format!("a scan met {key:?} with {} other bytes", value.len())));
+                return Err(TestCaseError::fail(format!(
+                    "a scan returned {key:?} with another value, of {} bytes",
+                    value.len()
+                )));
             }
             missing.remove(&key);
             if found.len() == usize::from(met) {
@@ -118,7 +122,9 @@ impl File {
         }
         match missing.first() {
             None => Ok(()),
-            Some(first) => Err(TestCaseError::fail(format!("a scan missed {}, {first:?} among them", missing.len()))),
+            Some(first) => {
+                Err(TestCaseError::fail(format!("a scan missed {} records, among them {first:?}", missing.len())))
+            }
         }
     }
 
@@ -145,10 +151,13 @@ impl Subject for File {
         let mut at = cursor.first().map_err(failed("reading"))?;
         while let Some((key, value)) = at {
             if self.pairs.db.get(txn, &key).map_err(failed("reading"))?.as_ref() != Some(&value) {
-                return Err(TestCaseError::fail(format!("{key:?} has one value for a cursor, another by its key")));
+                return Err(TestCaseError::fail(format!("a cursor and a `get` return different values of {key:?}")));
             }
             if let Some(before) = found.insert(key, value) {
-                return Err(TestCaseError::fail(format!("a key is there twice, once with {} bytes", before.len())));
+                return Err(TestCaseError::fail(format!(
+                    "a cursor returned a key twice, once with {} bytes",
+                    before.len()
+                )));
             }
             at = cursor.next().map_err(failed("reading"))?;
         }
@@ -161,11 +170,11 @@ impl Subject for File {
 }
 
 #[test]
-fn a_hash_file_with_pages_of_4_kib_is_as_a_map() {
+fn a_hash_file_with_pages_of_4_kib_agrees_with_a_map() {
     run::<File>("hash 4 KiB", Shape { page_bytes: 4096, record_bytes: 0 }, cases(), acts(step(), 16));
 }
 
 #[test]
-fn a_hash_file_with_pages_of_8_kib_is_as_a_map() {
+fn a_hash_file_with_pages_of_8_kib_agrees_with_a_map() {
     run::<File>("hash 8 KiB", Shape { page_bytes: 8192, record_bytes: 0 }, cases() / 2, acts(step(), 16));
 }

@@ -1,4 +1,4 @@
-//! A database with two indices, one of them dropped and recreated now and then, against maps.
+//! A database with two indices, of which one is dropped and made again at each opening, compared with maps.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ enum Step {
     /// Puts another value of the same length.
     Update(u8, u8),
     DeleteRange(u8, u8),
-    /// Finds the records under an index key.
+    /// Finds the records with an index key.
     Find(u8),
-    /// Walks from an index key on, forwards and backwards.
+    /// Seeks an index key, and goes back to the entry before it.
     Walk(u8),
-    /// Steps that are rolled back to a savepoint.
+    /// Makes changes, and rolls back to a savepoint before them.
     Part(u8, u16),
 }
 
@@ -44,13 +44,13 @@ fn key(number: u8) -> Vec<u8> {
     [&[number / 4 * 4, 0][..], &[number]].concat()
 }
 
-/// Returns a value. Some values are long, so that their chains of pages are replaced beside the entries.
+/// Returns a value. Some values are so long that they have overflow pages, which are then replaced, too.
 fn value(number: u16) -> Vec<u8> {
     let bytes = if number % 32 == 31 { usize::from(number) } else { usize::from(number % 50) };
     number.to_be_bytes().iter().copied().cycle().take(bytes).collect()
 }
 
-/// Makes the index keys: the length modulo ten, and each of the first two bytes modulo ten.
+/// Gives the index keys of a record: the value's length modulo ten, and each of its first two bytes modulo ten.
 fn parts(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     index_keys(value).into_iter().for_each(|key| keys.add(key));
 }
@@ -72,7 +72,7 @@ struct Indexed<const HASH: bool> {
     by_parts: Index,
 }
 
-/// Returns index key and key of every entry of the model.
+/// Returns the index key and the key of every entry that the index of the model's records must have.
 fn entries(model: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
     let of_one =
         |(key, value): (&Vec<u8>, &Vec<u8>)| index_keys(value).into_iter().map(|one| (one, key.clone())).collect();
@@ -157,7 +157,7 @@ impl<const HASH: bool> Subject for Indexed<HASH> {
     fn open(env: &Env, _: Shape) -> libtp::Result<Self> {
         let db = if HASH { env.hash(NAME)? } else { env.btree(NAME)? };
         let by_parts = db.index("by parts", parts)?;
-        // An index that existed before is dropped and rebuilt from the present records.
+        // The index is dropped, if it existed before, and built from the present records.
         db.index("by key", whole_key)?;
         db.drop_index("by key")?;
         db.index("by key", whole_key)?;
@@ -189,7 +189,7 @@ impl<const HASH: bool> Subject for Indexed<HASH> {
 }
 
 #[test]
-fn an_index_of_a_tree_is_as_its_records() {
+fn an_index_of_a_tree_agrees_with_its_records() {
     run::<Indexed<false>>(
         "index of a tree",
         Shape { page_bytes: 4096, record_bytes: 0 },
@@ -199,7 +199,7 @@ fn an_index_of_a_tree_is_as_its_records() {
 }
 
 #[test]
-fn an_index_of_a_hash_file_is_as_its_records() {
+fn an_index_of_a_hash_file_agrees_with_its_records() {
     run::<Indexed<true>>(
         "index of a hash file",
         Shape { page_bytes: 4096, record_bytes: 0 },

@@ -1,7 +1,9 @@
-//! An environment's life on a simulated disk, and the state that must be there after each of its crashes.
+//! An environment's life on a simulated disk: transactions, closes, deaths and power cuts, and the states that are
+//! allowed after each.
 //!
-//! A commit that was answered as durable stays. A relaxed commit may be lost in a power cut, but only with all later
-//! ones. No change of an unfinished or aborted transaction stays. The death of all processes loses no commit.
+//! A commit that was answered as durable must be there. A power cut may lose a relaxed commit, but then it must lose
+//! all later commits, too. No change of an unfinished or aborted transaction may be there. The death of all processes
+//! must lose no commit.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,17 +24,17 @@ pub const NAME: &str = "subject";
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// Answered when it is on disk.
+    /// It commits, and the commit is answered when it is on disk.
     Commit,
-    /// Answered at once.
+    /// It commits, and the commit is answered at once.
     Relaxed,
-    /// Answered at once, and made durable by a later wait.
+    /// It commits without a wait, and then waits until the commit is on disk.
     Waited,
-    /// Aborted.
+    /// It aborts.
     Abort,
-    /// Dropped without an end.
+    /// Its handle is dropped, which aborts it.
     Drop,
-    /// Still running when the following event happens.
+    /// It still runs when the following event happens.
     Unfinished,
 }
 
@@ -49,13 +51,13 @@ pub enum After {
     Flush,
     /// The environment is closed cleanly and opened again.
     Reopen,
-    /// All processes die; their memory stays.
+    /// All processes die. Their shared memory stays.
     Death,
-    /// The power fails; the mode says which unsynced bytes stay.
+    /// The power fails. The mode determines which unsynced bytes stay.
     PowerCut(LossMode, u64),
 }
 
-/// One transaction and the event after it.
+/// A transaction and the event after it.
 #[derive(Clone, Debug)]
 pub struct Act<S> {
     steps: Vec<S>,
@@ -74,11 +76,11 @@ pub trait Subject: Sized {
     fn open(env: &Env, shape: Shape) -> libtp::Result<Self>;
     /// Applies the steps to the database and to the model.
     fn work(&self, txn: &Txn<'_>, steps: &[Self::Step], model: &mut Self::Model) -> Outcome<()>;
-    /// Returns the contents of a new database.
+    /// Fills a new database, and returns its contents; by default leaves it empty.
     fn begin(&self) -> Outcome<Self::Model> {
         Ok(Self::Model::default())
     }
-    /// Compacts the database, in no transaction: its contents stay the same.
+    /// Compacts the database, outside of a transaction. Its contents must not change.
     fn compact(&self) -> Outcome<()> {
         Ok(())
     }
@@ -88,7 +90,7 @@ pub trait Subject: Sized {
     fn difference(wanted: &Self::Model, found: &Self::Model) -> String;
 }
 
-/// Sizes of the database of a case.
+/// The sizes of the tested database.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Bytes of a page.
@@ -97,7 +99,7 @@ pub struct Shape {
     pub record_bytes: usize,
 }
 
-/// The result of anything in a case.
+/// The result of a function of a case; the error is a failure of the case.
 pub type Outcome<T> = Result<T, TestCaseError>;
 
 /// Returns a function that turns an error into the failure of a case.
@@ -105,7 +107,7 @@ pub fn failed(what: &str) -> impl Fn(libtp::Error) -> TestCaseError + '_ {
     move |error| TestCaseError::fail(format!("{what}: {error}"))
 }
 
-/// Counts over all cases.
+/// The counts of all cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     dense: u64,
@@ -127,7 +129,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// Returns transactions of up to `steps` steps.
+/// Generates transactions of up to `steps` steps, with their ends and the events after them.
 pub fn acts<S: Clone + Debug + 'static>(
     step: impl Strategy<Value = S> + 'static,
     steps: usize,
@@ -154,12 +156,12 @@ pub fn acts<S: Clone + Debug + 'static>(
     proptest::collection::vec(act.prop_map(|(steps, end, after)| Act { steps, end, after }), 1..24)
 }
 
-/// Runs cases of one shape and reports the counts.
+/// Runs cases of one shape, and prints the counts.
 pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy<Value = Vec<Act<T::Step>>>) {
     let seed = sizes::first_seed();
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let cases = u32::try_from(cases.max(1)).expect("a number of cases");
+    let cases = u32::try_from(cases.max(1)).expect("the number of cases has 32 bits");
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 3_000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let sum = Mutex::new(Tally::default());
@@ -176,19 +178,20 @@ pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy
     match ended {
         Ok(()) => {}
         Err(TestError::Fail(why, (is_dense, acts))) => {
-            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest failing case, dense {is_dense}: {acts:?}")
+            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest failing case (dense: {is_dense}): {acts:?}")
         }
         Err(error) => panic!("LIBTP_TEST_SEED={seed} {name}: {error}"),
     }
 }
 
-/// Turns a panic into a failure like any other, so that it is not printed again for every smaller case that is tried.
+/// Runs `work`, and turns a panic into a failure. So the panic is not printed again for every smaller case that
+/// proptest tries.
 fn quietly<R>(work: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
     let caught = caught(|| work().map_err(|error| error.to_string()));
     caught.map_err(TestCaseError::fail)
 }
 
-/// A machine, the environment open on it, and its possible states.
+/// A machine, the environment that is open on it, and the database's possible states.
 struct Life<T: Subject> {
     subject: Option<T>,
     env: Option<Env>,
@@ -196,9 +199,9 @@ struct Life<T: Subject> {
     disk: SimDisk,
     memory: SharedMemory,
     shape: Shape,
-    /// Whether full leaves share records with neighbours before they split: in every second case.
+    /// Whether full leaves give records to their neighbours before they split.
     is_dense: bool,
-    /// The states that a power cut may leave, the oldest first; the last has all commits.
+    /// The states that a power cut may leave, the oldest first. The last state has all commits.
     states: Vec<T::Model>,
     tally: Tally,
 }
@@ -240,7 +243,7 @@ impl<T: Subject> Life<T> {
         Settings {
             no_background: true,
             durability: Some(Durability::Sync),
-            // A few frames: nearly everything is evicted.
+            // There are few frames, so nearly every page is evicted.
             memory: Some(Bytes(page_bytes * 24)),
             log_segment_first: Some(Bytes::kib(64)),
             log_segment_max: Some(Bytes::kib(256)),
@@ -255,7 +258,10 @@ impl<T: Subject> Life<T> {
         let platform = platform(directory, &self.memory);
         let env = Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
         if env.opened().how != wanted {
-            return Err(TestCaseError::fail(format!("opened as {:?}, not {wanted:?}", env.opened())));
+            return Err(TestCaseError::fail(format!(
+                "the environment was opened as {:?}, wanted {wanted:?}",
+                env.opened()
+            )));
         }
         self.subject = Some(T::open(&env, self.shape).map_err(failed("opening the database"))?);
         self.env = Some(env);
@@ -266,7 +272,7 @@ impl<T: Subject> Life<T> {
         for act in acts {
             self.act(act)?;
         }
-        self.look()?;
+        self.check_state()?;
         let env = self.env.as_ref().expect("an environment is open between acts");
         let verified = env.verify(NAME).map_err(failed("verifying"))?;
         if let Some(finding) = verified.findings.first() {
@@ -294,7 +300,7 @@ impl<T: Subject> Life<T> {
         match act.end {
             End::Commit => {
                 txn.commit().map_err(failed("committing"))?;
-                // An empty transaction waits for no sync, so earlier relaxed commits are still not durable.
+                // The commit of an empty transaction waits for no sync, so earlier relaxed commits may still be lost.
                 if act.steps.is_empty() {
                     self.states.push(model);
                 } else {
@@ -328,31 +334,31 @@ impl<T: Subject> Life<T> {
                 self.close();
                 self.states.drain(..self.states.len() - 1);
                 self.open(How::Clean)?;
-                self.look()
+                self.check_state()
             }
             Next::Death => {
                 self.tally.deaths += 1;
                 self.process.kill();
-                // A killed process runs no destructor. Its spare memory is freed: the spare memory of thousands of
-                // processes would not fit the machine.
+                // A killed process runs no destructors. Only its spare memory is freed here: the machine has no room
+                // for the spare memory of thousands of processes.
                 if let Some(env) = &self.env {
                     env.managers().buffers.forget_spares();
                 }
                 std::mem::forget((self.subject.take(), self.env.take()));
                 self.process = self.disk.process_view();
                 self.open(How::Repaired)?;
-                self.look()
+                self.check_state()
             }
             Next::PowerCut(image) => {
                 self.tally.power_cuts += 1;
-                // The machine is off: the writes of the destructors go to a discarded disk.
+                // The machine is off. What the destructors write goes to a discarded disk.
                 self.disk.discard();
                 self.close();
                 self.disk = image;
                 self.process = self.disk.process_view();
                 self.memory = SharedMemory::new();
                 self.open(How::Restarted)?;
-                self.look_after_loss()
+                self.check_state_after_loss()
             }
         }
     }
@@ -401,27 +407,32 @@ impl<T: Subject> Life<T> {
     }
 
     /// Checks that every commit is there.
-    fn look(&self) -> Outcome<()> {
+    fn check_state(&self) -> Outcome<()> {
         let (found, wanted) = (self.state()?, self.states.last().expect("there is always a state"));
         if found != *wanted {
-            return Err(TestCaseError::fail(format!("not the committed state: {}", T::difference(wanted, &found))));
+            return Err(TestCaseError::fail(format!(
+                "the state is not the committed state: {}",
+                T::difference(wanted, &found)
+            )));
         }
         Ok(())
     }
 
-    /// Checks that one of the states that a loss may leave is there.
-    fn look_after_loss(&mut self) -> Outcome<()> {
+    /// Checks that the state is one of those that a power cut may leave.
+    fn check_state_after_loss(&mut self) -> Outcome<()> {
         let found = self.state()?;
         if !self.states.contains(&found) {
             let differences: Vec<String> = self.states.iter().map(|state| T::difference(state, &found)).collect();
-            return Err(TestCaseError::fail(format!("not a state that a power cut may leave: {differences:?}")));
+            return Err(TestCaseError::fail(format!(
+                "no state that a power cut may leave; the differences are: {differences:?}"
+            )));
         }
         self.states = vec![found];
         Ok(())
     }
 }
 
-/// The event that follows an act.
+/// The work after an act.
 enum Next {
     Stay,
     Reopen,
@@ -429,7 +440,7 @@ enum Next {
     PowerCut(SimDisk),
 }
 
-/// Returns the number of cases with the smallest pages.
+/// Returns the number of cases of a test with the smallest pages.
 pub fn cases() -> u64 {
     sizes::number("LIBTP_TEST_CASES", 120)
 }
@@ -438,7 +449,7 @@ pub fn cases() -> u64 {
 pub fn agree<T: PartialEq + Debug>(step: impl Debug, found: T, wanted: T) -> Outcome<()> {
     match found == wanted {
         true => Ok(()),
-        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
+        false => Err(TestCaseError::fail(format!("{step:?} returned {found:?}, wanted {wanted:?}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists, whose records are renumbered, against std's `Vec`.
+//! Lists, whose records are renumbered, compared with std's `Vec`.
 
 use libtp::{Env, List, ListCursor, Txn};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ type Lines = Vec<Vec<u8>>;
 enum Step {
     Append(u8),
     AppendMany(u8),
-    /// Inserts before the record at a distance from the end, in 256ths of the list.
+    /// Inserts before a record. The record's number is given in 256ths of the list's length.
     InsertBefore(u8, u8),
     InsertMany(u8, u8),
     InsertAfter(u8, u8),
@@ -22,7 +22,7 @@ enum Step {
     DeleteMany(u8, u8),
     Get(u8),
     Count,
-    /// Changes that are rolled back.
+    /// Makes changes, and rolls back to a savepoint before them.
     Part(u8),
     First,
     Last,
@@ -85,7 +85,7 @@ fn wrong<T>(what: String) -> Outcome<T> {
     Err(TestCaseError::fail(what))
 }
 
-/// Returns a zero-based place among `count` records.
+/// Returns the index that is `at` 256ths of `count`.
 fn place(at: u8, count: usize) -> usize {
     usize::from(at) * count / 256
 }
@@ -108,7 +108,7 @@ impl Cursors<'_, '_> {
         if found != expected {
             let brief = |one: Option<(u64, Vec<u8>)>| one.map(|(number, record)| (number, record.len()));
             return wrong(format!(
-                "{step:?} found {:?}, not {:?} ({:?})",
+                "{step:?} found {:?}, wanted {:?} (the cursor was at {:?})",
                 brief(found),
                 brief(expected),
                 self.standing
@@ -166,7 +166,7 @@ impl Cursors<'_, '_> {
                     _ => None,
                 };
                 if done != index.is_some() {
-                    return wrong(format!("{step:?} said {done} ({standing:?})"));
+                    return wrong(format!("{step:?} returned {done} (the cursor was at {standing:?})"));
                 }
                 if let Some(index) = index {
                     model[index] = record.to_vec();
@@ -179,7 +179,7 @@ impl Cursors<'_, '_> {
                     _ => None,
                 };
                 if done != index.is_some() {
-                    return wrong(format!("{step:?} said {done} ({standing:?})"));
+                    return wrong(format!("{step:?} returned {done} (the cursor was at {standing:?})"));
                 }
                 if let Some(index) = index {
                     self.standing = Standing::Before(index);
@@ -194,25 +194,25 @@ impl Cursors<'_, '_> {
                     _ => Standing::Before(index + 1),
                 };
                 if new != Some(number(index)) {
-                    return wrong(format!("{step:?} made number {new:?} at {index}"));
+                    return wrong(format!("{step:?} at index {index} returned the number {new:?}"));
                 }
             }
             (Step::AfterHere(_), Standing::On(index) | Standing::Before(index)) => {
-                let new = self.real.insert_after(record).map_err(failed("an insertion behind the cursor"))?;
+                let new = self.real.insert_after(record).map_err(failed("an insertion after the cursor"))?;
                 let at = index + usize::from(matches!(self.standing, Standing::On(_)));
                 insert(model, at, record);
                 if new != Some(number(at)) {
-                    return wrong(format!("{step:?} made number {new:?} at {at}"));
+                    return wrong(format!("{step:?} at index {at} returned the number {new:?}"));
                 }
             }
             (Step::BeforeHere(_), _) => {
                 if self.real.insert_before(record).map_err(failed("an insertion nowhere"))?.is_some() {
-                    return wrong(format!("{step:?} inserted at no place"));
+                    return wrong(format!("{step:?} inserted a record although the cursor is at no record"));
                 }
             }
             _ => {
                 if self.real.insert_after(record).map_err(failed("an insertion nowhere"))?.is_some() {
-                    return wrong(format!("{step:?} inserted at no place"));
+                    return wrong(format!("{step:?} inserted a record although the cursor is at no record"));
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Cursors<'_, '_> {
     }
 }
 
-/// Inserts a record; beyond the end, empty records fill the gap before it.
+/// Inserts a record. If its index is beyond the end, empty records fill the gap before it.
 fn insert(model: &mut Lines, index: usize, record: &[u8]) {
     if index > model.len() {
         model.resize(index, Vec::new());
@@ -244,7 +244,7 @@ impl Listed {
         let made = self.list.insert_before(txn, number(index), &record).map_err(failed("insert_before"))?;
         insert(model, index, &record);
         if made != number(index) {
-            return wrong(format!("an insertion at {index} made number {made}"));
+            return wrong(format!("an insertion at index {index} returned the number {made}"));
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Listed {
         let made = self.list.append(txn, &self.record(byte)).map_err(failed("append"))?;
         model.push(self.record(byte));
         if made != model.len() as u64 {
-            return wrong(format!("the append of record {} made number {made}", model.len()));
+            return wrong(format!("the append of record {} returned the number {made}", model.len()));
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Listed {
     fn delete(&self, txn: &Txn<'_>, index: usize, model: &mut Lines) -> Outcome<()> {
         let was_there = self.list.delete(txn, number(index)).map_err(failed("delete"))?;
         if was_there != (index < model.len()) {
-            return wrong(format!("the deletion of {index} of {} said {was_there}", model.len()));
+            return wrong(format!("the deletion at index {index} of {} records returned {was_there}", model.len()));
         }
         if was_there {
             model.remove(index);
@@ -283,7 +283,7 @@ impl Listed {
                 let made = self.list.insert_after(txn, index as u64, &record).map_err(failed("insert_after"))?;
                 insert(model, index, &record);
                 if made != number(index) {
-                    return wrong(format!("an insertion behind number {index} made {made}"));
+                    return wrong(format!("an insertion after record {index} returned the number {made}"));
                 }
                 Ok(())
             }
@@ -314,7 +314,7 @@ impl Listed {
             }
             Step::Count => match self.list.count(txn).map_err(failed("count"))? {
                 found if found == count as u64 => Ok(()),
-                found => wrong(format!("{found} records are counted, not {count}")),
+                found => wrong(format!("{found} records were counted, wanted {count}")),
             },
             Step::Part(byte) => {
                 let part = txn.savepoint();
@@ -324,7 +324,7 @@ impl Listed {
                     self.delete(txn, place(byte.wrapping_add(at), lost.len() + 1), &mut lost)?;
                     self.delete(txn, place(at, lost.len() + 1), &mut lost)?;
                 }
-                part.roll_back().map_err(failed("going back"))
+                part.roll_back().map_err(failed("rolling back"))
             }
             Step::First | Step::Last | Step::Seek(_) | Step::Next | Step::Prev => cursors.go(step, model),
             Step::PutHere(byte) | Step::BeforeHere(byte) | Step::AfterHere(byte) => {
@@ -362,14 +362,18 @@ impl Subject for Listed {
         }
         down.reverse();
         if up != down {
-            return wrong(format!("the {} records upwards differ from the {} downwards", up.len(), down.len()));
+            return wrong(format!(
+                "the {} records of a scan upwards differ from the {} of a scan downwards",
+                up.len(),
+                down.len()
+            ));
         }
         Ok(up)
     }
 
     fn difference(wanted: &Lines, found: &Lines) -> String {
         let first = wanted.iter().zip(found).position(|(one, other)| one != other);
-        format!("{} records, not {}; the first difference has index {first:?}", found.len(), wanted.len())
+        format!("{} records, wanted {}; the first difference has index {first:?}", found.len(), wanted.len())
     }
 }
 

@@ -1,11 +1,11 @@
-//! Tests with values that are longer than one reservation of log. The values are put, replaced, rolled back and
-//! refused, while other sessions do small work.
+//! Values that need more log than one reservation may have. They are put, replaced, rolled back and refused, and other
+//! sessions can still append to the log.
 
 use std::time::Duration;
 
 use libtp::{Bytes, Env, Error, Txn};
 
-/// More bytes than one reservation may have.
+/// The length of a value that is longer than the largest reservation of log.
 const LONG: usize = 17 << 20;
 
 fn value(bytes: usize, seed: usize) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn a_value_longer_than_a_reservation_can_be_put_read_and_rolled_back() {
 
     env.run(|txn| put(txn, &first)).unwrap();
     assert!(env.run(found).unwrap() == all(&first));
-    // Replaces the value twice. The savepoint rolls the first change back, and the abort undoes the second.
+    // Replaces the value twice. The rollback to the savepoint undoes the first change, and the abort the second.
     let txn = env.begin().unwrap();
     let savepoint = txn.savepoint();
     put(&txn, &second).unwrap();
@@ -58,7 +58,7 @@ fn a_value_longer_than_a_reservation_can_be_put_read_and_rolled_back() {
 }
 
 #[test]
-fn one_session_with_a_long_value_leaves_the_log_to_all_others() {
+fn a_session_that_puts_a_long_value_leaves_room_in_the_log_for_other_sessions() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().memory(Bytes::mib(8)).open(directory.path()).unwrap();
     let tree = env.btree("tree").unwrap();
@@ -87,7 +87,7 @@ fn a_value_whose_record_is_refused_leaves_no_page() {
     let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
     let (tree, hash) = (env.btree("tree").unwrap(), env.hash("hash").unwrap());
     env.run(|txn| tree.put(txn, b"a", b"").and_then(|()| tree.put(txn, b"z", b""))).unwrap();
-    // This transaction holds locks on the gaps. The search for the value's place reaches these locks last.
+    // This transaction holds locks on all gaps. A put writes the value's pages before it meets such a lock.
     let reader = env.begin().unwrap();
     for db in [&tree, &hash] {
         let mut cursor = db.cursor(&reader);

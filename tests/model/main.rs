@@ -1,20 +1,21 @@
-//! Databases against std's `BTreeMap`: random transactions, orderly ends and crashes in between (proptest).
+//! Databases compared with models, for example std's `BTreeMap`: random transactions, and closes and crashes between
+//! them (proptest).
 //!
 //! | file | what |
 //! |---|---|
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `pairs` | changes of key-value pairs in a database and in its model |
-//! | `hash` | hash files, with the same keys and values, and scans among changes |
+//! | `hash` | hash files with the same keys and values, and scans during which records are put |
 //! | `multi` | keys with several values, sorted or in the order of insertion |
-//! | `list` | records by number that are renumbered, through cursors too |
+//! | `list` | lists, whose records are renumbered, and their cursors |
 //! | `index` | a database with indices |
 //! | `recno` | records by number |
 //! | `long_values` | values longer than one reservation of log |
-//! | `yardstick` | planted bugs, each to be noticed by one of these |
+//! | `yardstick` | planted bugs, each of which one of these tests must notice |
 //!
-//! `LIBTP_TEST_CASES` sets the number of cases with the smallest pages, `LIBTP_TEST_SEED` chooses them; a failure
-//! prints its case, shrunk as far as possible.
+//! `LIBTP_TEST_CASES` sets the number of cases of a test with the smallest pages, and `LIBTP_TEST_SEED` determines the
+//! cases. A failure prints its case, shrunk as far as possible.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Databases whose keys have several values, against a map of lists.
+//! Databases whose keys have several values, compared with a map of lists.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ type Map = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u16),
-    /// A number of values of one key.
+    /// Puts several values of one key.
     PutMany(u8, u16, u8),
     Delete(u8),
     DeleteValue(u8, u16),
@@ -22,9 +22,10 @@ enum Step {
     /// Seeks a duplicate of a key by its position, and deletes it or puts another value there.
     DeleteAt(u8, u8),
     PutAt(u8, u8, u16),
-    /// Walks from a key to its neighbours.
+    /// Moves a cursor from a key to the next and to the previous key.
     Around(u8),
-    /// Walks a range both ways, with or without its upper bound; and the keys with the first key as prefix.
+    /// Reads a range in both directions, with or without its upper bound. Then reads the keys with the lower bound as
+    /// prefix.
     Range(u8, u8, bool),
     DeleteRange(u8, u8, bool),
 }
@@ -57,7 +58,7 @@ fn key(number: u8) -> Vec<u8> {
     }
 }
 
-/// Some keys, and a predicate for them.
+/// A range of keys, and a function that returns whether a key is in it.
 type Chosen = (Keys, Box<dyn Fn(&[u8]) -> bool>);
 
 fn between(one: u8, other: u8, with_high: bool) -> Chosen {
@@ -71,7 +72,7 @@ struct Kind<const SORTED: bool> {
 }
 
 impl<const SORTED: bool> Kind<SORTED> {
-    /// Returns a value; in insertion order (lists) some values are very long.
+    /// Returns a value. In a database with values in insertion order, some values are very long.
     fn value(number: u16) -> Vec<u8> {
         let bytes = if SORTED || number % 64 != 0 { usize::from(number % 200) } else { usize::from(number) };
         number.to_be_bytes().iter().copied().cycle().take(bytes).collect()
@@ -140,7 +141,7 @@ impl<const SORTED: bool> Kind<SORTED> {
         }
     }
 
-    /// Walks some keys both ways and counts their pairs.
+    /// Reads a range of keys in both directions, and counts its pairs.
     fn walk(&self, txn: &Txn<'_>, step: &Step, (keys, is_within): Chosen, model: &Map) -> Outcome<()> {
         let pairs = |(key, values): (&Vec<u8>, &Vec<Vec<u8>>)| {
             values.iter().map(|value| (key.clone(), value.clone())).collect::<Vec<_>>()
@@ -199,7 +200,7 @@ impl<const SORTED: bool> Kind<SORTED> {
             Some(value) if SORTED => drop(Self::add(model, number, value)),
             Some(value) => values.insert(at, value),
             None => {
-                // The cursor stands between its neighbours.
+                // After the deletion, the cursor is between the neighbours of the deleted value.
                 let next = cursor.next_duplicate().map_err(failed("next_duplicate"))?;
                 agree(step, next.map(|pair| pair.1).as_ref(), values.get(at))?;
                 agree(step, self.db.delete_at(txn, &self.db.cursor(txn)).map_err(failed("nowhere"))?, false)?;
@@ -261,9 +262,11 @@ impl<const SORTED: bool> Subject for Kind<SORTED> {
         down.reverse();
         match up == down && pairs(&model) == up {
             true => Ok(model),
-            false => {
-                Err(TestCaseError::fail(format!("{} pairs upwards differ from {} downwards", up.len(), down.len())))
-            }
+            false => Err(TestCaseError::fail(format!(
+                "the {} pairs of a scan upwards differ from the {} of a scan downwards, or are not sorted",
+                up.len(),
+                down.len()
+            ))),
         }
     }
 

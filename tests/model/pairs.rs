@@ -9,7 +9,8 @@ use crate::life::{agree, failed, Outcome};
 /// The model of a database of pairs.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns the answer of a change of a part, or `Some(None)` if the part lies outside of the value.
+/// Returns the result of a change of a part of a value: `None` if there is no such record, `Some(None)` if the part is
+/// not inside the value.
 pub fn parted<T>(done: libtp::Result<Option<T>>) -> Outcome<Option<Option<T>>> {
     match done {
         Err(Error::Length { .. }) => Ok(Some(None)),
@@ -17,7 +18,7 @@ pub fn parted<T>(done: libtp::Result<Option<T>>) -> Outcome<Option<Option<T>>> {
     }
 }
 
-/// A database whose pairs a model has, too.
+/// A database of pairs that is compared with a model.
 pub struct Pairs {
     pub db: Db,
     pub page_bytes: usize,
@@ -52,7 +53,7 @@ impl Pairs {
         agree("update", found, model.get_mut(key).map(|value| change(value)))
     }
 
-    /// Stores two bytes into the value from `offset` on.
+    /// Stores two bytes into the value at `offset`.
     pub fn update_part(&self, txn: &Txn<'_>, key: &[u8], (offset, byte): (u16, u8), model: &mut Map) -> Outcome<()> {
         let (offset, bytes) = (usize::from(offset), [byte, !byte]);
         let done = parted(self.db.update_part(txn, key, offset, &bytes).map(|is_there| is_there.then_some(())))?;
@@ -63,7 +64,7 @@ impl Pairs {
         agree("update_part", done, wanted)
     }
 
-    /// Adds to the number in the value from `offset` on.
+    /// Adds to the number in the value at `offset`.
     pub fn add(&self, txn: &Txn<'_>, key: &[u8], (offset, byte): (u16, u8), model: &mut Map) -> Outcome<()> {
         let (offset, amount) = (usize::from(offset), i64::from(byte) - 100);
         let done = parted(self.db.add(txn, key, offset, amount))?;

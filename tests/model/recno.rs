@@ -1,4 +1,4 @@
-//! Records by number against `BTreeMap`.
+//! Records by number compared with `BTreeMap`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -73,7 +73,10 @@ impl Cursors<'_> {
         if found != wanted {
             let [found, wanted] =
                 [found, wanted].map(|one| one.map(|(number, record)| (number, record.first().copied())));
-            return Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?} ({:?})", self.standing)));
+            return Err(TestCaseError::fail(format!(
+                "{step:?} found {found:?}, wanted {wanted:?} (the cursor was at {:?})",
+                self.standing
+            )));
         }
         self.standing = wanted.map_or(miss, |(number, _)| Standing::On(number));
         Ok(())
@@ -89,7 +92,9 @@ impl Numbers {
         let record = self.record(byte);
         let number = self.recno.append(txn, &record).map_err(failed("append"))?;
         if let Some((last, _)) = model.last_key_value().filter(|(last, _)| **last >= number) {
-            return Err(TestCaseError::fail(format!("an append took number {number}, but {last} is in use")));
+            return Err(TestCaseError::fail(format!(
+                "an append took number {number}, and the higher number {last} is in use"
+            )));
         }
         model.insert(number, record);
         Ok(())
@@ -128,14 +133,17 @@ impl Numbers {
                 let found = self.recno.get(txn, number).map_err(failed("get"))?;
                 match found.as_ref() == model.get(&number) {
                     true => Ok(()),
-                    false => Err(TestCaseError::fail(format!("{step:?} found {}", found.is_some()))),
+                    false => Err(TestCaseError::fail(format!(
+                        "{step:?} found another value than the model, or found none (a value was found: {})",
+                        found.is_some()
+                    ))),
                 }
             }
             Step::Delete(number) => {
                 let was_there = self.recno.delete(txn, number).map_err(failed("delete"))?;
                 match was_there == model.remove(&number).is_some() {
                     true => Ok(()),
-                    false => Err(TestCaseError::fail(format!("{step:?} said {was_there}"))),
+                    false => Err(TestCaseError::fail(format!("{step:?} returned {was_there}"))),
                 }
             }
             Step::First => {
@@ -202,7 +210,7 @@ impl Subject for Numbers {
         down.reverse();
         if up != down || !up.is_sorted_by(|one, other| one.0 < other.0) {
             return Err(TestCaseError::fail(format!(
-                "the {} records upwards differ from the {} downwards",
+                "the {} records of a scan upwards differ from the {} of a scan downwards, or are not sorted",
                 up.len(),
                 down.len()
             )));

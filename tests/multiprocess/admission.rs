@@ -30,7 +30,7 @@ fn a_process_with_another_log_directory_is_refused_and_the_others_continue() {
 }
 
 #[test]
-fn a_log_that_was_moved_while_unused_is_used_at_its_new_place() {
+fn a_log_that_was_moved_while_unused_is_found_in_its_new_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (home, old, new) = (dir.path().join("env"), dir.path().join("old"), dir.path().join("new"));
     let env = Env::builder().log_directory(&old).open(&home).unwrap();
@@ -67,9 +67,9 @@ fn a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_lib
     assert_eq!(found, COMMITS, "{ended}");
 }
 
-/// Runs in the child. Rust's runtime opens descriptors that are closed when a program begins, so the child closes them
-/// here. Without the library's care, the first two files that it opens, the directory and the control file, would get
-/// the numbers of these descriptors.
+/// Runs in the child. At the start of a program, Rust's runtime opens standard descriptors that are missing. So the
+/// child cannot be started without them, and closes them here. If the library did not avoid the numbers of these
+/// descriptors, the first two files that it opens, the directory and the control file, would get them.
 fn work_without_standard_descriptors(directory: &str) {
     for standard in [1, 2] {
         nix::unistd::close(standard).unwrap();
@@ -81,6 +81,6 @@ fn work_without_standard_descriptors(directory: &str) {
         println!("commit {number} was answered");
         eprintln!("commit {number} was answered");
     }
-    // Skips the harness, which would run without descriptors.
+    // Does not return to the test harness, which needs the descriptors.
     std::process::exit(0);
 }

@@ -1,17 +1,18 @@
-//! What a call asks on its way in (docs/design/0023): each of these tests fails if one of the questions is not asked.
-//! The children of a fork: `forks`. A commit at the very moment of the declaration: `barrier`.
+//! The checks at the beginning and end of a call (docs/design/0023). Each of these tests fails if one check is left
+//! out. Tests of the check for a fork are in `forks.rs`. `barrier.rs` tests a commit that coincides with the
+//! declaration that memory is broken.
 
 use libtp::Env;
 
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
 
-/// Tells whether an answer reports an error.
+/// Returns whether an answer reports an error.
 fn is_refused(answer: &str) -> bool {
     answer.starts_with("failed")
 }
 
-/// Gives an order and returns the answer, which may be a failure.
+/// Gives an order and returns the answer, which may report an error.
 fn tell(member: &mut Member, order: &str) -> String {
     member.order(order);
     member.answer()
@@ -24,12 +25,12 @@ fn the_calls_of_a_transaction_whose_session_has_died_are_refused() {
     for order in ["put before 1", "begin", "put first 1", "arm change: page changed, LSN old@1!panic"] {
         member.ask(order);
     }
-    assert!(is_refused(&tell(&mut member, "put second 1")), "the call whose work panics");
+    assert!(is_refused(&tell(&mut member, "put second 1")), "the call that panics must report an error");
     for order in ["get before", "put third 1", "commit"] {
         let answer = tell(&mut member, order);
         assert!(is_refused(&answer) && answer.contains("an earlier call"), "{order}: {answer}");
     }
-    // The next transaction has another session.
+    // The next transaction uses another session.
     for key in ["first", "second", "third"] {
         assert_eq!(member.ask(&format!("get {key}")), "none");
     }
@@ -38,12 +39,13 @@ fn the_calls_of_a_transaction_whose_session_has_died_are_refused() {
 }
 
 #[test]
-fn a_session_at_hand_of_memory_that_was_given_up_is_not_taken() {
+fn a_pooled_session_of_memory_that_was_given_up_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let (one, other) = (idle().open(directory.path()).unwrap(), idle().open(directory.path()).unwrap());
     let (table, others) = (one.btree("table").unwrap(), other.btree("table").unwrap());
     one.run(|txn| table.put(txn, b"key", b"1")).unwrap();
-    // It has the session that would be at hand: the next transaction of its handle begins the next life.
+    // This transaction has the pooled session of its handle. So the handle's next transaction needs a new session, and
+    // notices that the region is broken.
     let busy = other.begin().unwrap();
     other.managers().processes.declare_broken();
     other.run(|txn| others.put(txn, b"key", b"2")).unwrap();
@@ -56,12 +58,14 @@ fn a_session_at_hand_of_memory_that_was_given_up_is_not_taken() {
 #[test]
 fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered() {
     let directory = tempfile::tempdir().unwrap();
-    // The stopped process has no thread that holds a task of writing, for which a rebuild waits.
+    // Without background threads, no thread of the stopped process can hold a role of writing, for which a rebuild
+    // would wait.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut member = Member::start(directory.path(), 0);
-    // The first relaxed commit of a life changes the control file before its record.
+    // The first relaxed commit in a region changes the control file before it logs its record, so a commit comes before
+    // the tested one.
     member.ask("put-relaxed key 0");
     member.ask("arm commit: committing, nothing logged!stop");
     member.order("put-relaxed key 1");

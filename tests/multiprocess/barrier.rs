@@ -1,5 +1,6 @@
-//! One session declares memory broken while another publishes a commit record (PROTOCOLS D13): one of them must see
-//! the other. Otherwise the commit is answered, and is not in the log that the next memory begins with.
+//! One session declares memory broken while another publishes a commit record (PROTOCOLS D13). The first session must
+//! see the record, or the second must see the declaration. Otherwise the commit is answered, but its record is not in
+//! the log from which the region is rebuilt.
 //!
 //! Each session stores one word and then loads the other's word. A processor may execute the load before the store.
 //! Therefore the declaring session issues a barrier on all processors; the committing session issues none, because
@@ -13,8 +14,9 @@ use libtp_sim::Random;
 use libtp_tests::sizes;
 use rio::{Region, Word};
 
-/// The report of the committing session: it has not seen, or has seen, that memory is broken.
+/// The report of the committing session, which has not seen that memory is broken.
 const UNSEEN: u64 = 1;
+/// The report of the committing session, which has seen that memory is broken.
 const SEEN: u64 = 2;
 
 fn wait_until(ready: impl Fn() -> bool) {
@@ -65,7 +67,10 @@ fn a_declaration_of_broken_memory_and_a_commit_see_each_other() {
             }
         }
         round.store(over, Ordering::Release);
-        assert_eq!(failure, None, "in that round neither saw the other: an answered commit would be lost");
+        assert_eq!(
+            failure, None,
+            "in this round neither session saw the other's store: an answered commit would be lost"
+        );
     });
-    println!("figures: memory declared broken {count} times while a commit was published: each time one saw the other");
+    println!("figures: memory declared broken {count} times while a commit was published; a session noticed each time");
 }

@@ -1,6 +1,6 @@
-//! A process of another build of the library, with another memory layout. While other processes are attached, it is
-//! refused. If it is the first process, it takes the environment over in good order. The tests simulate another build
-//! by changing the hash of the build in the region's file.
+//! A process of another build of the library, with another memory layout. While other processes are attached, the
+//! process is refused. If it is the first process, it opens the environment and makes a new region, without losing a
+//! commit. The tests simulate another build by changing the hash of the build in the region's file.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -9,12 +9,12 @@ use libtp::{Env, How, Keep};
 
 use crate::crew::Member;
 
-/// Where the region's header has the hash of the build (docs/formats/region.md).
+/// The offset of the build's hash in the region's header (docs/formats/region.md).
 const LAYOUT: u64 = 16;
-/// The place of the hash of the log's layout.
+/// The offset of the hash of the log's layout.
 const LOG_LAYOUT: u64 = 3872;
 
-/// Turns the build's hash in the region into another build's, or back into ours.
+/// Changes the build's hash in the region into that of another build, or back into ours.
 fn swap_build(region: &Path) {
     swap(region, LAYOUT);
 }
@@ -52,13 +52,13 @@ fn another_build_takes_over_answered_commits_that_were_not_synced() {
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert!(!env.opened().lost, "all commits were taken out of the memory");
+    assert!(!env.opened().lost, "the opening read all commits from the memory, and lost none");
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
     assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }
 
-/// Overwrites a value with zeros wherever it stands in the shared memory.
+/// Overwrites each copy of a value in the shared memory with zeros.
 fn lose_value(region: &Path, value: &[u8]) {
     let mut bytes = std::fs::read(region).unwrap();
     let places: Vec<usize> =
@@ -138,5 +138,5 @@ fn another_build_takes_over_when_it_is_first() {
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
     }
-    assert!(!Path::new(&region).exists(), "nothing is left of either region");
+    assert!(!Path::new(&region).exists(), "the region's file must be removed");
 }

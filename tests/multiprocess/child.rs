@@ -1,6 +1,6 @@
-//! A process that a test starts: the test program itself, with orders on its standard input.
+//! A child process of a test. It runs the test program again, and obeys orders from its standard input.
 //!
-//! Each order is a line and gets one line as an answer.
+//! Each order is a line, and the child answers it with a line.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ use libtp_tests::transfers::Bank;
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 /// The child's number.
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
-/// Locks on records or on pages.
+/// The objects of locks: `page`, or `record`.
 pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
 /// The side to keep where memory and files disagree: `region`.
 pub const KEEP: &str = "LIBTP_TEST_CHILD_KEEP";
 /// The test that a child runs.
 pub const ENTRY: &str = "child::entry";
-/// The most processes that wait for each other in a circle in these tests.
+/// The largest number of processes that wait for each other in a circle in these tests.
 pub const CIRCLE_MAX: usize = 8;
 
 /// The entry of a child. In an ordinary test run this test does nothing.
@@ -175,12 +175,12 @@ fn obey<'e>(
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
         (["break-and-abort"], _) => {
-            // Simulates the kill of a session that has just found the memory broken. No session has begun to make it
-            // anew.
+            // Simulates the kill of a session that has just found the region broken. No session has begun to rebuild
+            // it.
             env.managers().region.mark_broken();
             std::process::abort()
         }
-        (words, _) => format!("failed: what does {words:?} mean"),
+        (words, _) => format!("failed: unknown order {words:?}"),
     }))
 }
 
@@ -207,8 +207,8 @@ fn forget_in_a_thread(env: &Env, table: &Db, key: &str, text: &str) -> libtp::Re
     std::thread::scope(|scope| scope.spawn(forget).join()).expect("it does not panic")
 }
 
-/// Holds the latches of a database's first pages until the next order: to other processes it looks as if this process
-/// was stopped in the middle of a change.
+/// Holds the latches of a database's first pages until the next order. To other processes, this process seems to be
+/// stopped in the middle of a change.
 fn hold_pages(env: &Env, name: &str) -> libtp::Result<()> {
     let managers = env.managers();
     let session = managers.processes.join()?;
@@ -238,8 +238,8 @@ fn hold_snapshot(env: &Env, table: &Db) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Opens every file of the environment, reads a little, and closes it, as backup programs and curious users do. (POSIX
-/// locks are dropped by any such close.)
+/// Opens every file of the environment, reads a little, and closes the file, as backup programs do. (Such a close
+/// would release this process's POSIX locks on the file.)
 fn read_own_files(directory: &std::path::Path) {
     let names = std::fs::read_dir(directory).expect("the environment's directory is there");
     for name in names.map_while(Result::ok) {
@@ -250,7 +250,8 @@ fn read_own_files(directory: &std::path::Path) {
     }
 }
 
-/// Makes transfers on two threads, and reports each when its commit has returned, until the order to stop or to abort.
+/// Makes transfers on two threads until the order to stop or to abort. Reports each transfer when its commit has
+/// returned.
 fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let bank = Bank::open(env)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -267,7 +268,7 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
         let worker = number * 10 + thread;
         let mut random = Random::new(worker);
         for one in 0.. {
-            // Relaxed: as above.
+            // Relaxed: the flag publishes no other data.
             if stop.load(Ordering::Relaxed) {
                 break;
             }

@@ -1,5 +1,5 @@
-//! A program closes descriptors that it does not know, as a daemon does, and its own files get their numbers. Nothing of
-//! the library goes into the program's files, and no commit is lost.
+//! A program closes descriptors that it does not know, as a daemon does, and its own files then get these numbers. The
+//! library must write nothing into the program's files, and lose no commit.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -10,10 +10,10 @@ use libtp::{Bytes, Db, Durability, Env, Settings};
 use libtp_tests::sizes;
 
 const CHILD: &str = "LIBTP_TEST_CLOSING";
-/// Records of more bytes than the page cache has.
+/// The number of records. Together they are larger than the page cache.
 const RECORDS: u64 = 12_000;
 const VALUE: [u8; 300] = [7; 300];
-const OWN: &str = "the program's own words";
+const OWN: &str = "the contents of the program's file";
 
 #[test]
 fn a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_no_commit() {
@@ -30,7 +30,7 @@ fn a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_
             .output()
             .unwrap();
         assert!(ended.status.success(), "{part}: {}", String::from_utf8_lossy(&ended.stderr));
-        // Only the files are left.
+        // The region is removed, so the next opening finds only the files.
         fs::remove_file(fs::read_to_string(directory.path().join("region")).unwrap()).unwrap();
         let env = Env::open_or_create(directory.path().join("env")).unwrap();
         assert_eq!(count(&env, &env.btree("stock").unwrap()), RECORDS + 101, "{part}");
@@ -42,7 +42,7 @@ fn count(env: &Env, db: &Db) -> u64 {
     env.run(|txn| db.count(txn, ..)).unwrap()
 }
 
-/// Runs in the child.
+/// Works in the child: closes the library's descriptors of files whose names contain `part`, and continues.
 fn work(part: &str, directory: &Path) {
     let settings = Settings { no_background: true, memory: Some(Bytes::mib(1)), ..Settings::default() };
     let env = Env::builder().settings(settings).open(directory.join("env")).unwrap();
@@ -68,13 +68,18 @@ fn work(part: &str, directory: &Path) {
     assert_eq!(count(&env, &stock), RECORDS + 101);
     assert_eq!(fs::read_to_string(&own).unwrap(), OWN, "the library has written into a file of the program");
     for file in taken {
-        assert_eq!(fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap(), own, "it was closed");
+        assert_eq!(
+            fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap(),
+            own,
+            "the library closed a descriptor of the program"
+        );
     }
     // Dies with the environment open.
     std::process::exit(0);
 }
 
-/// Closes the descriptors of the environment's files whose names contain `part`, and opens `own` under their numbers.
+/// Closes the descriptors of the environment's files whose names contain `part`, and opens `own` with the same
+/// descriptor numbers.
 fn take(part: &str, env: &Path, own: &Path) -> Vec<File> {
     let mut taken = Vec::new();
     for number in 3..256 {

@@ -1,4 +1,5 @@
-//! Processes that see other memory, too little memory, or other pids: containers that share only the directory.
+//! Processes in containers that share only the environment's directory: they have another `/dev/shm`, a small one, or
+//! other pids.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,15 +10,15 @@ use libtp_tests::small_disk::{alone, SmallDisk};
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
 
-/// Starts a program with its own shared memory.
+/// The command that starts a program with its own `/dev/shm`.
 const OTHER_MEMORY: &[&str] =
     &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
-/// Starts a program as the first process of a pid namespace. The program dies with its starter.
+/// The command that starts a program as the first process of a pid namespace. The program dies with its starter.
 const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// Starts a program in a pid namespace with another process. The namespace outlives the program.
+/// The command that starts a program in a pid namespace with another process. The namespace outlives the program.
 const OTHER_PIDS_NOT_FIRST: &[&str] =
     &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$0\" \"$@\"; sleep 100"];
-/// Bytes that must be free where shared memory is placed.
+/// Bytes that must be free in the directory of shared memory.
 const ROOM: u64 = 96 << 20;
 
 #[test]
@@ -31,7 +32,7 @@ fn the_error_for_a_container_with_other_memory_names_the_setting_with_which_it_c
         assert!(refused.starts_with("failed") && refused.contains("region_directory"), "{refused}");
         assert_eq!(inside.ask("get key"), "value");
         inside.leave();
-        // In the environment's own directory all containers see the region.
+        // All containers see a region in the environment's directory.
         let settings = format!("region_directory = \"{}\"\n", directory.path().display());
         std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
         let mut inside = Member::start(directory.path(), 3);
@@ -55,16 +56,24 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         here.ask("put key here");
         let mut there = Member::launch_under(OTHER_PIDS, directory.path(), 2, "record").opened();
         assert_eq!(there.how, "Joined");
-        // The wait below is long enough for any waiter to look for dead processes.
+        // A waiter looks for dead processes in less time than the wait below takes.
         there.order("put key there");
-        assert_eq!(there.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
+        assert_eq!(
+            there.answer_within(Duration::from_millis(500)),
+            None,
+            "the lock of a living process was granted to another"
+        );
         assert_eq!(here.ask("commit"), "committed");
         assert_eq!(there.answer(), "put");
         there.ask("begin");
         there.ask("put key unfinished");
         here.order("put key after");
-        assert_eq!(here.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
-        // The death of this process is noticed all the same.
+        assert_eq!(
+            here.answer_within(Duration::from_millis(500)),
+            None,
+            "the lock of a living process was granted to another"
+        );
+        // When this process dies, the waiter notices it.
         there.kill();
         assert_eq!(here.answer(), "put");
         assert_eq!(here.ask("get key"), "after");
@@ -72,12 +81,13 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
     });
 }
 
-/// Arguments for a new pid namespace in which `/proc` still shows the starter's namespace.
+/// Arguments of `unshare` for a new pid namespace in which `/proc` still shows the starter's namespace.
 const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
 /// Marks the process inside that namespace.
 const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
 
-/// The state after `nsenter --pid`, or in a container without its own /proc: in /proc, other processes have our pids.
+/// Runs processes as they are after `nsenter --pid`, or in a container without its own `/proc`: in `/proc`, their pids
+/// belong to other processes.
 #[test]
 fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
     let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";
@@ -90,7 +100,7 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
             let message = String::from_utf8_lossy(&output.stdout);
             return assert!(output.status.success(), "{message}\n{}", String::from_utf8_lossy(&output.stderr));
         }
-        // The first process of the namespace: /proc shows another process with that pid, which began long ago.
+        // This is the first process of the namespace. `/proc` shows another process with its pid, which began long ago.
         assert_eq!(std::process::id(), 1);
         let directory = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(directory.path()).unwrap();
@@ -98,12 +108,16 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
         let txn = env.begin().unwrap();
         table.put(&txn, b"key", b"first").unwrap();
         let mut other = Member::start(directory.path(), 2);
-        assert_eq!(other.how, "Joined", "the first process counts as dead");
+        assert_eq!(other.how, "Joined", "the first process was taken for dead");
         other.order("put key other");
-        assert_eq!(other.answer_within(Duration::from_secs(2)), None, "the lock is held by a living process");
+        assert_eq!(
+            other.answer_within(Duration::from_secs(2)),
+            None,
+            "the lock of a living process was granted to another"
+        );
         txn.commit().unwrap();
         assert_eq!(other.answer(), "put");
-        // A death is noticed all the same.
+        // When the other process dies, its lock is released.
         other.ask("begin");
         other.ask("put key unfinished");
         other.kill();
@@ -113,8 +127,9 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
     });
 }
 
-/// Seen from outside the namespace, no pid shows that the parent is dead. So the parent's lock must be released. (A raw
-/// clone keeps the lock until it calls the library or ends: docs/design/0004.)
+/// A process outside the namespace cannot see the parent's pid, so it sees only by the parent's lock on a file whether
+/// the parent lives. The forked child inherits this lock, and must release it. (A raw clone keeps the lock until the
+/// clone calls the library or ends: docs/design/0004.)
 #[test]
 fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive() {
     alone("containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive", || {
@@ -127,7 +142,7 @@ fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive()
         let forked = there.ask("fork libc");
         assert!(forked.parse::<u32>().is_ok(), "{forked}");
         there.order("abort");
-        assert_eq!(here.ask("put key after"), "put", "the dead parent's lock must fall");
+        assert_eq!(here.ask("put key after"), "put", "the dead parent's lock on the record must be released");
         assert_eq!(here.ask("get key"), "after");
         here.leave();
         there.kill();
@@ -156,7 +171,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
                 refused => assert!(refused.contains("full") && refused.contains("nothing was changed"), "{refused}"),
             }
         }
-        // One process dies. When there is room again, its sessions are repaired, unless they were repaired before.
+        // One process dies. Its sessions are repaired at the latest when there is room again.
         crew.remove(0).kill();
         memory.free("ballast");
         assert_eq!(crew[0].ask("get key"), "none");
@@ -168,9 +183,9 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
         let journal = Bank::open(&env).unwrap().audit().unwrap();
         assert!(
             journal.len() >= done * 4000 + 100,
-            "{done} processes made all their transfers, {} were found",
+            "{done} processes made all their transfers, but the journal has {}",
             journal.len()
         );
-        println!("figures: shared memory of 3 processes full: {done} of 2 made all their transfers, 0 lost, 0 SIGBUS");
+        println!("figures: full shared memory of 3 processes: {done} of 2 made all their transfers, 0 lost, 0 SIGBUS");
     });
 }

@@ -1,4 +1,4 @@
-//! Copies of an environment at work, and backups restored in its place while its shared memory still exists.
+//! Copies of an environment in use, and backups restored into its directory while its shared memory still exists.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use libtp_tests::process::Heard;
 
 use crate::crew::Member;
 
-/// Copies as `cp -a` does: into existing files, so that they keep their inodes.
+/// Copies a directory with `cp -a`. Existing files are overwritten and keep their inodes.
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
     assert!(status.success(), "cp: {status}");
@@ -32,9 +32,13 @@ fn a_copy_of_a_live_environment_is_a_separate_environment() {
     two.ask("put key unfinished");
     copy(directory.path(), copied.path());
     let mut three = Member::start(copied.path(), 3);
-    assert_eq!(three.how, "Restarted", "the copy has its own files, and no part in the memory of the original");
+    assert_eq!(three.how, "Restarted", "a process of the copy must not use the shared memory of the original");
     assert_ne!(three.ask("region"), one.ask("region"));
-    assert_eq!(three.ask("get key"), "original", "a sync commit is in the copy, an unfinished one is not");
+    assert_eq!(
+        three.ask("get key"),
+        "original",
+        "the copy has the synced commit, and no change of the unfinished transaction"
+    );
     assert_eq!(three.ask("put key copy"), "put");
     assert_eq!(two.ask("commit"), "committed");
     assert_eq!(one.ask("get key"), "unfinished");
@@ -49,21 +53,21 @@ fn a_copy_of_a_live_environment_is_a_separate_environment() {
     assert_eq!((get(&copy, "key").as_deref(), get(&original, "key").as_deref()), (Some("copy"), Some("on")));
 }
 
-/// The state that a backup is a copy of.
+/// The time at which a backup is copied.
 #[derive(Clone, Copy, Debug)]
 enum Of {
-    /// The files of the processes that died later.
+    /// While the same processes work. They die afterwards.
     SameLife,
-    /// The files of earlier processes, which closed the environment in good order.
+    /// After earlier processes have closed the environment in good order.
     EarlierLife,
 }
 
-/// How a backup replaces the files.
+/// The way in which a backup replaces the files.
 #[derive(Clone, Copy, Debug)]
 enum Restored {
-    /// Over the existing files, which keep their inodes.
+    /// It is copied over the existing files, which keep their inodes.
     Over,
-    /// After the files were removed.
+    /// The files are removed, and then the backup is copied.
     Substitute,
 }
 
@@ -74,30 +78,30 @@ const ALL: [(Of, Restored); 4] = [
     (Of::EarlierLife, Restored::Substitute),
 ];
 
-/// Makes a directory for an environment with its own directory for memory: while the environment's directory is away,
-/// another process that looks for left memory might remove the memory.
+/// Makes a directory for an environment, and a directory of its own for its shared memory. In the usual directory of
+/// shared memory, another test's process could remove the region as left over while the environment is replaced.
 fn apart() -> (TempDir, TempDir) {
     let (directory, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // Segments so small that a few hundred commits span several.
+    // The segments are so small that a few hundred commits fill several.
     let settings = format!("region_directory = \"{}\"\nlog_segment_first = \"16KiB\"\n", memory.path().display());
     std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
     (directory, memory)
 }
 
 /// Removes the directory and puts the backup in its place.
-fn put_instead(backup: &TempDir, directory: &TempDir) {
+fn replace_directory(backup: &TempDir, directory: &TempDir) {
     std::fs::remove_dir_all(directory.path()).unwrap();
     std::fs::create_dir(directory.path()).unwrap();
     copy(backup.path(), directory.path());
 }
 
-/// Makes an environment whose processes died and left their memory, with files of an earlier time in its place;
-/// returns its directory and its memory's directory.
+/// Makes an environment whose processes died and left their shared memory, and replaces its files by a backup. Returns
+/// its directory and the directory of its shared memory.
 fn restored(of: Of, how: Restored) -> (TempDir, TempDir) {
     restored_after(50, of, how)
 }
 
-/// As [`restored`], after `commits` commits that the backup lacks.
+/// Makes an environment as [`restored`] does; the shared memory has `commits` commits that the backup lacks.
 fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);
@@ -117,7 +121,7 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     one.wait();
     match how {
         Restored::Over => copy(backup.path(), directory.path()),
-        Restored::Substitute => put_instead(&backup, &directory),
+        Restored::Substitute => replace_directory(&backup, &directory),
     }
     (directory, memory)
 }
@@ -130,7 +134,11 @@ fn a_backup_restored_under_surviving_memory_is_refused_with_the_choices() {
             let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
             assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{of:?} {how:?}: {error}");
             let numbers = error.split("LSN ").skip(1).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-            assert_eq!(numbers.count(), 2, "{of:?} {how:?}: both LSNs are named: {error}");
+            assert_eq!(
+                numbers.count(),
+                2,
+                "{of:?} {how:?}: the error must name the LSNs of the files and of the memory: {error}"
+            );
         }
     }
 }
@@ -151,7 +159,11 @@ fn the_choice_of_the_memory_keeps_the_later_changes() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
-        assert_eq!(env.opened().how, How::Restarted, "the data files are the backup's: everything since is replayed");
+        assert_eq!(
+            env.opened().how,
+            How::Restarted,
+            "the data files are those of the backup, so the log must be replayed"
+        );
         assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
         drop(env);
         let env = Env::open_or_create(directory.path()).unwrap();
@@ -183,7 +195,7 @@ fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
         let (keep, death) = (format!("{}=region", crate::child::KEEP), format!("LIBTP_FAILPOINT={point}"));
         let member = Member::launch_under(&["env", &keep, &death], directory.path(), 3, "record");
         let heard = member.hear_within(std::time::Duration::from_secs(60));
-        assert_eq!(heard, Heard::End, "{of:?} {how:?}: it does not come to {point:?}");
+        assert_eq!(heard, Heard::End, "{of:?} {how:?}: the process does not reach {point:?}");
         drop(member);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
         assert_eq!(get(&env, "key").as_deref(), Some("later299"), "{of:?} {how:?}, after a death at {point:?}");
@@ -195,7 +207,7 @@ fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
 }
 
 #[test]
-fn memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too() {
+fn broken_memory_under_a_restored_backup_is_refused_with_the_choices_too() {
     let restored = || {
         let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
         let mut one = Member::start(directory.path(), 1);
@@ -231,11 +243,11 @@ fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     one.kill();
     one.wait();
     copy(directory.path(), backup.path());
-    put_instead(&backup, &directory);
+    replace_directory(&backup, &directory);
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
     drop(env);
-    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "no process needs it any more");
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "the old region must be removed");
 }
 
 #[test]
@@ -246,15 +258,15 @@ fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
     copy(directory.path(), backup.path());
     one.ask("put key later");
     let region = one.ask("region");
-    put_instead(&backup, &directory);
+    replace_directory(&backup, &directory);
     let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     assert!(error.contains(&region) && error.contains("--keep-files"), "{error}");
     let error = Env::builder().keep(Keep::Region).open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("end them first"), "{error}");
-    // The processes may go on with their own files, whatever happens to the restored files.
+    // The processes that work in the former files continue, and the restored files do not affect them.
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
     assert_eq!((one.ask("get key").as_str(), get(&env, "key").as_deref()), ("later", Some("backup")));
-    assert!(Path::new(&region).exists(), "the region belongs to the processes");
+    assert!(Path::new(&region).exists(), "the region of the processes must not be removed");
     one.kill();
     one.wait();
     std::fs::remove_file(region).unwrap();
@@ -269,7 +281,7 @@ fn a_copied_region_file_is_not_trusted() {
     one.kill();
     one.wait();
     std::fs::copy(&region, &aside).unwrap();
-    // A file of that name stays, so that the copy cannot get the inode by chance.
+    // The original file still exists under another name, so that the copy cannot get its inode number by chance.
     let other = region.with_file_name(format!("{}-aside", region.file_name().unwrap().to_string_lossy()));
     std::fs::rename(&region, &other).unwrap();
     std::fs::copy(&aside, &region).unwrap();
@@ -286,8 +298,8 @@ fn a_backup_is_not_restored_under_processes_at_work_unnoticed() {
     copy(directory.path(), backup.path());
     one.ask("put key after");
     copy(backup.path(), directory.path());
-    // A process that joins now either sees the state of the running processes, or gets an error; it never splits the
-    // environment in two.
+    // A process that joins now sees the state of the running processes, or gets an error. It must not begin to use the
+    // files without the region of the running processes.
     match Env::open_or_create(directory.path()) {
         Ok(env) => {
             assert_eq!(env.opened().how, How::Joined);

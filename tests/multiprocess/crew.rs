@@ -1,4 +1,4 @@
-//! The test's end of the pipes to the processes it has started.
+//! The processes that a test has started: their orders and answers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use libtp_tests::transfers::{acknowledgement, TransferId};
 
 use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
-/// Does work that may wait for others, but must end.
+/// Does work that may wait for other processes, but must end in time.
 ///
 /// # Panics
 /// If the work does not end in time.
@@ -19,10 +19,10 @@ use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || drop(send.send(work())));
-    done.recv_timeout(hang()).unwrap_or_else(|error| panic!("no end of the wait {what}: {error}"))
+    done.recv_timeout(hang()).unwrap_or_else(|error| panic!("{what} did not end in time: {error}"))
 }
 
-/// An order without an answer after this time counts as waiting.
+/// If an order has no answer after this time, the process is taken to wait.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// A process that has the environment open.
@@ -41,14 +41,16 @@ impl Member {
         Member::launch(directory, number).opened()
     }
 
-    /// Starts a process and lets it make transfers: synced ones if its number is even, otherwise relaxed ones.
+    /// Starts a process and lets it make transfers, with synced commits if its number is even, otherwise with relaxed
+    /// commits.
     pub fn working(directory: &Path, number: u64) -> Member {
         let mut member = Member::start(directory, number);
         assert_eq!(member.ask(if number % 2 == 0 { "work sync" } else { "work relaxed" }), "working");
         member
     }
 
-    /// As [`Member::start`], with locks on records or on pages (`record`, `page`).
+    /// Starts a process whose locks are on the objects `granularity` (`record` or `page`), and waits until it has
+    /// opened the environment.
     pub fn start_with(directory: &Path, number: u64, granularity: &str) -> Member {
         Member::launch_under(&[], directory, number, granularity).opened()
     }
@@ -58,14 +60,14 @@ impl Member {
         Member::launch_under(&[], directory, number, "record")
     }
 
-    /// As [`Member::launch`]; the process dies at the failpoint.
+    /// Starts a process that dies when it reaches the failpoint, and does not wait.
     #[cfg(feature = "failpoints")]
     pub fn launch_armed(directory: &Path, number: u64, point: &str) -> Member {
         let armed = format!("LIBTP_FAILPOINT={point}");
         Member::launch_under(&["env", &armed], directory, number, "record")
     }
 
-    /// As [`Member::launch`], but started by another program: `under` is that program and its arguments.
+    /// Starts a process by way of another program, and does not wait: `under` is that program and its arguments.
     pub fn launch_under(under: &[&str], directory: &Path, number: u64, granularity: &str) -> Member {
         let variables = [
             (DIRECTORY, directory.display().to_string()),
@@ -87,7 +89,7 @@ impl Member {
         self.line().unwrap_or_else(|| panic!("process {} has ended: {}", self.number, self.errors()))
     }
 
-    /// Gives an order and returns the answer.
+    /// Gives an order and returns the answer, which must not report an error.
     #[track_caller]
     pub fn ask(&mut self, order: &str) -> String {
         self.order(order);
@@ -120,8 +122,8 @@ impl Member {
         }
     }
 
-    /// Describes the fault of the process, with its standard error. With `LIBTP_TEST_KEEP` it waits an hour
-    /// first, so that a debugger can attach.
+    /// Returns a message about a fault of the process, with its standard error. If `LIBTP_TEST_KEEP` is set, first
+    /// waits an hour, so that a debugger can attach.
     pub fn fail_with_report(&self, what: &str) -> String {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
             println!("{what}: process {}", self.process.pid());
@@ -136,7 +138,7 @@ impl Member {
         self.acknowledged_so_far().into_iter().collect()
     }
 
-    /// Returns the reported transfers that no call has returned yet.
+    /// Returns the transfers that were reported and that no earlier call has returned.
     pub fn acknowledged_so_far(&self) -> Vec<TransferId> {
         self.lines_so_far().filter_map(|answer| acknowledgement(&answer)).collect()
     }

@@ -1,16 +1,16 @@
-//! Processes that wait for each other in a circle: one transaction is the victim, the others go on.
+//! Processes whose transactions wait for each other in a circle: one transaction is the victim, the others continue.
 
 use std::time::{Duration, Instant};
 
 use crate::child::CIRCLE_MAX;
 use crate::crew::Member;
 
-/// Circles of each size.
+/// The number of circles of each size.
 const ROUNDS: u32 = 10;
-/// A circle that is not found after this time counts as missed.
+/// A circle counts as missed if it is not found within this time.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Starts `processes` processes, with a database for each.
+/// Starts `processes` processes, and makes a database for each.
 fn circle_of(directory: &std::path::Path, processes: usize, granularity: &str) -> Vec<Member> {
     let mut crew: Vec<Member> =
         (0..processes).map(|number| Member::start_with(directory, number as u64, granularity)).collect();
@@ -22,8 +22,8 @@ fn circle_of(directory: &std::path::Path, processes: usize, granularity: &str) -
     crew
 }
 
-/// Closes a circle: each process locks its own record, then requests the next process's. The last request closes the
-/// circle. Returns the time of that request.
+/// Closes a circle: each process locks its own record, then requests the record of the next process. Returns the time
+/// of the last request, which closes the circle.
 fn close(crew: &mut [Member]) -> Instant {
     let count = crew.len();
     for (number, member) in crew.iter_mut().enumerate() {
@@ -39,8 +39,8 @@ fn close(crew: &mut [Member]) -> Instant {
     closed
 }
 
-/// Ends all transactions: each process that is granted its record commits, until every process has its answer. Returns
-/// the time until the victim was told, and the number of victims.
+/// Ends all transactions: each process that is granted its request commits, until every process has an answer. Returns
+/// the time until the first victim got its error, and the number of victims.
 fn resolve(crew: &mut [Member], closed: Instant) -> (Duration, usize) {
     let (mut found, mut victims) = (HANG, 0);
     let mut waiting: Vec<usize> = (0..crew.len()).collect();
@@ -71,7 +71,7 @@ fn circles(granularity: &str) {
         for round in 0..ROUNDS {
             let closed = close(&mut crew);
             let (found, victims) = resolve(&mut crew, closed);
-            assert_eq!(victims, 1, "round {round}: one is enough");
+            assert_eq!(victims, 1, "round {round}: a circle must have exactly one victim");
             times.push(found);
         }
         times.sort();
@@ -86,17 +86,17 @@ fn circles(granularity: &str) {
 }
 
 #[test]
-fn of_processes_that_wait_in_a_circle_for_records_exactly_one_is_a_victim() {
+fn exactly_one_of_the_processes_in_a_circle_of_record_locks_is_a_victim() {
     circles("record");
 }
 
 #[test]
-fn of_processes_that_wait_in_a_circle_for_pages_exactly_one_is_a_victim() {
+fn exactly_one_of_the_processes_in_a_circle_of_page_locks_is_a_victim() {
     circles("page");
 }
 
-/// Makes a circle of three. Process `stopped` waits in it, and is stopped when the last request closes it. Another
-/// process must be the victim.
+/// Makes a circle of three processes. Process `stopped` waits in the circle; it is stopped just before the last request
+/// closes the circle. Another process must be the victim.
 fn circle_with_one_stopped(stopped: usize) {
     let directory = tempfile::tempdir().unwrap();
     let mut crew = circle_of(directory.path(), 3, "record");
@@ -120,18 +120,18 @@ fn circle_with_one_stopped(stopped: usize) {
             .any(|&at| crew[at].answer_within(Duration::from_millis(5)).is_some_and(|answer| answer == "deadlock"))
     };
     while !told() {
-        assert!(closed.elapsed() < HANG / 3, "process {stopped} is stopped, and no other was chosen");
+        assert!(closed.elapsed() < HANG / 3, "process {stopped} is stopped, and no other process was chosen as victim");
     }
     println!(
-        "figures: process {stopped} of a circle stopped: another told after {:.1} ms",
+        "figures: process {stopped} of a circle stopped: another was the victim after {:.1} ms",
         closed.elapsed().as_secs_f64() * 1e3
     );
     crew[stopped].resume();
 }
 
 #[test]
-fn a_stopped_process_that_is_no_victim_hinders_no_other() {
-    // The victim is the youngest transaction, which began last.
+fn a_stopped_process_in_a_circle_does_not_delay_the_victim() {
+    // The victim is the youngest transaction, that of process 2.
     circle_with_one_stopped(0);
     circle_with_one_stopped(1);
 }

@@ -1,5 +1,5 @@
-//! All processes die. Their shared memory survives and is repaired; without the memory the log is replayed. Either way
-//! every acknowledged transfer is there, and nothing else.
+//! All processes die. If their shared memory survives, the next process repairs it; otherwise it replays the log.
+//! Either way, every acknowledged transfer is there, and no part of an uncommitted transfer.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::crew::Member;
 /// How the processes die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Each process calls `abort()` when it gets the order.
+    /// Each process calls `abort()` when it is ordered to.
     Abort,
     /// The processes are killed from outside.
     Kill,
@@ -42,9 +42,9 @@ fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>)
     let env = Env::open_or_create(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
     let journal = nothing_lost(&env, acknowledged, "after all processes died");
-    // A thread may have committed one transfer that it did not report, the transfer that it was making when it died.
+    // Each of the four threads may have died after it committed a transfer and before it reported the transfer.
     let unheard = journal.difference(acknowledged).count();
-    assert!(unheard <= 4, "{unheard} transfers that no process acknowledged");
+    assert!(unheard <= 4, "the journal has {unheard} transfers that no process acknowledged");
     acknowledged.extend(journal);
     env.opened().millis
 }
@@ -53,10 +53,11 @@ fn rounds() -> u64 {
     sizes::number("LIBTP_TEST_DEATHS", 6)
 }
 
-/// Rounds with one environment: then its journal is long, and a new environment begins.
+/// The number of rounds with one environment. After them the journal is long, so the test makes a new environment.
 const ROUNDS_OF_ONE: u64 = 20;
 
-/// Lets all processes die several times, with the memory lost or not; returns the number of transfers.
+/// Lets all processes die several times; returns the number of transfers. `is_memory_lost`: removes the shared memory
+/// after each death.
 fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
     let mut directory = tempfile::tempdir().unwrap();
     let (mut acknowledged, mut sum, mut longest) = (BTreeSet::new(), 0, 0);
@@ -66,7 +67,7 @@ fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
             sum += std::mem::take(&mut acknowledged).len();
         }
         let region = is_memory_lost.then(|| Env::open_or_create(directory.path()).unwrap().stats().unwrap().region);
-        // Relaxed commits are lost with the memory.
+        // If the memory is lost, relaxed commits may be lost with it, so all commits are synced.
         let durability = if round % 2 == 0 || is_memory_lost { "sync" } else { "relaxed" };
         acknowledged.extend(work_and_die(directory.path(), round, durability, death));
         region.iter().for_each(|region| std::fs::remove_file(region).unwrap());
@@ -84,7 +85,7 @@ fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
 
 fn repaired(death: Death) {
     let sum = die_again_and_again(death, false);
-    assert!(sum as u64 > rounds() * 10, "{sum} transfers are too few to show anything");
+    assert!(sum as u64 > rounds() * 10, "{sum} transfers are too few for a meaningful test");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! A session dies after it has logged its commit record. A reader of its changes gets the durability that the reader
-//! asked for (PROTOCOLS L4, D6).
+//! A session dies after it has logged its commit record. Another session reads its changes in a transaction that asks
+//! for `Sync`: the commit must be on disk before this transaction is answered (PROTOCOLS L4, D6).
 
 use libtp::{Env, How};
 
 use crate::crew::Member;
 
-/// No session writes the log for relaxed commits for this long.
+/// For this time, no session writes the log for relaxed commits.
 const SETTINGS: &str = "relaxed_millis = 600000\n";
 
 #[test]
@@ -17,7 +17,11 @@ fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     victim.ask("arm commit: logged, not the last commit");
     victim.order("put-relaxed key after");
     victim.wait();
-    assert_eq!(reader.ask("get key"), "after", "its last record decides");
+    assert_eq!(
+        reader.ask("get key"),
+        "after",
+        "the dead session's last log record is a commit record, so its transaction is committed"
+    );
     let region = reader.ask("region");
     reader.kill();
     reader.wait();
@@ -26,5 +30,9 @@ fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     assert_eq!(env.opened().how, How::Restarted);
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"key")).unwrap();
-    assert_eq!(found.as_deref(), Some(&b"after"[..]), "a transaction that waited for the disk read the value");
+    assert_eq!(
+        found.as_deref(),
+        Some(&b"after"[..]),
+        "a synced transaction has read this value, so it must be on disk"
+    );
 }

@@ -1,5 +1,5 @@
 //! A child that was forked without an `exec` has all open files of its parent, including the locks of open file
-//! descriptions. It must not keep its dead parent alive (PROTOCOLS D9).
+//! descriptions. Nevertheless its dead parent must count as dead (PROTOCOLS D9).
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use libtp_tests::sizes;
 
 use crate::crew::Member;
 
-/// Lets a process fork a child: `libc` or `raw`.
+/// Lets a process make a child that outlives it, by `fork` (`libc`) or by the system call `clone` (`raw`).
 pub fn orphan_of(member: &mut Member, how: &str) -> Orphan {
     Orphan::named(&member.ask(&format!("fork {how}")))
 }
@@ -22,14 +22,14 @@ fn survivors_go_on(how: &str) {
     victim.ask("put key unfinished");
     let orphan = orphan_of(&mut victim, how);
     victim.kill();
-    assert_eq!(other.ask("put key after"), "put", "the dead parent's lock must fall");
+    assert_eq!(other.ask("put key after"), "put", "the dead parent's lock on the record must be released");
     assert_eq!(other.ask("get key"), "after");
-    assert!(orphan.lives(), "the child has ended: nothing was shown");
+    assert!(orphan.lives(), "the child has ended, so the test shows nothing");
     other.leave();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"after"[..]));
-    assert!(orphan.lives(), "the child has ended: nothing was shown");
+    assert!(orphan.lives(), "the child has ended, so the test shows nothing");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_next_open_works(how: &str) {
         let table = env.btree("table").unwrap();
         assert_ne!(env.opened().how, How::Restarted, "the region was there");
         assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"before"[..]));
-        assert!(orphan.lives(), "the child has ended: nothing was shown");
+        assert!(orphan.lives(), "the child has ended, so the test shows nothing");
     }
 }
 
@@ -78,7 +78,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
         assert_eq!(curious.ask(&format!("put key {round}")), "put");
         assert_eq!(other.ask("get key"), round.to_string());
     }
-    // Neither process is taken for dead: after the other process has left, the curious process is still attached.
+    // No process takes the curious process for dead: after the other process has left, it is still attached.
     other.leave();
     curious.ask("begin");
     curious.ask("put key unfinished");
@@ -103,10 +103,11 @@ fn a_process_that_runs_another_program_counts_as_dead_even_without_a_waiter() {
     victim.ask("put key unfinished");
     assert_eq!(env.transactions().len(), 1);
     assert_eq!(victim.ask("become-another-program"), "becomes");
-    // No session waits for the victim's lock: the environment must notice the death by itself, though the pid goes on.
+    // No session waits for the victim's lock. The library must notice without a waiter that the victim no longer uses
+    // the environment, although the process with its pid still runs.
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {
-        assert!(begun.elapsed() < patience, "its transaction is still there: {:?}", env.transactions());
+        assert!(begun.elapsed() < patience, "the victim's transaction is still there: {:?}", env.transactions());
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(env.repairs().rebuilds, 0);

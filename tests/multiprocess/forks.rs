@@ -1,5 +1,6 @@
-//! Children of a fork, and of a clone that the C library does not know of. An inherited handle reports that it is
-//! inherited, its use does not affect the parent's handle, and the children keep no dead process alive (PROTOCOLS D9).
+//! Children made by fork, and by clone without the C library. An inherited handle returns an error that names the
+//! fork, its use does not affect the parent's handle, and a dead parent counts as dead although its child lives
+//! (PROTOCOLS D9).
 
 use std::path::Path;
 
@@ -8,14 +9,15 @@ use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
 use libtp_tests::process::{next_order, say, Process};
 use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
 
-/// The variable with the task of a started process. A process without this variable is no child of these tests.
+/// The environment variable with the task of a started process. A process without this variable is no child of these
+/// tests.
 const PART: &str = "LIBTP_TEST_FORK_PART";
 const DIRECTORY: &str = "LIBTP_TEST_FORK_DIRECTORY";
 
 /// A process that forks: this program, started again.
 struct Forker {
     process: Process,
-    /// The child of this child, which may outlive it.
+    /// The child of the process, which may outlive it.
     grandchild: Option<Pid>,
 }
 
@@ -27,7 +29,7 @@ impl Forker {
 
     #[track_caller]
     fn answer(&self) -> String {
-        self.process.line().expect("a line comes before the end")
+        self.process.line().expect("the process writes a line before it ends")
     }
 
     /// Waits until the process has made a child that does nothing.
@@ -42,7 +44,7 @@ impl Forker {
     /// Kills the process and waits until it is gone.
     fn kill(&mut self) {
         self.process.kill();
-        // The grandchild holds the pipes open, so the end of the output does not come.
+        // Waits for the end of the process, not for the end of its output: the grandchild has the pipes open.
         while self.process.ended().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -55,7 +57,7 @@ impl Forker {
 
 impl Drop for Forker {
     fn drop(&mut self) {
-        // The grandchild is not our child: only its pid is known, and it sleeps until it is killed.
+        // The grandchild sleeps until it is killed. It is not our child, so nothing but its pid identifies it.
         if let Some(pid) = self.grandchild {
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -67,14 +69,14 @@ fn wait_for(pid: i32) -> i32 {
     status.exit_status().unwrap_or(-1)
 }
 
-/// Opens without background threads: a child of clone has only the thread that made it, and finds the locks of other
-/// threads held.
+/// Opens the environment without background threads. A child made by clone has only a copy of the thread that made it,
+/// so mutexes that other threads held would stay locked in the child.
 fn open(directory: &Path) -> Env {
     let settings = Settings { no_background: true, ..Settings::default() };
     Builder::default().settings(settings).open(directory).unwrap()
 }
 
-/// The entry of a started process. Without the variable [`PART`], as in a run of all tests, this function does nothing.
+/// The entry of a started process. In an ordinary test run, without the variable [`PART`], it does nothing.
 #[test]
 fn entry() {
     let (Ok(part), Some(directory)) = (std::env::var(PART), std::env::var_os(DIRECTORY)) else { return };
@@ -98,9 +100,10 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
     }
 }
 
-/// Lets the child try every call on its inherited handles, drop them, and end; then the parent goes on as before.
+/// Lets the child try calls on its inherited handles, drop the handles, and end. Then the parent continues as if there
+/// were no child.
 fn reports_the_fork(directory: &Path, how: Making) {
-    // A child of a fork allows background threads, and a child of a clone does not (`open`).
+    // Background threads harm only a child made by clone (see `open`).
     let env = if how == Making::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
@@ -141,7 +144,7 @@ fn reports_the_fork(directory: &Path, how: Making) {
             assert!(cursor.next().unwrap().is_some());
             drop(cursor);
             table.put(&txn, b"after", b"1").unwrap();
-            // Log records longer than a session may append on earlier reservations (PROTOCOLS D11).
+            // The log records are longer than the session may append without a new reservation (PROTOCOLS D11).
             table.put(&txn, b"long", &[1; 20_000]).unwrap();
             txn.commit().unwrap();
             reader.commit().unwrap();
@@ -154,7 +157,7 @@ fn reports_the_fork(directory: &Path, how: Making) {
     }
 }
 
-/// Waits to be killed in a transaction, while the child, which never calls the library, sleeps.
+/// Begins a transaction, makes a child that only sleeps and never calls the library, and waits to be killed.
 fn is_outlived(directory: &Path, how: Making) {
     let env = open(directory);
     let table = env.btree("table").unwrap();
@@ -207,7 +210,7 @@ fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("told {way}"), dir.path());
         assert_eq!(parent.answer(), "committed", "{way}");
-        // The parent is still attached, and its commits are seen.
+        // The parent is still attached, and other processes see its commits.
         let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(env.opened().how, How::Joined, "{way}");
         let table = env.btree("table").unwrap();
@@ -220,7 +223,7 @@ fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
 }
 
 #[test]
-fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
+fn a_killed_parent_counts_as_dead_although_its_child_lives() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let env = open(dir.path());
@@ -235,7 +238,7 @@ fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
         parent.kill();
         let of_parent = env.managers().processes.sessions();
         let after: Vec<_> = of_parent.iter().filter(|session| session.pid == parent.pid()).collect();
-        assert_eq!(after.len(), before.len(), "{way}: the sessions are not repaired");
+        assert_eq!(after.len(), before.len(), "{way}: the test needs the dead sessions before their repair");
         assert!(after.iter().all(|session| !session.alive), "{way}: {after:?}");
         assert!(kill_process(parent.grandchild.unwrap(), Signal::CONT).is_ok(), "{way}: the child is still there");
         drop(env);
@@ -254,7 +257,8 @@ fn a_child_that_outlives_all_killed_processes_does_not_prevent_the_next_open() {
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
         drop((table, env));
-        // The region shows that no living process owns the lock that the clone still has. Therefore the region stays.
+        // The clone still has its parent's lock. Without the region, the next opening could not tell the clone from an
+        // attached process whose memory it does not see. So the region is not removed.
         let next = if way == "fork" { How::Clean } else { How::Repaired };
         assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, next, "{way}");
     }
@@ -268,7 +272,7 @@ fn a_forked_child_may_open_the_environment_for_itself() {
         parent.meet_grandchild();
         parent.kill();
         let env = open(dir.path());
-        assert_eq!(env.opened().how, How::Joined, "{way}: the child is attached in its own right");
+        assert_eq!(env.opened().how, How::Joined, "{way}: the child itself is attached");
         let table = env.btree("table").unwrap();
         for key in [&b"parent"[..], b"child", b"child again"] {
             assert!(env.run(|txn| table.get(txn, key)).unwrap().is_some(), "{way}");
@@ -298,5 +302,5 @@ fn a_process_that_opens_and_closes_the_environments_files_keeps_its_locks() {
     let sessions = observer.managers().processes.sessions();
     assert!(sessions.iter().all(|session| session.alive), "{sessions:?}");
     drop(observer);
-    assert_eq!(open(dir.path()).opened().how, How::Joined, "the first handle has lost its lock");
+    assert_eq!(open(dir.path()).opened().how, How::Joined, "the first handle has lost its lock on the control file");
 }

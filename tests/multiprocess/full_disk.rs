@@ -1,4 +1,4 @@
-//! On a full disk, operations that free space go through, and then all other operations do (PROTOCOLS D11).
+//! On a full disk, operations that free space succeed; after them, all other operations succeed, too (PROTOCOLS D11).
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl House {
         self.env.run(|txn| self.table.delete(txn, &number.to_be_bytes()))
     }
 
-    /// Lists the files with their bytes on the disk.
+    /// Lists the environment's files with their sizes on the disk.
     fn files(&self) -> String {
         use std::os::unix::fs::MetadataExt;
         let of =
@@ -67,14 +67,14 @@ impl House {
                 }
             }
         }
-        unreachable!("a disk is never full")
+        unreachable!("the disk never becomes full")
     }
 }
 
 #[test]
-fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
-    alone("full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk", || {
-        // The segment after those of 1, 2 and 4 MiB does not fit as a whole.
+fn puts_fill_the_disk_and_deletes_succeed_on_the_full_disk() {
+    alone("full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk", || {
+        // The disk has no room for a whole segment after the segments of 1, 2 and 4 MiB.
         for bytes in [15 << 20, 18 << 20] {
             let house = House::new(bytes);
             let count = house.fill();
@@ -85,7 +85,7 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
                 let deleted = deleted.unwrap_or_else(|error| panic!("{bytes}: delete {number} of {count}: {error}"));
                 assert!(deleted, "{number}");
             }
-            // The pages are free, and the log reuses its space.
+            // The deletes freed pages, and the log reuses its space.
             for number in 0..count / 2 {
                 let put = house.put(number);
                 put.unwrap_or_else(|error| {
@@ -103,11 +103,11 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
     });
 }
 
-/// After a checkpoint, a second checkpoint would free too little to be worthwhile. A put that needs room must succeed
-/// in spite of that, with the blocks that the first checkpoint has kept.
+/// Right after a checkpoint, a second checkpoint would free too little to be worthwhile. A put that needs room must
+/// succeed without it, with the blocks that the first checkpoint has kept.
 #[test]
-fn puts_go_through_right_after_a_checkpoint_that_gave_nothing_back() {
-    alone("full_disk::puts_go_through_right_after_a_checkpoint_that_gave_nothing_back", || {
+fn puts_succeed_right_after_a_checkpoint_that_freed_nothing() {
+    alone("full_disk::puts_succeed_right_after_a_checkpoint_that_freed_nothing", || {
         let house = House::new(15 << 20);
         let count = house.fill();
         house.disk.ballast("filler", u64::MAX);
@@ -121,10 +121,10 @@ fn puts_go_through_right_after_a_checkpoint_that_gave_nothing_back() {
 }
 
 #[test]
-fn deletes_go_through_where_no_checkpoint_can_make_room() {
-    alone("full_disk::deletes_go_through_where_no_checkpoint_can_make_room", || {
+fn deletes_succeed_where_no_checkpoint_can_free_space() {
+    alone("full_disk::deletes_succeed_where_no_checkpoint_can_free_space", || {
         let house = House::new(18 << 20);
-        // The log is kept from here on.
+        // While this transaction runs, the log is kept from its first record on.
         let old = house.env.begin().unwrap();
         house.table.put(&old, b"old", b"old").unwrap();
         let count = house.fill();
@@ -138,7 +138,7 @@ fn deletes_go_through_where_no_checkpoint_can_make_room() {
     });
 }
 
-/// A simulated process that has only a log.
+/// A simulated process with a log, and without the other managers.
 struct Logger {
     log: LogManager,
     session: Session,
@@ -185,7 +185,8 @@ fn a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one() {
     while one.commit(&[6; 3000]) < Lsn::new(5 * bytes) {}
     let segments = || disk.paths().iter().filter(|path| path.starts_with("log.0")).count();
     let before = segments();
-    // A process makes the next segment on an almost full disk, with a part of its blocks, and cannot announce it.
+    // On an almost full disk, a process makes the next segment with a part of its blocks. The sync of the directory
+    // fails, so it cannot publish the segment.
     disk.set_capacity(Some(disk.bytes_used() + (128 << 10)));
     disk.fail_call(Calls::Of(Operation::SyncDirectory), 0, Fault::Limit(EBADF), Repeat::Forever);
     let refused = (0..1000).find_map(|_| two.append(&[1; 1000]).err()).unwrap();
@@ -203,5 +204,5 @@ fn a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one() {
     let last = (0..500).map(|_| one.commit(&[7; 3000])).last().unwrap();
     drop((one, two));
     let found = libtp_log::restart(&directory, &control_file, &settings).unwrap();
-    assert!(found.end.end > last, "the log ends at {}, and a commit at {last} was answered", found.end.end);
+    assert!(found.end.end > last, "the log ends at {}, before the answered commit at {last}", found.end.end);
 }

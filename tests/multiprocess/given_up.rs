@@ -1,8 +1,8 @@
-//! A process stops just before it writes to a file; the others give the memory up and make it anew; then the process
-//! goes on. Nothing of the old memory may get into the files (PROTOCOLS D13).
+//! A process stops just before it writes to a file; the other processes declare the region broken and rebuild it; then
+//! the process continues. It must not write anything of the old region into the files (PROTOCOLS D13).
 //!
-//! A rebuild does not wait for a session that has no task yet in which files are written. Therefore the session must
-//! check, once it has the task, that the memory is still in use.
+//! A rebuild waits only for sessions with a role in which files are written. A session that is about to take this role
+//! must therefore check, once it has the role, that its region is still in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,9 +15,9 @@ use libtp_tests::process::until;
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
 
-/// Number of keys whose records take several times the memory.
+/// The number of keys. Their records are several times as large as the page cache.
 const KEYS: u32 = 4000;
-/// Keys this far apart lie on different pages.
+/// The distance between keys that are certainly on different pages.
 const STEP: usize = 6;
 const PAGE_BYTES: usize = 4096;
 const SMALL_POOL: &str = "memory = \"2MiB\"\n";
@@ -41,15 +41,15 @@ fn new_environment(settings: &str) -> tempfile::TempDir {
     directory
 }
 
-/// A put without an answer when its process stopped.
+/// A put that had no answer when its process stopped.
 struct Unanswered {
     number: u32,
-    /// No other put has this value.
+    /// The put's value, which no other put has.
     value: String,
 }
 
-/// Puts long values, each on another page, until the process stops at the failpoint. At that moment the process has no
-/// role but `role`: a rebuild would wait for another role. Returns the put without an answer.
+/// Puts long values, each on another page, until the process stops at the failpoint and has no role but `role` (a
+/// rebuild would wait for another role of writing). Returns the put without an answer.
 fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: Option<&str>) -> Unanswered {
     let numbers = (0..KEYS).step_by(STEP).cycle();
     let mut puts = numbers.zip(0..).map(|(number, count)| Unanswered { number, value: format!("{count:0>500}") });
@@ -68,7 +68,7 @@ fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: O
         });
         let has_another = |one: &SessionState| one.roles.iter().any(|&other| Some(other) != role);
         if !is_stopped(directory, has_another) {
-            return caught.expect("the puts go round without end");
+            return caught.expect("the puts repeat without end");
         }
         member.resume();
         assert_eq!(member.answer(), "put");
@@ -93,15 +93,15 @@ fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    // All puts are durable: their pages may be written without another look at the log.
+    // All puts are durable, so their pages can be written without another flush of the log.
     let caught = put_until_stopped(&mut writer, directory.path(), "buffer: about to become the writer", None);
     env.managers().processes.declare_broken();
     let get = |number| env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
-    // The stopped thread may be the background thread, and the put may have committed beside it.
+    // If the background thread has stopped, the put may have committed meanwhile.
     let has_committed = get(caught.number).as_deref() == Some(caught.value.as_bytes());
     env.run(|txn| (0..KEYS).step_by(STEP).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'n'; 500])))
         .unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
+    assert_eq!(env.repairs().rebuilds, 1, "a rebuild must not wait for a process that is not yet writing");
     assert!(env.checkpoint().unwrap());
     let file = directory.path().join("table.tp");
     let before = page_lsns(&file);
@@ -110,7 +110,7 @@ fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
     writer.leave();
     env.checkpoint().unwrap();
     let back: Vec<_> = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).collect();
-    assert!(back.is_empty(), "{} pages are as they were in the abandoned memory: {:?}", back.len(), back.first());
+    assert!(back.is_empty(), "{} pages were overwritten from the abandoned memory: {:?}", back.len(), back.first());
     for number in (0..KEYS).step_by(STEP) {
         let is_put_again = number == caught.number && !has_committed;
         let expected = if is_put_again { caught.value.as_bytes() } else { &[b'n'; 500] };
@@ -121,7 +121,7 @@ fn a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory() {
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// Returns the log's segments, by name, each with the incarnation that made it.
+/// Returns the names of the log's segments, each with the incarnation in which it was made.
 fn segments(directory: &Path) -> BTreeMap<String, u64> {
     let files = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -141,25 +141,28 @@ fn a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory(
     put_until_stopped(&mut one, directory.path(), "log: about to become the preparer", None);
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
-    // This process joins the new memory, and stops in the middle of making the same segment.
+    assert_eq!(env.repairs().rebuilds, 1, "a rebuild must not wait for a process that is not yet writing");
+    // This process joins the new region, and stops while it makes the segment that the first process was about to make.
     let mut two = Member::start(directory.path(), 2);
     let before = segments(directory.path());
     put_until_stopped(&mut two, directory.path(), "log: segment full of zeros", Some(PREPARES));
     let at_it = stopped(directory.path(), |session| session.roles.contains(&PREPARES));
     one.resume();
-    // The process leaves the old memory for the new memory. It must not make a segment for the old memory.
+    // The first process leaves the old region and joins the new region. It must not make a segment for the old region.
     let pid_of_one =
         |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
-    until("the process comes into the new memory", || pid_of_one(&env));
+    until("the process joins the new memory", || pid_of_one(&env));
     let now = segments(directory.path());
-    assert_eq!(now, before, "a segment was made while a stopped process is about to make one");
+    assert_eq!(now, before, "a segment was made for the abandoned memory");
     two.resume();
     assert_eq!([two.answer(), one.answer()], ["put", "put"]);
     let life = env.managers().log.incarnation();
     let made: BTreeMap<_, _> =
         segments(directory.path()).into_iter().filter(|(name, _)| !before.contains_key(name)).collect();
-    assert!(!made.is_empty() && made.values().all(|&by| by == life), "of life {life} are not all of {made:?}");
+    assert!(
+        !made.is_empty() && made.values().all(|&by| by == life),
+        "not all of these segments were made in the incarnation {life}: {made:?}"
+    );
     [one, two].into_iter().for_each(Member::leave);
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
@@ -192,8 +195,9 @@ fn a_process_stopped_at_a_page_write_or_a_new_segment_is_waited_for_and_named() 
     }
 }
 
-/// The session reports that it is in a system call, but its process is not seen in one: after a while a rebuild no
-/// longer waits for it.
+/// The session counts as a writer, but its process runs and is not seen in a system call. A rebuild waits for such a
+/// session only for a while, because the broken region may report it wrongly. So the session must check the region
+/// again before its next write.
 #[test]
 fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     let directory = new_environment(SMALL_POOL);
@@ -225,9 +229,9 @@ fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     let before = page_lsns(&file);
     assert!(
         begun.elapsed() < Duration::from_secs(100),
-        "the process sleeps no longer than two minutes: the test shows nothing"
+        "the process sleeps for at most two minutes, so the test shows nothing"
     );
-    // The sleeping thread may be the background thread. Then the put was not delayed, and was committed before ours or
+    // The sleeping thread may be the background thread. Then the put was not delayed, and committed before our put or
     // after it.
     let early = writer.answer_within(Duration::ZERO);
     std::fs::write(&awake, b"").unwrap();
@@ -236,7 +240,7 @@ fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     writer.leave();
     env.checkpoint().unwrap();
     let back = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).count();
-    assert_eq!(back, 0, "pages are as they were in the abandoned memory");
+    assert_eq!(back, 0, "pages were overwritten from the abandoned memory");
     for number in (0..KEYS).step_by(STEP) {
         let new: &[u8] = match Some(number) == caught {
             true if early.is_some() => b"on",

@@ -1,5 +1,5 @@
-//! A process stops at a task that only one session has at a time, or while it holds something that every session needs.
-//! No session can take the task or the thing away from the process; the other processes do without it.
+//! A process stops while it has a role that only one session has at a time, or holds a latch or a slot that others may
+//! need. No session can take these away from a stopped process, so the other processes must work without them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use libtp_tests::process::until;
 
 use crate::crew::Member;
 
-/// Opens the environment without background threads: this process only looks on.
+/// Opens the environment without background threads, so this process does no work of its own.
 fn observer(directory: &std::path::Path) -> Env {
     let own = Settings { no_background: true, ..Settings::default() };
     Env::builder().settings(own).open(directory).unwrap()
@@ -19,7 +19,7 @@ fn stands_still(env: &Env) -> bool {
     env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped)
 }
 
-/// Lets two processes each lock their own record, and then request the other's.
+/// Lets two processes each lock a record of their own, and then request the record of the other process.
 fn wait_for_each_other(crew: &mut [Member], one: usize, two: usize) {
     for at in [one, two] {
         crew[at].ask("begin");
@@ -30,7 +30,7 @@ fn wait_for_each_other(crew: &mut [Member], one: usize, two: usize) {
 }
 
 fn one_gives_way(crew: &mut [Member], pair: [usize; 2]) {
-    until("one of two that wait for each other gets an error", || {
+    until("one of two processes in a deadlock gets an error", || {
         let answers = pair.map(|at| crew[at].answer_within(Duration::from_millis(1)));
         answers.iter().flatten().any(|answer| answer == "deadlock")
     });
@@ -48,14 +48,14 @@ fn a_stopped_deadlock_search_hides_no_deadlock() {
         member.ask("arm lock: victim chosen, not notified!stop");
     }
     wait_for_each_other(&mut crew, 0, 1);
-    until("one of them stands still", || stands_still(&env));
+    until("one of them is stopped", || stands_still(&env));
     wait_for_each_other(&mut crew, 2, 3);
     one_gives_way(&mut crew, [2, 3]);
     crew[..2].iter().for_each(|member| member.resume());
     one_gives_way(&mut crew, [0, 1]);
 }
 
-/// Number of keys whose records take several times the first memory.
+/// The number of keys. Their records are several times as large as the first page cache.
 const KEYS: u32 = 4000;
 const SETTINGS: &str = "memory = \"2MiB\"\n";
 
@@ -99,8 +99,8 @@ fn a_process_stopped_while_adding_frames_blocks_no_use_of_existing_frames() {
 #[test]
 fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    // A thread of the process may not be at writing pages when the process is stopped: other processes wait for such a
-    // thread.
+    // Without background threads, no thread of the process can be writing pages when the process is stopped. Other
+    // processes would wait for such a thread.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = observer(directory.path());
     let [table, other] = ["table", "other"].map(|name| env.btree(name).unwrap());
@@ -114,8 +114,8 @@ fn a_process_stopped_with_a_latched_changed_page_blocks_no_checkpoint() {
     let own = env.clone();
     let checkpoint = std::thread::spawn(move || own.checkpoint().unwrap());
     until("the checkpoint ends", || checkpoint.is_finished());
-    assert!(checkpoint.join().unwrap(), "no other session takes a checkpoint");
-    assert_eq!(env.managers().buffers.dirty_count(), 1, "all other pages are written");
+    assert!(checkpoint.join().unwrap(), "another session takes a checkpoint");
+    assert_eq!(env.managers().buffers.dirty_count(), 1, "all pages but the latched page must be written");
     holder.resume();
     assert_eq!(holder.answer(), "put");
     assert!(env.checkpoint().unwrap());
@@ -138,7 +138,7 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
     first.wait();
     until("the repairer is stopped", || stands_still(&env));
     let buried: BTreeSet<u32> = before.difference(&places()).copied().collect();
-    assert_eq!(buried.len(), 1, "the repairer stands still after the first repair");
+    assert_eq!(buried.len(), 1, "the repairer must be stopped after its first repair");
     let tenant = |number: u64, key: &str| {
         let mut tenant = Member::start(directory.path(), number);
         tenant.ask("begin");
@@ -146,13 +146,13 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
         tenant
     };
     let (mut next, mut others) = (tenant(3, "key"), Vec::new());
-    // Another slot may be free, too. Then that one is taken first.
+    // If another slot is free, too, a new process may take it first. So further processes are started.
     for number in 4..10 {
         if !places().is_superset(&buried) {
             others.push(std::mem::replace(&mut next, tenant(number, &format!("key{number}"))));
         }
     }
-    assert!(places().is_superset(&buried), "the slot of the dead session has no new tenant: the test shows nothing");
+    assert!(places().is_superset(&buried), "the slot of the dead session has no new tenant, so the test shows nothing");
     next.kill();
     next.wait();
     until("all dead sessions are repaired", || {
@@ -186,13 +186,13 @@ fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
         checkpoint();
     }
     let oldest = env.managers().log.oldest();
-    assert!(oldest.raw() > needed, "no session needs it any more");
+    assert!(oldest.raw() > needed, "the log that the ended snapshot needed must be recycled");
     reader.ask("arm snapshot: pinned, not taken!stop");
     reader.order("hold-snapshot");
     until("the process stops", || stands_still(&env));
     // The reader's pin still records the position that its last snapshot needed.
     assert_eq!(env.snapshots()[0].needs_from, needed);
-    assert!(checkpoint() >= oldest, "the control file would call log the oldest that is gone");
+    assert!(checkpoint() >= oldest, "the control file would name a recycled place as the log's oldest");
     reader.resume();
     assert_eq!(reader.answer(), "holding");
     assert_eq!(reader.ask("key"), "new");
@@ -200,7 +200,7 @@ fn a_process_stopped_at_a_new_snapshot_names_no_recycled_log_as_oldest() {
     reader.leave();
 }
 
-/// Slots in the first chunk of the table of transactions.
+/// The number of slots in the first chunk of the table of transactions.
 const FIRST_SLOTS: usize = 32;
 const SLOT_BYTES: usize = 448;
 
@@ -216,12 +216,12 @@ fn a_death_while_adding_transaction_slots_leaves_the_slots_to_the_next_session()
     };
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"value")).unwrap();
     let running: Vec<_> = (0..FIRST_SLOTS).map(|_| env.begin().unwrap()).collect();
-    assert_eq!(slots(), FIRST_SLOTS, "each has one, and no other session");
+    assert_eq!(slots(), FIRST_SLOTS, "each transaction must have one slot, and no slot may be free");
     for number in 1..=4 {
         let mut victim = Member::launch_armed(directory.path(), number, "txn: slots added, none used");
         // The victim dies only if there is no free slot.
         let is_there = victim.answer_within(Duration::from_secs(5)).is_some();
-        assert_eq!(is_there, number > 1, "{} places", slots());
+        assert_eq!(is_there, number > 1, "{} slots", slots());
         victim.kill();
         victim.wait();
         env.managers().reap().unwrap();

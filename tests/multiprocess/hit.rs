@@ -1,5 +1,5 @@
-//! A wild store hits a chosen word of the shared memory, which checks itself: the nonsense is recognised, and no
-//! session uses it. (`wild` hits words at random.)
+//! A wild store hits a chosen word of the shared memory. The library's checks of the memory must notice the wrong
+//! value, and no session may use it. (The tests in `wild.rs` hit words at random.)
 
 use std::os::unix::fs::FileExt;
 
@@ -12,7 +12,7 @@ use crate::stopped::stopped;
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 const WORD: u64 = 8;
 
-/// Returns the words of a structure: the place and the value of each.
+/// Returns the words of a structure of the region, each with its offset and value.
 fn words(env: &Env, name: &str) -> Vec<(u64, u64)> {
     let managers = env.managers();
     let file = std::fs::File::open(managers.region.path()).unwrap();
@@ -44,7 +44,7 @@ fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
         for number in 0..500 {
             env.run_with(Durability::Relaxed, |txn| table.put(txn, &key(number), &[7; 300])).unwrap();
         }
-        assert!(!env.managers().log.is_all_durable(), "all of the log is on disk: the test shows nothing");
+        assert!(!env.managers().log.is_all_durable(), "all of the log is on disk, so the test shows nothing");
         for (place, _) in names.iter().flat_map(|name| words(&env, name)) {
             store(&env, place, NONSENSE);
         }
@@ -62,7 +62,7 @@ fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
     }
 }
 
-/// Makes an environment with a table, and another process that has it open.
+/// Makes an environment with a table, and starts a process that has the environment open, too.
 fn beside_a_member() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
     let env = no_background().open(directory.path()).unwrap();
@@ -79,7 +79,7 @@ fn a_process_with_a_damaged_identity_is_not_taken_for_dead() {
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
     // The member's slot gets a pid that no process can have.
     let slots = words(&env, "process slots");
-    let (place, _) = slots.iter().find(|(_, says)| *says == u64::from(pid)).expect("its slot says so");
+    let (place, _) = slots.iter().find(|(_, says)| *says == u64::from(pid)).expect("the member's slot has its pid");
     store(&env, *place, 1 << 23);
     let sessions = env.managers().processes.sessions();
     assert!(sessions.iter().all(|one| one.alive), "a session is taken for dead: {sessions:?}");
@@ -90,7 +90,7 @@ fn a_process_with_a_damaged_identity_is_not_taken_for_dead() {
     assert_eq!(env.repairs().rebuilds, 1);
     member.order("commit");
     let answer = member.answer();
-    assert!(answer.starts_with("failed"), "its lock was gone with the memory: {answer}");
+    assert!(answer.starts_with("failed"), "the member's lock was lost with the memory: {answer}");
     member.leave();
 }
 
@@ -105,18 +105,21 @@ fn a_lock_with_a_damaged_name_is_not_granted_to_a_second_session() {
     // The second word of each request in use is half of the lock's name.
     slots.iter().filter(|slot| slot[0].1 != 0).for_each(|slot| store(&env, slot[1].0, slot[1].1 ^ 1 << 17));
     env.run(|txn| table.put(txn, b"key", b"new")).unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "two held one lock");
+    assert_eq!(env.repairs().rebuilds, 1, "the damaged request was not noticed");
     member.order("commit");
     let answer = member.answer();
-    assert!(answer.starts_with("failed"), "its lock was gone with the memory: {answer}");
+    assert!(answer.starts_with("failed"), "the member's lock was lost with the memory: {answer}");
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"new"[..]));
     member.leave();
 }
 
-/// The places of words in the log's header (`LogHeader`), counted in words.
+/// The index of the latch's word in the log's header (`LogHeader`).
 const LATCH: usize = 0;
+/// The index of the tail's word in the log's header.
 const TAIL: usize = 1;
+/// The index of the word that marks the log as failed, in the log's header.
 const POISON: usize = 10;
+/// The index of the word with the leader's session, in the log's header.
 const LEADER: usize = 17;
 /// The value of the word `POISON` in a log that has failed.
 const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
@@ -149,7 +152,7 @@ fn a_reader_of_the_log_learns_that_its_words_were_hit() {
     let table = env.btree("table").unwrap();
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
     let header = words(&env, "log header");
-    // The search for dead sessions that follows meets the second word.
+    // The damaged word `POISON` is met by the search for dead sessions that follows.
     [TAIL, POISON].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
     let told = env.log_records(0, |_| true);
     assert!(matches!(told, Err(libtp::Error::Panicked { .. } | libtp::Error::Rebuilt)), "{told:?}");
@@ -163,7 +166,7 @@ fn a_reader_of_the_log_learns_that_its_words_were_hit() {
     assert!(count > 0);
 }
 
-/// The most words of each structure that are hit.
+/// The largest number of words that are hit in one structure.
 const MANY: usize = 4096;
 
 #[test]
@@ -203,13 +206,13 @@ fn an_opener_does_not_panic_at_any_hit_word() {
         let table = env.btree("table").unwrap();
         env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
         words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
-        // Opens with background threads, so this process keeps sessions for repairs.
+        // This opening starts background threads, so it also takes sessions for repairs.
         let second = Env::open_or_create(directory.path());
         let found = second.and_then(|second| {
             let table = second.btree("table")?;
             second.run(|txn| table.get(txn, b"key"))
         });
-        // The opening may be refused, but it must not return a wrong value.
+        // The opening may be refused. If it succeeds, the value must be right.
         if let Ok(found) = found {
             assert_eq!(found.as_deref(), Some(&b"1"[..]), "{name}");
         }
@@ -218,11 +221,11 @@ fn an_opener_does_not_panic_at_any_hit_word() {
     }
 }
 
-/// Returns an environment, its table, and a process that is stopped as it publishes its commit record.
+/// Returns an environment, its table, and a process that is stopped just after it has published its commit record.
 fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
-    // Neither process has background threads. Such a thread would give the memory up earlier, or could stop at a write,
-    // and a rebuild waits for writes.
+    // Neither process has background threads. Such a thread could notice the damage too early, or could be stopped in a
+    // write, for which a rebuild would wait.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -238,7 +241,7 @@ fn stopped_at_its_commit() -> (tempfile::TempDir, Env, Db, Member) {
 #[test]
 fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild() {
     let (_directory, env, table, member) = stopped_at_its_commit();
-    // The latch that the member is about to release, and the word by which it would find its record.
+    // Hits the latch that the member is about to release, and the word by which it would find its record.
     let header = words(&env, "log header");
     [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
     // Marks the log as failed. Then no session repairs the member's remains, so no session notices the damage.
@@ -253,7 +256,8 @@ fn a_session_that_cannot_find_its_commit_record_learns_of_it_after_the_rebuild()
 #[test]
 fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     let (_directory, env, table, member) = stopped_at_its_commit();
-    // The latch that the member is about to release: the nonsense there ends its call, but not its transaction.
+    // Hits the latch that the member is about to release. The wrong value ends the member's call, but not its
+    // transaction.
     let (latch, _) = words(&env, "log header")[LATCH];
     store(&env, latch, NONSENSE);
     env.managers().processes.declare_broken();

@@ -1,4 +1,5 @@
-//! Indices that several handles and processes use: bugs planted against their rules are noticed here.
+//! Tests of indices that several handles and processes use. They find the bugs that are planted in the library's rules
+//! for indices.
 
 use libtp::{Database, Db, Env, Error, Index, IndexKeys, Load};
 
@@ -28,7 +29,7 @@ fn findings(env: &Env, index: &Index) -> usize {
 }
 
 #[test]
-fn a_process_that_takes_over_a_transaction_keeps_the_indices_or_may_not_write() {
+fn a_handle_without_an_index_s_function_may_not_write_in_a_transaction_that_it_took_over() {
     let (directory, env, people) = with_people();
     let other = Env::open_or_create(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
@@ -85,7 +86,10 @@ fn a_failed_index_build_leaves_no_function() {
     let other = Env::open_or_create(directory.path()).unwrap();
     let index = other.btree("people").unwrap().index("by town", town).unwrap();
     let refused = env.run(|txn| people.put(txn, b"kurt", b"Brno:logician")).err();
-    assert!(refused.is_some_and(|error| error.to_string().contains("by town")), "written by another function");
+    assert!(
+        refused.is_some_and(|error| error.to_string().contains("by town")),
+        "the put was accepted with the function of the failed build"
+    );
     assert_eq!(findings(&other, &index), 0);
 }
 
@@ -100,7 +104,7 @@ fn a_record_that_an_index_refuses_is_not_stored() {
     let message = people.index("by town", choosy).err().map(|error| error.to_string());
     assert!(
         message.is_some_and(|message| message.contains("`by town` refuses the record: it has no town")),
-        "the index was made"
+        "the index must not be made of a record that its function refuses"
     );
     env.run(|txn| people.delete(txn, b"nemo").map(|_| ())).unwrap();
     let index = people.index("by town", choosy).unwrap();
@@ -152,8 +156,8 @@ fn an_index_opened_by_its_name_can_be_read_and_not_written() {
     assert_eq!(findings(&env, &index), 0);
 }
 
-/// The maker's commit releases its locks as soon as the commit record is in the log. From then on a snapshot shows the
-/// index, and a reader of that snapshot waits for the disk.
+/// The maker of the index releases its locks as soon as its commit record is in the log. From then on a snapshot shows
+/// the index, and the snapshot's reader waits until the commit is on the disk.
 #[cfg(feature = "failpoints")]
 #[test]
 fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
@@ -161,12 +165,12 @@ fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
     let env = crate::stopped::idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..50_u32).try_for_each(|number| table.put(txn, &number.to_le_bytes(), b"Brno:logician"))).unwrap();
-    // This process must know the function.
+    // This process must know the index's function.
     table.index("by town", town).unwrap();
     assert!(table.drop_index("by town").unwrap());
     let mut maker = crate::crew::Member::start(directory.path(), 1);
     maker.ask("arm commit: locks released, not ended!stop");
-    // The maker holds the database for a second, and a verifying session waits for that.
+    // The maker holds its lock on the database for a second, and `verify` waits for the lock.
     maker.order("index-by-town-slowly");
     std::thread::sleep(std::time::Duration::from_millis(300));
     let found = env.verify("table").unwrap().findings;
@@ -178,7 +182,7 @@ fn an_index_that_is_not_on_the_disk_yet_does_not_read_as_empty() {
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// A function's panic that the program has caught has no later effect.
+/// If the program catches a panic of an index's function, the panic has no later effect.
 #[test]
 fn after_a_panic_of_a_function_broken_memory_is_reported_as_before() {
     let (_directory, env, people) = with_people();
@@ -203,7 +207,10 @@ fn after_a_panic_of_a_function_broken_memory_is_reported_as_before() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(put))
     });
     let told = libtp::Error::Rebuilt.to_string();
-    assert!(matches!(&answer, Ok(Err(why)) if *why == told), "the report is an error, and not a panic: {answer:?}");
+    assert!(
+        matches!(&answer, Ok(Err(why)) if *why == told),
+        "broken memory must be reported by an error, not by a panic: {answer:?}"
+    );
     drop((txn, holder));
     let index = people.index("by town", town).unwrap();
     assert_eq!(findings(&env, &index), 0);

@@ -1,5 +1,5 @@
-//! A process stops with a latch or a task in hand, and other processes leave: they do not wait for it without end. The
-//! sessions that they leave are repaired as if they had died, and their commits are there.
+//! A process is stopped while it holds a latch or has a role, and other processes leave. They do not wait for it
+//! without end: sessions that they cannot end are repaired later as if they had died. No commit is lost.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use libtp_tests::process::until;
 use crate::crew::{in_time, Member};
 use crate::stopped::{idle, stopped};
 
-/// Where the other process stops, and the order that brings it there.
+/// The failpoints at which the process stops, each with the order that leads there.
 const PLACES: [(&str, &str); 8] = [
     ("txn: slot off the list, without owner", "checkpoint"),
     ("log: latched, nothing copied", "commit"),
@@ -21,7 +21,7 @@ const PLACES: [(&str, &str); 8] = [
     ("checkpoint: has the role", "checkpoint"),
     ("buffer: claimed, latched, not copied", "checkpoint"),
 ];
-/// Far longer than leaving takes, and far shorter than for ever.
+/// The longest time to leave. It is much longer than leaving takes.
 const SOON: Duration = Duration::from_secs(15);
 
 #[test]
@@ -35,11 +35,11 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         let table = own.btree("table").unwrap();
         leaver.ask("put-relaxed leaver 1");
         own.run_with(Durability::Relaxed, |txn| table.put(txn, b"own", b"1")).unwrap();
-        // Its one session is in use: the next order takes another session.
+        // This transaction uses the process's only session, so the next order takes another session.
         holder.ask("begin");
         holder.ask("put key 1");
         if place.starts_with("lock:") {
-            // A lock that no other locker has asked for is given back without a latch.
+            // A lock for which no other locker has asked would be released without a latch.
             own.run(|txn| Ok(txn.within(Some(Duration::ZERO), || table.get(txn, b"key")).unwrap_err())).unwrap();
         }
         holder.ask(&format!("arm {place}!stop"));
@@ -47,7 +47,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         let at_it = stopped(directory.path(), |_| true);
         let begun = Instant::now();
         leaver.leave();
-        in_time("to leave", move || drop((table, own)));
+        in_time("the close", move || drop((table, own)));
         longest = longest.max(begun.elapsed());
         assert!(begun.elapsed() < SOON, "{place}: it took {:?} to leave", begun.elapsed());
         let look = Env::builder().look(directory.path()).unwrap().expect("a process is still there");
@@ -68,7 +68,7 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         drop((table, env));
         assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{place}");
     }
-    println!("figures: two leave beside one that is stopped: at most {} ms together", longest.as_millis());
+    println!("figures: two processes left while one was stopped: in at most {} ms together", longest.as_millis());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_stopped_process_that_is_continued_repairs_the_sessions_of_other_processes()
     leaver.leave();
     let look = Env::builder().look(directory.path()).unwrap().expect("a process is still there");
     let is_left = || look.sessions().iter().any(|one| one.process_state == ProcessState::Dead);
-    assert!(is_left(), "the stopped process keeps the leaving process from giving its session back");
+    assert!(is_left(), "the leaving process cannot end its session while the other is stopped");
     holder.resume();
     assert_eq!(holder.answer(), "taken");
     until("the session is repaired", || !is_left());

@@ -1,4 +1,4 @@
-//! Processes leave and come, in any order.
+//! Processes open the environment and leave it, in any order.
 
 use libtp::{Env, How};
 
@@ -63,7 +63,7 @@ fn one_process_may_open_it_twice() {
         one.run(|txn| table.put(txn, b"key", &round.to_le_bytes())).unwrap();
         assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&round.to_le_bytes()[..]));
     }
-    // A lock of one handle holds against the other handle.
+    // Handles of one process conflict with each other: a lock of the first is refused to another.
     let txn = one.begin().unwrap();
     table.put(&txn, b"key", b"mine").unwrap();
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
@@ -90,7 +90,7 @@ fn of_many_processes_that_open_a_new_environment_at_once_exactly_one_makes_it() 
     for member in &crew {
         assert_eq!(member.answer(), "transferred");
     }
-    // All leave at the same time.
+    // All processes leave at the same time.
     for member in &mut crew {
         member.order("leave");
     }
@@ -119,7 +119,7 @@ fn a_process_that_cannot_see_the_shared_memory_learns_the_setting() {
 }
 
 #[test]
-fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
+fn a_thread_that_ends_in_the_middle_of_a_transaction_releases_its_slot() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -138,14 +138,14 @@ fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
         assert_eq!(ended.is_ok(), round % 2 == 0);
     }
     let after = slots();
-    assert!(after.len() <= before + 1, "{} slots, {before} before: each thread kept its own", after.len());
+    assert!(after.len() <= before + 1, "{} slots, {before} before: the ended threads keep slots", after.len());
     assert!(after.iter().all(|session| session.alive && session.latches == 0), "{after:?}");
     assert!(env.transactions().is_empty() && env.locks().unwrap().is_empty());
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"old"[..]));
 }
 
-/// A transaction belongs to no thread, and may be used from another one. Therefore the library learns of this
-/// transaction's end only with the process's end.
+/// A transaction belongs to no thread, so it does not end with the thread that began it. A transaction that the program
+/// forgets ends only with the process.
 #[test]
 fn a_forgotten_transaction_ends_with_its_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -156,11 +156,11 @@ fn a_forgotten_transaction_ends_with_its_process() {
     let table = env.btree("table").unwrap();
     let refused = env.begin().map(|txn| table.get(&txn, b"key")).unwrap();
     assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "{refused:?}");
-    // A waiter without a timeout waits, and the transactions are listed.
+    // A waiter without a timeout waits. `Env::transactions` lists its transaction and the forgotten transaction.
     two.waits("put key newer");
     assert_eq!(env.transactions().len(), 2, "{:?}", env.transactions());
     one.ask("put other value");
-    // An orderly end does not report the transaction either.
+    // Also an orderly end of the process ends the transaction without an error.
     one.leave();
     assert_eq!(two.answer(), "put");
     assert_eq!(two.ask("get key"), "newer");

@@ -1,5 +1,5 @@
-//! Shared memory of environments that were deleted or moved: the next process that opens an environment removes it,
-//! unless it may hold commits that are nowhere else.
+//! Shared memory that deleted or moved environments left. The next process that opens any environment removes such
+//! memory, unless it may hold commits that are not on disk.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use crate::crew::Member;
 use crate::forked::orphan_of;
 
-/// A place for environments whose memory has its own directory: other tests look for left memory, too.
+/// A place for environments, whose shared memory has a directory of its own. In the usual directory, processes of other
+/// tests would remove left memory, too.
 struct Place {
     homes: TempDir,
     memory: TempDir,
@@ -33,7 +34,7 @@ impl Place {
         directory
     }
 
-    /// Opens a new environment, and returns the left memory of other environments that its opening did not remove.
+    /// Opens a new environment, and returns the left memory of other environments that was not removed.
     fn sweep(&self, name: &str) -> Vec<OrphanedMemory> {
         Env::open_or_create(self.environment(name)).unwrap().sweep_memory()
     }
@@ -54,10 +55,10 @@ impl Place {
 }
 
 /// Returns the region of an environment that has been deleted.
-fn of_a_gone_one(place: &Place, name: &str) -> PathBuf {
+fn region_of_a_deleted_environment(place: &Place, name: &str) -> PathBuf {
     let (directory, region) = place.killed_after(name, &["put key value"]);
     fs::remove_dir_all(directory).unwrap();
-    assert!(region.exists(), "nothing is left: nothing was shown");
+    assert!(region.exists(), "no memory is left, so the test shows nothing");
     region
 }
 
@@ -70,15 +71,15 @@ fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
 #[test]
 fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
     let place = Place::new();
-    // The transaction that was open at the kill is no loss.
+    // The changes of the unfinished transaction need not be kept.
     let (gone, region) = place.killed_after("gone", &["put key value", "begin", "put key unfinished"]);
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let mut living = Member::start(&place.environment("living"), 2);
     let of_living = PathBuf::from(living.ask("region"));
     fs::remove_dir_all(gone).unwrap();
-    assert!(region.exists(), "no memory is left: the test shows nothing");
+    assert!(region.exists(), "no memory is left, so the test shows nothing");
     assert_eq!(place.sweep("third"), []);
-    assert!(!region.exists(), "{} is left for ever", region.display());
+    assert!(!region.exists(), "{} was not removed", region.display());
     assert!(of_dead.exists() && of_living.exists(), "the memory of an existing environment was removed");
     living.leave();
     assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
@@ -90,12 +91,12 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let other = place.environment("other");
     let mut at_work = None;
-    // Each opening is by a new process that does not ask for the removal of left memory.
+    // Each opening is by a new process, which does not call `sweep_memory`.
     for (how, number) in ["Created", "Clean", "Joined", "Repaired"].into_iter().zip(1..) {
-        let region = of_a_gone_one(&place, how);
+        let region = region_of_a_deleted_environment(&place, how);
         let mut opens = Member::start(&other, number);
         assert_eq!(opens.how, how);
-        assert!(!region.exists(), "{} stays though another was opened: {how}", region.display());
+        assert!(!region.exists(), "{} was not removed by another environment's opening: {how}", region.display());
         match how {
             "Created" => opens.leave(),
             "Clean" => at_work = Some(opens),
@@ -114,14 +115,14 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
 }
 
 #[test]
-fn a_process_that_is_attached_for_long_removes_it_when_asked() {
+fn a_process_that_has_long_been_attached_removes_left_memory_when_it_calls_sweep_memory() {
     let place = Place::new();
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let env = Env::open_or_create(place.environment("other")).unwrap();
     for name in ["one", "two"] {
-        let region = of_a_gone_one(&place, name);
+        let region = region_of_a_deleted_environment(&place, name);
         assert_eq!(env.sweep_memory(), []);
-        assert!(!region.exists(), "{} is left for ever", region.display());
+        assert!(!region.exists(), "{} was not removed", region.display());
     }
     assert!(of_dead.exists() && Path::new(&env.stats().unwrap().region).exists());
     assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
@@ -130,13 +131,13 @@ fn a_process_that_is_attached_for_long_removes_it_when_asked() {
 #[test]
 fn memory_that_another_user_left_stays() {
     if !rustix::process::geteuid().is_root() {
-        let text = "SKIPPED left: not root: files of another user cannot be made here";
+        let text = "SKIPPED left: only root can make files of another user";
         assert!(std::env::var_os("CI").is_none(), "{text}");
         println!("figures: {text}");
         return;
     }
     let place = Place::new();
-    let region = of_a_gone_one(&place, "gone");
+    let region = region_of_a_deleted_environment(&place, "gone");
     chown(&region, Some(61_001), None).unwrap();
     assert_eq!(place.sweep("third"), []);
     assert!(region.exists(), "another user's memory was removed");
@@ -146,7 +147,7 @@ fn memory_that_another_user_left_stays() {
 }
 
 #[test]
-fn memory_with_commits_that_are_not_on_disk_is_left_and_shown_and_found_where_the_directory_is_now() {
+fn left_memory_with_commits_that_are_not_on_disk_is_reported_and_found_from_the_moved_directory() {
     for attempt in 0.. {
         let place = Place::new();
         let (old, region) = place.killed_after("old", &["put key first", "put-relaxed key value"]);
@@ -154,7 +155,7 @@ fn memory_with_commits_that_are_not_on_disk_is_left_and_shown_and_found_where_th
         fs::rename(&old, &new).unwrap();
         let shown = place.sweep("third");
         if shown.is_empty() {
-            // The log was written between the commit and the kill.
+            // The commit was written to disk before the kill, so the memory is not needed.
             assert!(!region.exists());
             assert_eq!(value(&new), (How::Restarted, Some(b"value".to_vec())));
             assert!(attempt < 20, "the commit was on disk each time");
@@ -194,7 +195,7 @@ fn a_joining_process_notes_the_environments_present_place() {
     one.kill();
     one.wait();
     assert_eq!(place.sweep("third"), []);
-    assert!(region.exists(), "its environment is there");
+    assert!(region.exists(), "the memory of a moved environment was removed");
     assert_eq!(value(&new), (How::Repaired, Some(b"value".to_vec())));
 }
 
@@ -207,7 +208,7 @@ fn memory_of_a_removed_directory_stays_while_a_process_uses_the_memory() {
     let region = PathBuf::from(one.ask("region"));
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(place.sweep("third"), []);
-    assert!(region.exists(), "a process uses it");
+    assert!(region.exists(), "memory that a process uses was removed");
     assert_eq!(one.ask("get key"), "value");
     one.kill();
     one.wait();
@@ -216,7 +217,7 @@ fn memory_of_a_removed_directory_stays_while_a_process_uses_the_memory() {
 }
 
 #[test]
-fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_and_no_more() {
+fn left_memory_is_not_removed_while_a_child_of_the_killed_process_lives() {
     let place = Place::new();
     let directory = place.environment("gone");
     let mut parent = Member::start(&directory, 1);
@@ -226,7 +227,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_a
     parent.kill();
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(place.sweep("third"), []);
-    assert!(region.exists() && child.lives(), "the child has what its parent had open");
+    assert!(region.exists() && child.lives(), "the child has its parent's files open, so the memory must stay");
     child.end();
     parent.wait();
     assert_eq!(place.sweep("fourth"), []);
@@ -234,7 +235,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_a
 }
 
 #[test]
-fn another_environment_in_the_same_place_is_not_the_one_the_memory_was_made_for() {
+fn memory_of_a_deleted_environment_is_not_used_by_a_new_environment_in_the_same_directory() {
     let place = Place::new();
     let (directory, region) = place.killed_after("gone", &["put key value"]);
     fs::remove_dir_all(&directory).unwrap();
@@ -243,7 +244,7 @@ fn another_environment_in_the_same_place_is_not_the_one_the_memory_was_made_for(
     assert!(!region.exists());
 }
 
-/// Sets the flag when dropped, also when a test fails: otherwise the threads would not end.
+/// Sets the flag when dropped, also if the test fails. Without the flag, the threads would not end.
 struct EndOf<'d>(&'d AtomicBool);
 
 impl Drop for EndOf<'_> {
@@ -288,7 +289,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_disturb_each_other() {
             fs::rename(&away, &directory).unwrap();
             let (how, found) = value(&directory);
             assert_eq!(found, Some(b"relaxed".to_vec()));
-            // If the commit was on the disk already, the memory held nothing unique and may have been removed.
+            // If the commit was on the disk already, the memory was not needed and may have been removed.
             assert!(matches!(how, How::Repaired | How::Restarted), "{how:?}");
         }
     });

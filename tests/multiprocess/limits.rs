@@ -1,4 +1,4 @@
-//! Limits of memory: a process that may have less memory than the others, and memory that cannot grow.
+//! Limits: processes with less address space, file size or descriptors than others, and shared memory that cannot grow.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::process::{prlimit, Resource, Rlimit};
 
 use crate::crew::Member;
 
-/// Starts a program with a limit on its address space, in KiB (`ulimit -v`).
+/// The command that starts a program with a limit on its address space, in KiB (`ulimit -v`).
 const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
 
 #[test]
@@ -25,7 +25,8 @@ fn a_process_with_too_small_an_address_space_is_refused_and_the_others_continue(
         member.kill();
         member.wait();
     }
-    // The memory that the dead left is refused to this process as well, and stays for processes that can map it.
+    // A process with the limit cannot map the memory of the dead processes either. It is refused, and the memory stays
+    // for processes that can map it.
     let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -99,7 +100,7 @@ fn rebuilt_memory_is_not_too_large_for_its_attached_processes() {
     let env = Env::open_or_create(directory.path()).unwrap();
     for round in 1..=4 {
         env.managers().processes.declare_broken();
-        // The first of the two makes the memory anew.
+        // The first of the two processes rebuilds the memory.
         let (first, second) = if round % 2 == 0 { (&mut small, &mut large) } else { (&mut large, &mut small) };
         assert_eq!(first.ask("put key value"), "put");
         assert_eq!(second.ask("get key"), "value");
@@ -128,12 +129,13 @@ fn meets_its_limit(resource: Resource, limit: u64) {
         if round >= 150 && (resource == Resource::Nofile || !refusals.is_empty()) {
             break;
         }
-        // A commit that the other process flushes in time is not refused. A stopped process flushes nothing.
+        // A commit is not refused if the other process flushes it in time. So from round 150 on, the other process is
+        // stopped.
         let alone = round >= 150;
         if alone {
             other.stop();
         }
-        // The same key: the data file keeps its length, and the log grows.
+        // All puts have the same key, so the log grows, but the data file does not.
         let letter = if round % 2 == 0 { "x" } else { "y" };
         limited.order(&format!("put before {}", letter.repeat(800)));
         let answer = limited.answer();
@@ -150,7 +152,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
         assert_eq!(other.ask(&format!("put other{} there", round % 4)), "put");
     }
     println!("figures: {resource:?}: {acknowledged} answered, {} refused: {:?}", refusals.len(), refusals.first());
-    // A spare descriptor may be enough for all files that are opened.
+    // A process at the limit of descriptors may have a spare descriptor for each file that it opens.
     assert!(!refusals.is_empty() || resource == Resource::Nofile, "the limit was never met");
     other.ask("transfers 100");
     assert_eq!(other.ask("rebuilds"), "0");
@@ -172,7 +174,8 @@ fn a_process_without_free_descriptors_does_not_stop_other_processes() {
     meets_its_limit(Resource::Nofile, 4);
 }
 
-/// Keeps the environment's memory from growing, and allocates the rest of it; returns the previous reserve.
+/// Keeps the environment's shared memory from growing, and allocates all of its free bytes. Returns the region's
+/// previous reserve.
 fn fill(env: &Env) -> u64 {
     let region = env.managers().region.clone();
     let before = region.header().reserve.load();
@@ -194,8 +197,9 @@ fn a_dead_session_in_full_memory_is_repaired_without_a_new_session() {
     victim.ask("put key unfinished");
     let reserve = fill(&env);
     let all: Vec<_> = std::iter::from_fn(|| env.managers().processes.join().ok()).collect();
-    assert!(env.managers().processes.join().is_err(), "there is room for one more");
-    // A process that comes to look, and to make room, is admitted.
+    assert!(env.managers().processes.join().is_err(), "the memory still has room for a session");
+    // A process without background threads is still admitted, so that an operator can inspect the environment and
+    // free memory.
     let quiet = Settings { no_background: true, ..Settings::default() };
     let operator = Env::builder().settings(quiet).open(directory.path()).unwrap();
     assert_eq!(operator.transactions().len(), 1);

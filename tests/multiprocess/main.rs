@@ -1,43 +1,43 @@
-//! Real processes in one environment. Each sees the commits of the others at once. Processes leave in good order or
-//! die, one at a time or all together.
+//! Tests with real processes in one environment. Each process sees the commits of the others at once. Processes leave
+//! in good order or die, one at a time or all together.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `child` | a process that a test starts: the same program, with orders over a pipe |
-//! | `crew` | the test's end of the pipes |
-//! | `asked` | the checks that a call makes before it begins its work |
-//! | `barrier` | memory is declared broken at the very moment of a commit |
+//! | `child` | a process that a test starts: the same program, which gets orders over a pipe |
+//! | `crew` | the processes that a test has started: their orders and answers |
+//! | `asked` | the checks at the beginning and end of a call |
+//! | `barrier` | memory is declared broken while a commit record is published |
 //! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | processes that work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
-//! | `forks` | children of a fork: an inherited handle returns an error, and a child keeps no dead process alive |
+//! | `forks` | children of a fork: an inherited handle returns an error; a dead parent counts as dead |
 //! | `builds` | another build of the library |
 //! | `users` | users with and without access |
-//! | `death` | all processes die; then their shared memory is repaired, or is lost too |
-//! | `survivors` | one of several processes dies; the others repair its sessions and go on |
-//! | `rebuild` | the shared memory is found broken and made anew under all of them |
-//! | `wild` | a process stores nonsense into the shared memory and dies |
+//! | `death` | all processes die; their shared memory survives and is repaired, or is lost |
+//! | `survivors` | one of several processes dies; the others repair its sessions and continue |
+//! | `rebuild` | the shared memory is found broken, and is rebuilt while all processes work |
+//! | `wild` | a process stores random values into the shared memory and dies |
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked` | children that outlive the process that forked them |
 //! | `stopped` | a process is stopped in the middle of its work |
-//! | `halted` | a process is stopped at a task that one session has at a time |
-//! | `given_up` | a process is stopped before a write, and goes on after the memory was given up |
-//! | `hit` | a wild store hits words that check themselves |
+//! | `halted` | a process is stopped in a role that one session has at a time, or with a latch or slot |
+//! | `given_up` | a process is stopped before a write, and continues after the memory was rebuilt |
+//! | `hit` | a wild store hits chosen words of the shared memory |
 //! | `indices` | indices of a database that several handles use |
-//! | `late` | a process leaves while another is stopped with a latch or a task |
+//! | `late` | a process leaves while another is stopped with a latch or a role |
 //! | `closed` | a program closes descriptors of the library |
-//! | `copies` | copies of an environment at work, and backups restored in its place |
+//! | `copies` | copies of an environment in use, and backups restored into its directory |
 //! | `missing` | files and directories that vanish while processes work |
 //! | `containers` | processes that see other memory or other pids |
-//! | `strangers` | memory that another user planted |
-//! | `left` | shared memory that deleted and moved environments leave behind |
-//! | `limits` | processes that may have less memory than others |
-//! | `durable` | changes read from a dead session are as durable as their reader asked for |
+//! | `strangers` | files that another user made where the library looks for shared memory |
+//! | `left` | shared memory that deleted and moved environments left |
+//! | `limits` | processes with less memory or lower limits than others |
+//! | `durable` | changes of a dead session are on disk when a reader of them is answered |
 //! | `primitives` | the program's own pages and log-record types |
 //! | `readers` | a reader of a page dies while other sessions wait for the page |
-//! | `snapshots` | a snapshot among processes that write, are killed, and take checkpoints |
-//! | `twice_alone` | all processes die, and the next one dies in its repair |
-//! | `yardstick` | planted bugs, each noticed by one of these cases |
+//! | `snapshots` | snapshots, while other processes write, are killed, and take checkpoints |
+//! | `twice_alone` | all processes die, and the next process dies in its repair |
+//! | `yardstick` | planted bugs, each of which one of these cases must notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Files and directories that vanish while processes work: the processes go on, and a new process gets an error that
-//! names the problem.
+//! Files and directories that vanish while processes work. The processes continue, or their commits return an error
+//! that names the file; a new process gets an error that names the problem.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn without_the_control_file_openings_are_refused_and_attached_processes_continue
     one.ask("put key value");
     let control = directory.path().join("control");
     let kept = tempfile::tempdir().unwrap();
-    // The file gets a second name, so that the test can put the same file back.
+    // The file gets a second name before it is removed, so that the test can put the same file back.
     let aside = kept.path().join("control");
     fs::hard_link(&control, &aside).or_else(|_| fs::copy(&control, &aside).map(drop)).unwrap();
     fs::remove_file(&control).unwrap();
@@ -88,7 +88,7 @@ fn attached_processes_continue_after_the_removal_of_their_memorys_file_and_other
     one.ask("transfers 100");
     fs::remove_file(one.ask("region")).unwrap();
     two.ask("transfers 100");
-    // The processes have made the memory anew, or are about to.
+    // The processes have rebuilt the memory, or are about to.
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     drop(env);
@@ -112,7 +112,7 @@ fn if_processes_whose_memorys_file_was_removed_are_killed_no_sync_commit_is_lost
         member.wait();
     }
     let env = Env::open_or_create(directory.path()).unwrap();
-    // The processes may have made the memory anew by then.
+    // The processes may have rebuilt the memory before they were killed.
     assert!(matches!(env.opened().how, How::Restarted | How::Repaired), "{:?}", env.opened());
     assert!(!env.opened().lost);
     let table = env.btree("table").unwrap();

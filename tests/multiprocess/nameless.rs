@@ -1,5 +1,5 @@
-//! The file of shared memory is removed while processes work in it: by a person, by systemd's `RemoveIPC`, by a
-//! container's end.
+//! The file of the shared memory is removed while processes use the memory: by a person, by systemd's `RemoveIPC`, or
+//! by a container's end.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
 #[test]
 fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     let directory = tempfile::tempdir().unwrap();
-    // With this setting, only the removal of the memory causes a write of the log.
+    // With this setting, no session writes the log unless the removal of the memory is noticed.
     std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
     let mut one = Member::start(directory.path(), 1);
     let mut two = Member::start(directory.path(), 2);
@@ -26,7 +26,7 @@ fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     let region = PathBuf::from(one.ask("region"));
     std::fs::remove_file(&region).unwrap();
     until("the removal is noticed", || region.exists());
-    // The processes go on together, and others join them.
+    // The processes still share the environment, and another process can join.
     assert_eq!(two.ask("get key"), "one");
     assert_eq!(one.ask("get other"), "two");
     let mut three = Member::start(directory.path(), 3);
@@ -40,8 +40,8 @@ fn memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits() {
     assert_eq!((get(&env, "key"), get(&env, "other")), (Some(b"one".to_vec()), Some(b"two".to_vec())));
 }
 
-/// Runs an order in a process, which is killed after its memory was removed, before any session can notice; then opens
-/// the environment.
+/// Runs an order in a process, stops the process, removes its memory and kills it, so that the process cannot notice
+/// the removal. Then opens the environment.
 fn removed_and_killed(directory: &Path, order: &str) -> Env {
     std::fs::write(directory.join("libtp.toml"), "relaxed_millis = 600000").unwrap();
     let mut one = Member::start(directory, 1);
@@ -56,12 +56,12 @@ fn removed_and_killed(directory: &Path, order: &str) -> Env {
 #[test]
 fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
     let directory = tempfile::tempdir().unwrap();
-    // A program that does not ask leaves the report to the next opening.
+    // As long as no program has read the report, each opening reports the loss.
     let silent = removed_and_killed(directory.path(), "put-relaxed key one");
     let joined = Env::open_or_create(directory.path()).unwrap();
-    assert!(joined.opened().lost, "a commit may be lost, and a program that joins does not learn of it");
+    assert!(joined.opened().lost, "a commit may be lost, and the opening of a program that joins does not report it");
     drop((silent, joined));
-    // A program has read the report.
+    // The program above has read the report.
     assert!(!Env::open_or_create(directory.path()).unwrap().opened().lost);
 
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A transaction that one process passes on and another continues: it dies with the process that has it.
+//! A transaction that one process passes on and another process continues. It is undone if the process that has it
+//! dies.
 
 use std::path::Path;
 #[cfg(feature = "failpoints")]
@@ -8,8 +9,8 @@ use libtp::Env;
 
 use crate::crew::Member;
 
-/// Starts a process that changes `key` to "new" and passes the transaction on; returns the process and the
-/// transaction's word.
+/// Starts a process that changes `key` to "new" and passes the transaction on. Returns the process, and the text with
+/// which another process can take the transaction over.
 fn passes_on(directory: &Path, number: u64) -> (Member, String) {
     passes_on_that(directory, number, "key")
 }
@@ -35,9 +36,9 @@ fn another_process_takes_a_transaction_over_and_the_first_may_die() {
     first.wait();
     assert_eq!(second.ask("get key"), "new");
     assert_eq!(second.ask("put other new"), "put");
-    // Log records longer than a session may append on earlier reservations (PROTOCOLS D11).
+    // The log records are longer than the session may append without a new reservation (PROTOCOLS D11).
     assert_eq!(second.ask(&format!("put long {}", "x".repeat(20_000))), "put");
-    // The dead process is buried, with its remaining locks.
+    // The dead process is repaired, and its remaining locks are released.
     env.run(|txn| table.put(txn, b"third", b"by the way")).unwrap();
     let mut third = Member::start(directory.path(), 3);
     assert_eq!(third.ask(&format!("take-over {word}")), "not passed on");
@@ -73,12 +74,12 @@ fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
         assert_eq!(left.ask("get key"), "old");
         left.order("leave");
     }
-    // The undone transaction's locks are free before its slot is.
+    // The locks of an undone transaction are released before its slot is free.
     let begun = std::time::Instant::now();
     while !env.transactions().is_empty() && begun.elapsed() < std::time::Duration::from_secs(10) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert_eq!(env.transactions(), [], "nothing is left of them");
+    assert_eq!(env.transactions(), [], "the undone transactions still have slots");
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
@@ -105,8 +106,9 @@ fn a_passed_transaction_is_undone_by_the_next_process_after_all_died() {
     }
 }
 
-/// A process stops between taking the transaction and taking its locks: the process that had both may be gone by then,
-/// and other sessions wait for the locks.
+/// A process is stopped in a takeover: it has the transaction's slot, but not yet the transaction's locks. The process
+/// that passed the transaction on may be gone. Another session that requests the locks must wait until the takeover
+/// is complete.
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_process_stopped_during_a_takeover_is_waited_for() {
@@ -127,20 +129,23 @@ fn a_process_stopped_during_a_takeover_is_waited_for() {
         }
         let mut third = Member::start(directory.path(), 3);
         third.order("get key");
-        // Many times as long as a waiter waits without a visible holder.
-        assert_eq!(third.answer_within(Duration::from_secs(4)), None, "the lock is held");
-        assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
+        // The wait is many times as long as a waiter waits for a lock whose holder it does not find.
+        assert_eq!(
+            third.answer_within(Duration::from_secs(4)),
+            None,
+            "a lock of the transaction was granted to another"
+        );
+        assert_eq!(env.repairs().rebuilds, 0, "the first process was killed: {is_killed}");
         second.resume();
         assert_eq!(second.answer(), "taken over");
         assert_eq!(second.ask("commit"), "committed");
         assert_eq!(third.answer(), "new");
         [second, third].into_iter().for_each(Member::leave);
-        assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
+        assert_eq!(env.repairs().rebuilds, 0, "the first process was killed: {is_killed}");
     }
 }
 
-/// `tp abort` comes too late while another process takes the transaction over, or while it is undone for a dead
-/// process.
+/// While a process takes a transaction over, `tp abort` is refused.
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_transaction_that_was_taken_over_cannot_be_ended_by_another() {

@@ -1,5 +1,5 @@
-//! The program's own pages and log-record types: a process that knows a type undoes a dead process's changes of that
-//! type; a process that does not know it leaves them to others (docs/design/0019).
+//! The program's own pages and log-record types. A process that knows a type undoes a dead process's changes of that
+//! type; a process that does not know the type leaves them to other processes (docs/design/0019).
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn by(at: u8, count: i64) -> Vec<u8> {
 struct Machine {
     disk: SimDisk,
     memory: SharedMemory,
-    /// The simulated processes live as long as the machine.
+    /// The simulated processes, which live as long as the machine.
     views: RefCell<Vec<SimProcess>>,
 }
 
@@ -144,7 +144,7 @@ fn a_page_that_was_not_locked_first_is_not_stored() {
 }
 
 #[test]
-fn changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own() {
+fn concurrent_transactions_change_one_page_and_each_undoes_its_own_changes() {
     let machine = Machine::new();
     let env = machine.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
@@ -185,14 +185,14 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
     let other = LogType::new(ADD, "another", |_, _| Ok(()));
     assert!(message_of(later.start(Env::builder().log_type(other)).map(|_| ()))
         .contains("registered \"another\" with that code"));
-    assert!(later.contents() == before, "a refused restart has changed a file");
+    assert!(later.contents() == before, "the refused restart has changed a file");
     let env = later.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
     assert_eq!((counter(&env, &pages, 0).unwrap(), counter(&env, &pages, 1).unwrap()), (1, 100));
 }
 
 #[test]
-fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() {
+fn a_restart_without_a_type_is_refused_also_if_nothing_is_to_be_undone() {
     let machine = Machine::new();
     let env = machine.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
@@ -200,7 +200,7 @@ fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() 
     let later = machine.after_a_power_cut();
     assert!(message_of(later.start(Env::builder()).map(|_| ())).contains("\"counter add\" (code 7)"));
     drop(later.start(knowing()).unwrap());
-    // After an orderly close, there is nothing to redo.
+    // After an orderly close, a restart redoes and undoes nothing, so it needs no type.
     drop(later.start(Env::builder()).unwrap());
 }
 
@@ -216,14 +216,14 @@ fn a_process_without_a_log_type_leaves_the_undo_to_a_process_with_the_type() {
     pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
     open.die();
     for _ in 0..3 {
-        // This process cannot undo the change, and the change is not lost.
+        // This process cannot undo the change. So the change and its lock stay.
         let _ = other.managers().reap();
         assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout(_))));
         other.run(|txn| table.put(txn, b"key", b"value")).unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(20);
     while !matches!(counter(&other, &theirs, 0), Ok(1)) {
-        assert!(Instant::now() < deadline, "the process with the type does not undo it");
+        assert!(Instant::now() < deadline, "the process with the type does not undo the change");
         let _ = victim.managers().reap();
     }
     assert_eq!(other.repairs().rebuilds, 0);
@@ -286,7 +286,7 @@ fn a_function_of_the_program_that_panics_has_refused() {
     txn.commit().unwrap();
 }
 
-/// The longest pages have no offset behind the last byte that their log records could name.
+/// On pages of 64 KiB, log records cannot name the offset after the last byte.
 #[test]
 fn a_change_of_nothing_is_logged_and_undone_on_the_longest_pages() {
     let machine = Machine::new();
@@ -339,7 +339,7 @@ fn changes_undone_by_bytes_are_undone_without_the_type() {
 }
 
 #[test]
-fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole() {
+fn a_read_lock_is_released_also_if_the_database_is_locked_as_a_whole() {
     let machine = Machine::new();
     let env = machine.start(Env::builder()).unwrap();
     let pages = env.pages("pages").unwrap();
@@ -347,7 +347,7 @@ fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole
     for number in 0..120_000 {
         pages.lock(&txn, number, PageLock::Read).unwrap();
     }
-    // The number of these locks is so high that one lock on the whole database has replaced them.
+    // There were too many locks on pages, so one lock on the whole database has replaced them.
     let another = env.begin().unwrap();
     assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout(_))));
     pages.unlock(&txn, 119_999).unwrap();

@@ -1,5 +1,5 @@
-//! A session that reads a page into memory dies while it hands the page over to sessions that wait for it (PROTOCOLS
-//! D2, D7).
+//! A session that reads a page into a frame dies just before or after the page is usable by the sessions that wait for
+//! it (PROTOCOLS D2, D7).
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use libtp_tests::process::until;
 
 use crate::crew::Member;
 
-/// Number of keys whose records take several pages.
+/// The number of keys. Their records take several pages.
 const KEYS: u32 = 400;
-/// The reader stops, and then dies, at each of these places: from the page's last byte to the latch.
+/// The failpoints at which the reader stops and then dies: from the read of the page's last byte up to the release of
+/// its latch.
 const PLACES: [&str; 3] =
     ["buffer: page read, not resident", "buffer: resident, still in hand", "buffer: resident, latched"];
 
@@ -28,9 +29,7 @@ fn a_waiter_for_a_page_of_a_dead_reader_gets_the_same_frame_as_all_others() {
         let mut reader = Member::start(directory.path(), 1);
         reader.ask(&format!("arm {place}!stop"));
         reader.order(&format!("get {}", key(0)));
-        until("the reader stands still", || {
-            env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped)
-        });
+        until("the reader is stopped", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
         let page = page_being_read(&env);
         let managers = env.managers();
         let waiter = std::thread::spawn(move || {
@@ -39,7 +38,7 @@ fn a_waiter_for_a_page_of_a_dead_reader_gets_the_same_frame_as_all_others() {
         });
         let waits = || env.sessions().iter().any(|one| matches!(one.waits_for, Some(WaitsFor::Latch(_))));
         let begun = Instant::now();
-        // A session that sees that the page is being read does not report a wait for a latch.
+        // A session that waits for the end of the read does not report a wait for a latch.
         while !waits() && begun.elapsed() < Duration::from_millis(200) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -61,7 +60,7 @@ fn page_being_read(env: &Env) -> PageId {
     let sessions = env.sessions();
     let held =
         sessions.iter().filter(|one| one.process_state == ProcessState::Stopped).find_map(|one| one.held.first());
-    let name = &held.expect("it reads a page").name;
+    let name = &held.expect("the stopped session holds the latch of its page").name;
     let number = name.strip_prefix("page ").and_then(|rest| rest.strip_suffix(" of table"));
     let number = number.unwrap_or_else(|| panic!("the stopped session holds the latch of {name:?}")).parse().unwrap();
     let file = env.managers().buffers.file_by_name("table").expect("the table is open").id;
@@ -73,29 +72,29 @@ fn a_frame_in_the_hand_of_a_dead_session_is_not_lost_when_the_repairer_dies_too(
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let own = Settings { no_background: true, ..Settings::default() };
-    // This process only looks on, and repairs nothing.
+    // This process has no background threads, and repairs nothing.
     let env = Env::builder().settings(own).open(directory.path()).unwrap();
     let [mut reader, mut late] = [1, 2].map(|number| Member::start(directory.path(), number));
     late.ask("arm repair: all physical repairs done!stop");
-    // The reader dies before it has a pin: a repair of pins would notice the dead repairer by its latch.
+    // The reader dies before it has a pin. Otherwise the repair of the pin would find a latch of the dead repairer.
     reader.ask("arm buffer: off the free list, in hand");
     reader.order(&format!("get {}", key(0)));
     reader.wait();
-    // The reader has looked for dead sessions, and is stopped.
+    // A session of the member `late` found the dead reader, and is stopped in its repair.
     until("the process stops", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: frame put back, section open");
     repairer.wait();
     late.resume();
     until("no session is dead", || env.managers().processes.dead_sessions().is_empty());
     env.checkpoint().unwrap();
-    // Checks before the member leaves: the check reports a frame that is noted in a living session's slot and unknown
-    // to that session.
+    // The check runs while the member's sessions live, because it reports frames that a living session's slot names as
+    // in hand.
     env.managers().buffers.check_at_rest();
     late.leave();
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
-/// Writes many keys on several pages; afterwards no process has the pages in memory.
+/// Writes the keys on several pages, and closes the environment, so that the pages are not in memory.
 fn fill(directory: &std::path::Path) {
     let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();

@@ -1,5 +1,5 @@
-//! The shared memory is found broken while processes work in it: it is made anew under them, and they go on with the
-//! same handles. Acknowledged commits are kept, even if they were not yet on disk.
+//! The shared memory is found broken while processes work in it. One of them rebuilds the memory, and all continue with
+//! the same handles. Acknowledged commits are kept, even if they were not yet on disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles() 
         std::thread::sleep(Duration::from_millis(50 + random.below(150)));
         env.managers().processes.declare_broken();
         if round % 3 == 2 {
-            // The victim is killed while it leaves the old memory, or while it makes the new memory.
+            // The victim is killed while it leaves the broken memory, or while it rebuilds the memory.
             let victim = random.index(3);
             std::thread::sleep(Duration::from_micros(random.below(5000)));
             crew[victim].kill();
@@ -32,7 +32,7 @@ fn if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles() 
             acknowledged.extend(gone.acknowledged());
         }
         env.run(|txn| env.btree("journal").and_then(|journal| journal.get(txn, b"no transfer"))).unwrap();
-        // Log records longer than a session may append on earlier reservations (PROTOCOLS D11).
+        // The log records are longer than the session may append without a new reservation (PROTOCOLS D11).
         env.run(|txn| env.btree("long")?.put(txn, &round.to_le_bytes(), &[1; 20_000])).unwrap();
     }
     assert_eq!(env.repairs().rebuilds, rebuilds);
@@ -42,5 +42,8 @@ fn if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles() 
     }
     crew.into_iter().for_each(Member::leave);
     judge(directory.path(), &acknowledged);
-    println!("figures: memory made anew {rebuilds} times under 3 processes: {} transfers, 0 lost", acknowledged.len());
+    println!(
+        "figures: memory of 3 working processes rebuilt {rebuilds} times: {} transfers, 0 lost",
+        acknowledged.len()
+    );
 }

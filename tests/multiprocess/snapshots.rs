@@ -1,5 +1,5 @@
-//! Snapshots among processes: the holder of a snapshot sees one state while others write, are killed, and take
-//! checkpoints; a dead holder's snapshot holds nothing back (PROTOCOLS S1 to S4).
+//! Snapshots while other processes write, are killed, and take checkpoints. A snapshot shows one state as long as it is
+//! held. The snapshot of a dead process keeps no log and no ghosts (PROTOCOLS S1 to S4).
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use libtp_tests::process::until;
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
 
-/// Number of keys whose records take several pages.
+/// The number of keys. Their records take several pages.
 const KEYS: u32 = 600;
 const VALUE: [u8; 90] = [b'v'; 90];
 
@@ -32,18 +32,18 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
         let snapshot = env.snapshot().unwrap();
         let seen = bank.audit_in(&snapshot).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
         let mut victim = members.remove(0);
-        // By now the victim has done some work, and is mostly in the middle of a transaction.
+        // The victim is most probably killed in the middle of a transaction.
         std::thread::sleep(Duration::from_millis(20 + round * 3));
         victim.kill();
-        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: while it dies");
+        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: while the victim dies");
         let told = victim.acknowledged();
         members.push(start(round + 4));
         env.checkpoint().unwrap();
-        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: when it is dead");
+        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: after the victim's death");
         drop(snapshot);
         let later = bank.audit_in(&env.snapshot().unwrap()).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
-        assert!(later.is_superset(&seen), "round {round}: a seen transfer is gone");
-        assert!(later.is_superset(&told), "round {round}: an answered transfer is not seen");
+        assert!(later.is_superset(&seen), "round {round}: a later snapshot lacks a transfer that the earlier showed");
+        assert!(later.is_superset(&told), "round {round}: a snapshot lacks an acknowledged transfer");
     }
     assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
     assert_eq!(env.repairs().rebuilds, 0);
@@ -65,7 +65,7 @@ fn the_pin_of_a_dead_session_is_released() {
     victim.wait();
     until("the dead session's pin is released", || env.snapshots().len() == 1);
     assert_eq!(other.ask("key"), "old");
-    // All die; the next process that opens the environment gives their pins back.
+    // All processes end, the last holder by a kill. The next opening releases its pin.
     other.kill();
     other.wait();
     drop((table, env));
@@ -82,7 +82,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        // More keys than there are long shortcuts.
+        // There are more keys than long shortcuts, so the snapshot needs the log.
         let fill = |text: &str| {
             env.run_with(Durability::Relaxed, |txn| {
                 let value = text.repeat(300);
@@ -96,14 +96,14 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
         for round in 0..KEYS {
             fill(&format!("{round:03}")).unwrap();
             other.ask("checkpoint");
-            // Each round reads another key, because a snapshot keeps a version that it has found once.
+            // Each round reads another key, because a snapshot caches the versions that it has found.
             let answer = reader.ask(&key(round));
             if answer == "too old" {
                 assert!(!is_kept);
                 break;
             }
             assert_eq!(answer, "old".repeat(300));
-            // The reader goes on for as long as the log that it needs is still in memory.
+            // Without a sufficient bound, the rounds continue until the log that the reader needs is recycled.
             match is_kept {
                 true if round > 30 => break,
                 true => {}
@@ -118,7 +118,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
     }
 }
 
-/// Deletes most keys, and puts others that need room on the same pages.
+/// Deletes most keys, and puts other keys on the same pages. The puts need the room of the deleted records.
 fn sweep(env: &Env, table: &Db) {
     let deleted = env.run(|txn| {
         (100..500).try_for_each(|number| table.delete(txn, key(number).as_bytes()).map(|was_there| assert!(was_there)))
@@ -152,7 +152,7 @@ fn nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken() {
     reader.leave();
 }
 
-/// Checks that the ghosts are removed when no snapshot needs them any more.
+/// Checks that puts remove the ghosts, which no snapshot needs any more.
 fn sweep_is_possible(env: &Env, table: &Db) {
     for number in 0..KEYS {
         let between = format!("{}++", key(number));

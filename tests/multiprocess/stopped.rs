@@ -1,5 +1,5 @@
-//! A process is stopped in the middle of its work, with latches and locks in hand. The other processes may have to
-//! wait; no process takes it for dead, and when it goes on, everything goes on.
+//! A process is stopped in the middle of its work, while it holds latches and locks. The other processes may have to
+//! wait, but none takes the stopped process for dead. When it continues, all processes can work.
 
 use std::collections::BTreeSet;
 #[cfg(feature = "failpoints")]
@@ -36,10 +36,10 @@ fn a_stopped_process_is_waited_for_and_never_counts_as_dead() {
         crew[victim].stop();
         told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
-        // A session that waits for the victim's locks looks for dead processes, but perhaps no session waits. Every
-        // opening looks for dead processes.
+        // Perhaps no session waits for the victim's locks, so no session searches for dead processes. An opening always
+        // searches for them.
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process is taken for dead");
+        assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process was taken for dead");
         drop(env);
         let more: Vec<_> = crew.iter().flat_map(Member::acknowledged_so_far).collect();
         meanwhile += more.len();
@@ -49,16 +49,19 @@ fn a_stopped_process_is_waited_for_and_never_counts_as_dead() {
     for member in &mut crew {
         told.extend(member.acknowledged_until_it_stops());
     }
-    // A process that was taken for dead would have got an error, or would have lost its transactions.
+    // If a process had been taken for dead, one of its calls would have returned an error, or a transfer would be
+    // missing.
     crew.into_iter().for_each(Member::leave);
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(
         Bank::open(&env).unwrap().audit().unwrap(),
         told,
-        "the journal has the acknowledged transfers, no more and no less"
+        "the journal must have exactly the acknowledged transfers"
     );
     verify_all(&env).unwrap();
-    println!("figures: {rounds} times one of four stopped for 2 s: the others made {meanwhile} transfers, 0 lost");
+    println!(
+        "figures: {rounds} times one of four processes stopped for 2 s: the others made {meanwhile} transfers, 0 lost"
+    );
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_wait_for_a_process_stopped_at_the_control_file_ends_with_an_error() {
     let begun = Instant::now();
     let at_it = loop {
         let sessions = env.sessions();
-        // The fields of the session's state are not read at one moment: the session may stop after its roles were read.
+        // The fields of a session's state are read one after the other: the session may stop after its roles were read.
         let at_it = |one: &SessionState| one.roles == ["takes a checkpoint", "changes the control file"];
         let stopped = sessions.into_iter().find(|one| one.process_state == ProcessState::Stopped && at_it(one));
         if let Some(one) = stopped {
@@ -124,12 +127,12 @@ fn a_wait_for_a_process_stopped_at_the_control_file_ends_with_an_error() {
         }
         assert!(
             begun.elapsed() < Duration::from_secs(60),
-            "the process does not come to the failpoint: {:?}",
+            "the process does not reach the failpoint: {:?}",
             env.sessions()
         );
         std::thread::sleep(Duration::from_millis(1));
     };
-    // A new database needs a number from that file.
+    // A new database gets its number from the control file.
     let refused = env.btree("another").err().map(|error| error.to_string()).unwrap();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     assert!(refused.contains("kill"), "{refused}");
@@ -153,8 +156,8 @@ fn a_process_stopped_just_after_it_left_needs_no_repair() {
     while !stat().contains(") T ") {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The leaving process has given its seat back. A session that still has the seat counts as dead for all other
-    // processes, which then reuse its place.
+    // The leaving process has released its seat. If it still had a session now, the other processes would take the
+    // session for dead and repair it.
     let sessions: Vec<_> = env.sessions().into_iter().filter(|one| one.pid == pid).collect();
     leaver.resume();
     assert_eq!(leaver.answer(), "left");
@@ -176,20 +179,20 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
         if let Some(found) = sessions.iter().find(|one| one.process_state == ProcessState::Stopped && is_so(one)) {
             return found.clone();
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "the process does not come to the failpoint: {sessions:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the process does not reach the failpoint: {sessions:#?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door() {
+fn a_leaving_process_that_waits_for_a_stopped_latch_holder_does_not_block_the_door() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
-    // The leaver has no background threads: they would wait before the process comes to the door.
+    // The leaver has no background threads, which would wait for the latch before the process comes to the door.
     let leaver = idle().open(directory.path()).unwrap();
     leaver.run(|txn| leaver.btree("table").and_then(|table| table.put(txn, b"other", b"1"))).unwrap();
-    // The holder's session is in use: the next order takes another session.
+    // The transaction uses the holder's session, so the next order takes another session.
     holder.ask("begin");
     holder.ask("put key 1");
     holder.ask("arm txn: slot off the list, without owner!stop");
@@ -200,19 +203,19 @@ fn a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door()
     let wanted = Some(WaitsFor::Latch("the table of transactions".into()));
     let waits = || look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted);
     while !leaves.is_finished() {
-        // The leaving process comes to the door after it has given up its wait.
+        // While it waits for the latch, the leaving process must not hold the door.
         if waits() {
             let opening_process = look.opening_process();
             assert!(
                 !waits() || opening_process.is_none(),
-                "the leaving process waits at the door: {opening_process:?}"
+                "the leaving process holds the door while it waits: {opening_process:?}"
             );
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     leaves.join().unwrap();
     let path = directory.path().to_path_buf();
-    let newcomer = in_time("to come in", move || idle().open(path)).unwrap();
+    let newcomer = in_time("an opening", move || idle().open(path)).unwrap();
     assert!(look.sessions().iter().any(|one| one.id == at_it.id && one.process_state == ProcessState::Stopped));
     assert_eq!(look.opening_process(), None);
     drop((look, newcomer));
@@ -234,11 +237,11 @@ fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     let look = Env::builder().look(directory.path()).unwrap().unwrap();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
     let path = directory.path().to_path_buf();
-    let refused = in_time("to come in", move || Env::open_or_create(path)).unwrap_err().to_string();
+    let refused = in_time("an opening", move || Env::open_or_create(path)).unwrap_err().to_string();
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
-    assert!(look.begin().is_err(), "a handle that only looks can begin no transaction");
+    assert!(look.begin().is_err(), "a handle without a seat can begin no transaction");
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);
@@ -261,13 +264,13 @@ fn a_rebuild_waits_for_a_process_stopped_in_a_write() {
     env.managers().processes.declare_broken();
     let (other, same) = (env.clone(), table.clone());
     let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
+    let refused = in_time("a put", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     assert_eq!(env.managers().log.incarnation(), incarnation);
     assert_eq!(stopped(directory.path(), |one| one.id == at_it.id).roles, ["writes the log"]);
     let path = directory.path().to_path_buf();
     let refused =
-        in_time("to come in", move || Env::open_or_create(path)).expect_err("the process is still writing").to_string();
+        in_time("an opening", move || Env::open_or_create(path)).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");
@@ -291,10 +294,11 @@ fn a_rebuild_waits_for_a_process_stopped_at_the_control_file() {
     env.managers().processes.declare_broken();
     let (other, same) = (env.clone(), table.clone());
     let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
+    let refused = in_time("a put", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     maker.resume();
-    // The database has its number; the transaction is lost with the memory.
+    // The transaction was lost with the memory: the put either ran again in the new memory, or its error says that the
+    // transaction must run again.
     let told = maker.answer();
     assert!(told == "put" || told.contains("again"), "{told}");
     env.run(|txn| table.put(txn, b"other", b"afterwards")).unwrap();
@@ -315,14 +319,15 @@ fn a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_tha
     maker.order("put-in another key 1");
     let pid = stopped(directory.path(), |one| one.txn.is_some()).pid;
     let other = env.clone();
-    let refused = in_time("to open it", move || other.btree("another").map(|_| ())).unwrap_err().to_string();
+    let refused =
+        in_time("the opening of a database", move || other.btree("another").map(|_| ())).unwrap_err().to_string();
     assert!(
         refused.contains("`another`") && refused.contains(&format!("process {pid}, which is stopped")),
         "{refused}"
     );
     let table = env.btree("table").unwrap();
-    // The commit is relaxed: the other thread of the stopped process may have been at a flush, and a sync commit would
-    // wait for that flush.
+    // The commit is relaxed. The background thread of the stopped process may have been in a flush, and a synced commit
+    // would wait for the end of that flush.
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     maker.resume();
     assert_eq!(maker.answer(), "put");
@@ -371,7 +376,7 @@ fn a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory()
         // Each put has another value: a put of the same value is not logged.
         writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
-        // Another thread of the writer may have a task at that moment, and a rebuild would wait for it.
+        // Another thread of the writer may have a role at that moment, and a rebuild would wait for it.
         let has_task = |one: &SessionState| one.process_state == ProcessState::Stopped && !one.roles.is_empty();
         if !env.sessions().iter().any(has_task) {
             break;
@@ -382,12 +387,12 @@ fn a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory()
     let given_up = env.managers();
     given_up.processes.declare_broken();
     env.run(|txn| table.put(txn, b"other", b"meanwhile")).unwrap();
-    assert_eq!(env.repairs().rebuilds, 1, "a process that has not begun is not waited for");
+    assert_eq!(env.repairs().rebuilds, 1, "a rebuild must not wait for a process that is not yet writing");
     let before = given_up.log.durable();
     writer.resume();
     writer.answer();
     assert_eq!(writer.ask("get other"), "meanwhile");
-    assert_eq!(given_up.log.durable(), before, "the stopped process has written log of abandoned memory");
+    assert_eq!(given_up.log.durable(), before, "the stopped process has written the log of abandoned memory");
     writer.leave();
 }
 
@@ -409,7 +414,7 @@ fn a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full() {
     given_up.region.allocate::<rio::Word<u64>>(left.saturating_sub(512) / 8).unwrap();
     given_up.processes.declare_broken();
     let put = move || env.run(|txn| table.put(txn, b"other", b"meanwhile"));
-    let refused = in_time("to be told", put).expect_err("the process is still writing").to_string();
+    let refused = in_time("a put", put).expect_err("the process is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");

@@ -1,4 +1,4 @@
-//! Shared memory that another user planted under our name.
+//! Files that another user made under the name of our shared memory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::crew::Member;
 /// An ordinary user and group.
 const NOBODY: &str = "65534:65534";
 
-/// Gives a file to another user; returns false and prints a message if we may not.
-fn give_away(file: &Path, test: &str) -> bool {
+/// Makes another user the owner of a file. If we may not, prints a message and returns false.
+fn change_owner(file: &Path, test: &str) -> bool {
     let given = Command::new("chown").arg(NOBODY).arg(file).status().is_ok_and(|status| status.success());
     if !given {
-        println!("figures: SKIPPED {test}: not root: it cannot be tried here");
+        println!("figures: SKIPPED {test}: only root can give a file to another user");
     }
     given
 }
@@ -38,8 +38,8 @@ fn value(env: &Env) -> Option<Vec<u8>> {
 fn memory_that_belongs_to_another_user_is_not_trusted() {
     let directory = tempfile::tempdir().unwrap();
     let region = region_of_the_dead(directory.path());
-    // The file is the real one in every other way.
-    if !give_away(&region, "memory_that_belongs_to_another_user_is_not_trusted") {
+    // Apart from its owner, the file is the real region.
+    if !change_owner(&region, "memory_that_belongs_to_another_user_is_not_trusted") {
         return;
     }
     match Env::open_or_create(directory.path()) {
@@ -60,11 +60,11 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let region = region_of_the_dead(directory.path());
     let bytes = std::fs::read(&region).unwrap();
-    // The planted files: a copy of the real file, and three files without sense.
+    // The planted files are a copy of the real file, and three files that are no regions.
     for planted in [bytes.clone(), vec![0xAA; bytes.len()], vec![], vec![0; 4096]] {
         std::fs::remove_file(&region).unwrap();
         std::fs::write(&region, &planted).unwrap();
-        give_away(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
+        change_owner(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
         match Env::open_or_create(directory.path()) {
             Ok(env) => {
                 assert_eq!(env.opened().how, How::Restarted, "the planted file was used");
@@ -72,7 +72,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
             }
             Err(error) => assert!(error.to_string().contains(&region.display().to_string()), "{error}"),
         }
-        // The next round finds the memory as a killed process leaves it.
+        // The next round needs the memory of a killed process again.
         drop(std::fs::remove_file(&region));
         assert_eq!(region_of_the_dead(directory.path()), region);
     }

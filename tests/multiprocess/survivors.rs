@@ -1,5 +1,5 @@
-//! One of several processes is killed, repeatedly. The others go on, no process opens the environment again, and
-//! nothing is lost.
+//! One of several processes is killed, again and again. The others keep the environment open and continue, and no
+//! commit is lost.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
 }
 
 #[test]
-fn the_death_of_one_process_is_no_event_for_the_others() {
+fn processes_continue_without_a_loss_while_others_are_killed() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 20);
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random::new(7);

@@ -1,4 +1,4 @@
-//! Processes at work in one environment at the same time.
+//! Processes that work in one environment at the same time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
         assert_eq!(member.answer(), "transferred");
     }
     let took = start.elapsed();
-    // A third process audits while both are attached.
+    // This process audits the bank while both processes are attached.
     let env = Env::open_or_create(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
     let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|worker| (0..3000).map(move |one| (worker, one))).collect();
@@ -86,7 +86,7 @@ fn transfers_of_four_processes_with_two_threads_each_pass_the_audit() {
     for (at, member) in crew.iter_mut().enumerate() {
         member.order(if at % 2 == 0 { "work sync" } else { "work relaxed" });
     }
-    // This process takes part.
+    // This process makes transfers, too.
     let mut random = libtp_sim::Random::new(9);
     let start = Instant::now();
     let mut own = BTreeSet::new();
@@ -100,15 +100,15 @@ fn transfers_of_four_processes_with_two_threads_each_pass_the_audit() {
     }
     crew.into_iter().for_each(Member::leave);
     let journal = bank.audit().unwrap();
-    assert_eq!(journal, own, "the journal has the acknowledged transfers, no more and no less");
+    assert_eq!(journal, own, "the journal must have exactly the acknowledged transfers");
     println!("figures: {} transfers of 5 processes with 9 threads, all acknowledged, sums agree", journal.len());
 }
 
 #[test]
-fn a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound() {
+fn a_relaxed_commit_is_on_disk_within_its_processs_bound_although_another_process_has_a_longer_bound() {
     let directory = tempfile::tempdir().unwrap();
     let with = |millis| Settings { relaxed_millis: Some(millis), ..Settings::default() };
-    // The first handle's thread flushes for both.
+    // The background thread of the first handle flushes the commits of both handles.
     let slow = Env::builder().settings(with(3_600_000)).open(directory.path()).unwrap();
     let table = slow.btree("table").unwrap();
     slow.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();

@@ -22,11 +22,11 @@ fn a_half_made_update_is_made_again_though_two_repairers_die_in_its_redo() {
     assert_eq!((env.opened().how, env.opened().redone), (How::Repaired, 1));
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"one")).unwrap();
-    assert_eq!(found.as_deref(), Some(&b"before"[..]), "its transaction had not committed");
+    assert_eq!(found.as_deref(), Some(&b"before"[..]), "the transaction of the update had not committed");
 }
 
-/// The record of a half-made update is in the memory alone, and its page has the LSN from before. Only the order of the
-/// repair keeps the page from the disk (PROTOCOLS D4).
+/// The log record of a half-made update is only in the memory, and its page still has the old LSN, so the write-ahead
+/// rule does not keep the page from the disk. Only the order of the repair's steps does (PROTOCOLS D4).
 #[test]
 fn a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone() {
     let directory = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ fn a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone() {
     first.wait();
     let mut repairer = Member::launch_armed(directory.path(), 2, "alone: all redone, nothing ended");
     repairer.wait();
-    // The machine stops: the memory is gone, and with it the record.
+    // The machine stops, so the memory is lost, and with it the log record.
     std::fs::remove_file(region).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Restarted);
@@ -63,14 +63,14 @@ fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     second.ask("begin");
     second.ask("put two after");
     second.ask("arm log: append noted, tail not published");
-    // No session repairs the second process: the first process is stopped until it is killed.
+    // No process repairs the second process after its death, because the first is stopped until it is killed.
     first.stop();
     second.order("put three after");
     second.wait();
     first.kill();
     first.wait();
-    // At the place where the second process was about to append, the log now has the first record of the repair of the
-    // first process. Then the repairer dies.
+    // The repairer first ends the transaction of the first process. The log records of this repair are at the LSN at
+    // which the second process was about to append. Then the repairer dies.
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
     let env = Env::open_or_create(directory.path()).unwrap();
@@ -78,7 +78,7 @@ fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     let table = env.btree("table").unwrap();
     for (key, expected) in [("one", Some("before")), ("two", Some("before")), ("three", None)] {
         let found = env.run(|txn| table.get(txn, key.as_bytes())).unwrap();
-        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{key}: neither had committed");
+        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{key}: neither transaction had committed");
     }
     let running = env.transactions();
     assert!(running.is_empty(), "{running:?}");

@@ -1,6 +1,6 @@
-//! Other users: exactly the users with access to the directory may use the environment, whichever of them made its
-//! files. A stranger can neither attach nor block others. Needs root to become other users; otherwise the tests are
-//! skipped with a message.
+//! Other users. Exactly the users with access to the directory may use the environment, whichever of them made its
+//! files. A stranger can neither attach nor block other users. The tests need root's rights, to run processes as other
+//! users; otherwise they are skipped with a message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};
@@ -34,8 +34,8 @@ impl Visitor {
         command.uid(user).gid(group).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = loop {
             match command.spawn() {
-                // A new child of another test still has our copy of the program open for writing, until the child's
-                // exec.
+                // Another test's child has inherited our descriptor, with which we wrote the program, and keeps the
+                // program open for writing until the child's exec.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
                 child => break child.unwrap(),
             }
@@ -48,7 +48,7 @@ impl Visitor {
     #[track_caller]
     fn answer(&mut self) -> String {
         let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
-        self.output.find_map(ours).expect("a line comes before the end")
+        self.output.find_map(ours).expect("the visitor writes a line before it ends")
     }
 
     /// Lets the visitor leave.
@@ -94,18 +94,18 @@ fn entry() {
     }
 }
 
-/// A place that all users reach: this program, a directory for shared memory like /dev/shm, and the environment's
-/// directory.
+/// A directory that all users can reach. It has a copy of this program, a directory for shared memory with the rights
+/// of `/dev/shm`, and the environment's directory.
 struct Place {
     root: tempfile::TempDir,
     program: PathBuf,
 }
 
 impl Place {
-    /// Returns `None` if we may not become other users.
+    /// Makes the place; returns `None` if we cannot run processes as other users.
     fn new(owner: u32, group: u32, mode: u32) -> Option<Place> {
         if !rustix::process::geteuid().is_root() {
-            let text = "SKIPPED users: not root: other users cannot be played here";
+            let text = "SKIPPED users: only root can run processes as other users";
             assert!(std::env::var_os("CI").is_none(), "{text}");
             println!("figures: {text}");
             return None;
@@ -191,7 +191,7 @@ fn a_stranger_with_access_to_the_directory_can_neither_stop_nor_lock_anything() 
     for entry in std::fs::read_dir(place.environment()).unwrap() {
         files.push(entry.unwrap().path().display().to_string());
     }
-    // `libtp.toml` is left out: the directory's owner made it, and not the library.
+    // `libtp.toml` is left out: the directory's owner made it, not the library.
     for file in files.iter().filter(|file| !file.ends_with("libtp.toml")) {
         let (done, message) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
         assert!(!done && message.contains("ermission denied"), "{file}: {message}");
@@ -201,7 +201,7 @@ fn a_stranger_with_access_to_the_directory_can_neither_stop_nor_lock_anything() 
 }
 
 #[test]
-fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
+fn users_of_the_directorys_group_share_the_environment_and_a_stranger_is_refused() {
     let Some(place) = Place::new(ALICE, FRIENDS, 0o770) else { return };
     // Bob is first, so he owns all files.
     let mut bob = Visitor::start(&place, BOB, FRIENDS);
@@ -213,7 +213,8 @@ fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
     assert!(refused.contains("ermission denied"), "{refused}");
     bob.leave();
     alice.leave();
-    // The region is Bob's, in a directory like /dev/shm, so Alice could not remove it: it is still there, and in order.
+    // Alice left last, but she could not remove Bob's region from a directory with the rights of `/dev/shm`. So the
+    // region is still there, and undamaged.
     let mut alice = Visitor::start(&place, ALICE, FRIENDS);
     let answer = alice.answer();
     assert!(answer.starts_with("Repaired"), "{answer}");
@@ -240,12 +241,12 @@ fn files_that_root_makes_in_a_users_environment_belong_to_the_user() {
 }
 
 #[test]
-fn a_file_of_another_user_in_the_shared_memorys_place_is_ignored_and_not_in_the_way() {
+fn a_file_of_another_user_under_the_name_of_the_shared_memory_is_ignored_and_blocks_no_opening() {
     let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
     let mut alice = Visitor::start(&place, ALICE, ALICE);
     let region = PathBuf::from(alice.answer().split_once(' ').unwrap().1);
     assert!(region.starts_with(place.memory()));
-    // A user with read access to the region can copy all of it, with its record of the owner.
+    // The copy is complete, with the region's note of its owner, as a user with read access could make it.
     let perfect = std::fs::read(&region).unwrap();
     alice.leave();
     let secret = place.root.path().join("secret");
@@ -273,9 +274,9 @@ fn a_file_of_another_user_in_the_shared_memorys_place_is_ignored_and_not_in_the_
         again.leave();
         alice.leave();
         let metadata = std::fs::symlink_metadata(&region).unwrap();
-        assert_eq!(metadata.uid(), MALLORY, "{plant}: the file has its owner");
+        assert_eq!(metadata.uid(), MALLORY, "{plant}: the owner of the file was changed");
         if plant != "a link" {
-            assert!(std::fs::read(&region).unwrap() == perfect, "{plant}: the file is unchanged");
+            assert!(std::fs::read(&region).unwrap() == perfect, "{plant}: the file was changed");
         }
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), "not to be touched");
     }

@@ -1,9 +1,9 @@
-//! Wild stores: a process writes nonsense into the shared memory and dies.
+//! Wild stores: a process writes random values into the shared memory and dies.
 //!
-//! If the repair recognises the damage (PROTOCOLS F3), it builds the memory anew. For other damage the library promises
-//! nothing. But no living process may crash or wait for ever, whichever word was hit: a survivor that reads nonsense
-//! returns an error, or takes part in the rebuild and goes on. No acknowledged commit is lost, because the test does
-//! not hit the bytes of records.
+//! If the repair notices the damage (PROTOCOLS F3), the memory is rebuilt. For other damage the library promises
+//! little. But no living process may crash or wait for ever, whichever word was hit: a survivor that reads a wrong
+//! value returns an error, or takes part in the rebuild and continues. No acknowledged commit may be lost, because the
+//! test does not hit the bytes of records.
 //!
 //! The stores go through the file of the shared memory, not through the library, which has no such calls.
 
@@ -53,16 +53,16 @@ const TARGETS: &[&str] = &[
     "transaction slab",
     "transactions",
 ];
-/// A process that acknowledges nothing for this long counts as waiting for ever.
+/// A process that acknowledges no transfer for this time counts as waiting for ever.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// Words hit at a time.
+/// The number of words that are hit in one round.
 const WORDS: usize = 12;
 
-/// Runs in the child: stores nonsense into some words of the named structure, and dies.
+/// Stores random values into some words of the named structure, and dies. Runs in the child.
 pub fn store(env: &Env, order: &str) {
     let mut words = order.splitn(3, ' ').skip(1);
     let seed = words.next().and_then(|seed| seed.parse().ok()).expect("an order has a seed");
-    let name = words.next().expect("an order names the hit word");
+    let name = words.next().expect("an order names the hit structure");
     let mut random = Random::new(seed);
     let managers = env.managers();
     let hit: Vec<_> = managers.extents().into_iter().filter(|extent| extent.name == name).collect();
@@ -76,7 +76,7 @@ pub fn store(env: &Env, order: &str) {
         file.read_exact_at(&mut word, place).unwrap();
         u64::from_ne_bytes(word)
     };
-    // Words that are in use, as far as they can be found: most words of a table are empty.
+    // Prefers words that are in use: most words of a table are zero.
     for _ in 0..WORDS {
         let mut at = place(&mut random);
         for _ in 0..100 {
@@ -104,7 +104,7 @@ struct Outcome {
     rebuilds: u64,
     /// The errors that survivors got.
     errors: Vec<String>,
-    /// The error, if the environment could not simply be opened again afterwards.
+    /// The error, if the next opening was refused and the user had to choose the files.
     refused: Option<String>,
     lost: usize,
     /// The failure, if a survivor crashed or waited for ever.
@@ -153,25 +153,25 @@ fn after_any_wild_store_no_process_crashes_and_every_wait_ends() {
             count(&|one| one.refused.is_some()),
             count(&|one| one.damage.is_some()),
         );
-        // A session that finds a page damaged cannot undo its transaction either, whose locks then stay until the
-        // environment is opened anew. The other processes may therefore have to wait, and an error explains the wait.
+        // A session that finds a page damaged cannot undo its transaction. So the transaction's locks stay until the
+        // next restart, and other processes may have to wait. The session's error explains this wait.
         let is_unexplained = |one: &&Outcome| !one.waits || one.errors.is_empty();
         let failed: Vec<&String> =
             outcomes.iter().filter(is_unexplained).filter_map(|one| one.failed.as_ref()).collect();
-        complain(failed.is_empty(), &format!("{failed:#?}"));
-        // The structures that every repair checks first.
+        report_unless(failed.is_empty(), &format!("{failed:#?}"));
+        // Every repair checks these structures first, so damage must be noticed.
         let is_seen = name.ends_with("slab") || name.ends_with("slabs") || *name == "undo log headers";
         let is_missed = is_seen && count(&|one| one.damage.is_some()) != 0;
-        complain(!is_missed, &format!("the {name} were hit, and the repair did not notice the damage"));
+        report_unless(!is_missed, &format!("the {name} were hit, and the repair did not notice the damage"));
         let lost: usize = outcomes.iter().map(|one| one.lost).sum();
         let what = format!("{lost} acknowledged transfers were lost when the {name} was hit");
-        complain(lost == 0, &what);
+        report_unless(lost == 0, &what);
     }
 }
 
-/// Complains about a wrong result. The library cannot recognise all damage (docs/reliability.md), so a wrong result
-/// fails the long run and is only printed in the short run.
-fn complain(is_right: bool, what: &str) {
+/// Reports a wrong result. The library cannot notice all damage (docs/reliability.md). So a wrong result fails only the
+/// long run with `LIBTP_TEST_WILD_STRICT`; other runs print it.
+fn report_unless(is_right: bool, what: &str) {
     let is_strict = sizes::number("LIBTP_TEST_WILD_STRICT", 0) != 0;
     assert!(is_right || !is_strict, "{what}");
     if !is_right {
@@ -180,7 +180,7 @@ fn complain(is_right: bool, what: &str) {
 }
 
 fn round(name: &str, seed: u64) -> Outcome {
-    // The files are in memory: no process should wait for a disk here.
+    // The files are in memory, so that no process waits for a disk.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let mut outcome = Outcome::default();
@@ -224,7 +224,8 @@ fn round(name: &str, seed: u64) -> Outcome {
 /// Listens until the member has acknowledged a new transfer, or reports an error.
 fn listen_until_it_goes_on(member: &mut Member, name: &str, told: &mut BTreeSet<TransferId>, outcome: &mut Outcome) {
     told.extend(member.acknowledged_so_far());
-    // The process has two clients. Each of them may have sent one answer that was not read yet.
+    // The process has two clients. Each may have reported a transfer that it began before the death and that was not
+    // read yet. So only the fifth line surely reports a new transfer.
     let mut left = 5;
     listen_until(member, name, told, outcome, |answer| {
         left -= 1;
@@ -242,7 +243,7 @@ fn listen_until(
     loop {
         let answer = match member.hear_within(WATCHDOG) {
             Heard::Line(answer) => answer,
-            // The whole table is printed before the test fails.
+            // The failure is only noted here, because the test prints the whole table before it fails.
             Heard::Nothing => {
                 outcome.waits = true;
                 outcome.failed = Some(member.fail_with_report(&format!("waits for ever when the {name} was hit")));

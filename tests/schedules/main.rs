@@ -1,8 +1,8 @@
-//! R9, R10: the lock manager, the trees and the repair of the dead under random schedules.
+//! The lock manager, the trees and the repair of dead sessions under random schedules (R9, R10).
 //!
-//! The threads of a run are shuttle's: one thread runs at a time, and at each access to memory that other threads can
-//! reach (`rio::schedule`) a random choice picks the next thread. The memory, the latches and the sections are the
-//! real ones. The disk and the processes are simulated: each handle of the environment is one process.
+//! The threads of a run are tasks of shuttle. One task runs at a time, and at each access to memory that other tasks
+//! can reach (`rio::schedule`) a random choice picks the next task. The memory, the latches and the sections are real.
+//! The disk and the processes are simulated: each handle of the environment is a process.
 //!
 //! | file | what |
 //! |---|---|

@@ -10,12 +10,13 @@ use shuttle::thread::{spawn, JoinHandle};
 
 use crate::world::{explore, World};
 
-/// Number of working tasks.
+/// The number of working tasks.
 const TASKS: usize = 3;
-/// Length of a value: four values fill a page.
+/// The length of a value. Four values fill a page.
 const VALUE: usize = 800;
-/// Number of accounts, and the balance of all of them together.
+/// The number of accounts.
 const ACCOUNTS: u64 = 3;
+/// The balance of each account at the beginning.
 const BALANCE: u64 = 100;
 
 fn key(task: u64, number: u64) -> Vec<u8> {
@@ -36,7 +37,7 @@ fn rows(env: &Env, tree: &Db) -> BTreeSet<Vec<u8>> {
     let read = |txn: &Txn<'_>| {
         let (mut cursor, mut rows) = (tree.cursor(txn), BTreeSet::new());
         while let Some((key, _)) = cursor.next()? {
-            assert!(rows.insert(key), "a scan met a key twice");
+            assert!(rows.insert(key), "a scan returned a key twice");
         }
         Ok(rows)
     };
@@ -45,7 +46,8 @@ fn rows(env: &Env, tree: &Db) -> BTreeSet<Vec<u8>> {
     rows
 }
 
-/// Puts and deletes keys of its own, some in transactions that abort. Returns the keys that are there at the end.
+/// Puts and deletes the task's own keys, some in transactions that abort. Returns the keys that must be there at the
+/// end.
 fn grow_and_shrink(env: &Env, tree: &Db, task: u64, mut random: Random) -> BTreeSet<Vec<u8>> {
     let mut there = BTreeSet::new();
     for _ in 0..3 {
@@ -120,7 +122,7 @@ fn audit(tree: &Db, txn: &Txn<'_>) -> Result<()> {
     for number in 0..ACCOUNTS {
         sum = sum.wrapping_add(balance(&tree.get(txn, &account(number))?.unwrap()));
     }
-    assert_eq!(sum, ACCOUNTS * BALANCE, "money was made or lost");
+    assert_eq!(sum, ACCOUNTS * BALANCE, "the sum of the accounts has changed");
     Ok(())
 }
 
@@ -136,7 +138,7 @@ fn judge(env: &Env, tree: &Db) {
     assert!(locks.is_empty(), "locks are left: {locks:?}");
 }
 
-/// Opens two processes on a world with accounts. The world lasts as long as its value is held.
+/// Makes a world with accounts and two processes. The caller must keep the world as long as it uses the processes.
 fn bank(random: &mut Random) -> (World, [(Env, Db); 2]) {
     let mut world = World::new(random.next_u64());
     let handles = [world.open(), world.open()];
@@ -156,11 +158,11 @@ fn locks_and_circles(mut random: Random) {
 }
 
 #[test]
-fn locks_keep_transactions_apart_and_every_circle_is_opened() {
+fn locks_isolate_transactions_and_every_deadlock_is_resolved() {
     explore("locks", locks_and_circles);
 }
 
-/// Dies in the middle of a transaction that has locks on accounts and pages full of its own records.
+/// Dies in the middle of a transaction that has locked accounts and filled pages with its own records.
 fn die(env: &Env, tree: &Db, random: &mut Random) {
     let txn = env.begin().unwrap();
     for number in 0..1 + random.below(5) {
@@ -170,7 +172,7 @@ fn die(env: &Env, tree: &Db, random: &mut Random) {
         };
         match done {
             Ok(()) => {}
-            // A victim of a deadlock dies as a victim.
+            // The victim of a deadlock dies before it aborts.
             Err(Error::Deadlock) => break,
             Err(error) => panic!("{error}"),
         }
@@ -178,19 +180,19 @@ fn die(env: &Env, tree: &Db, random: &mut Random) {
     txn.die();
 }
 
-/// Adds one to the first account, which all tasks compete for.
+/// Adds one to the first account, for which all tasks compete.
 fn increase(env: &Env, tree: &Db, is_upgrade: bool) {
     env.run(|txn| {
-        // An upgrader reads under a shared lock and then asks for an exclusive one, also after other sessions
-        // overtook its first request.
+        // An upgrader reads under a shared lock, and then requests the exclusive lock. Other sessions may have
+        // overtaken its first request.
         let found = if is_upgrade { tree.get(txn, &account(0))? } else { tree.get_for_update(txn, &account(0))? };
         tree.put(txn, &account(0), &(balance(&found.unwrap()) + 1).to_le_bytes())
     })
     .unwrap();
 }
 
-/// Tests one record that all tasks want. Each released lock is granted to a sleeping waiter, two running tasks
-/// overtake the waiter at once, readers upgrade their locks, and some overtakers die with the lock.
+/// Tests one record whose lock all tasks want. A released lock is granted to a sleeping waiter, running tasks overtake
+/// the waiter, readers upgrade their locks, and some of the overtaking tasks die while they hold the lock.
 fn one_hot_record(mut random: Random) {
     let (_world, handles) = bank(&mut random);
     let worker = |at: usize| {
@@ -206,7 +208,7 @@ fn one_hot_record(mut random: Random) {
                 let txn = env.begin().unwrap();
                 let taken = tree.get_for_update(&txn, &account(0));
                 if taken.is_ok() && random.coin() {
-                    // A put is refused only to a deadlock's victim.
+                    // The put fails only for the victim of a deadlock.
                     let _ = tree.put(&txn, &account(0), &0_u64.to_le_bytes());
                 }
                 txn.die();
@@ -230,18 +232,18 @@ fn one_hot_record(mut random: Random) {
     let (env, tree) = &handles[0];
     env.managers().reap().unwrap();
     let found = env.run(|txn| tree.get(txn, &account(0))).unwrap().unwrap();
-    assert_eq!(balance(&found), BALANCE + 4 * 3, "an increase was lost, or one of the dead was kept");
+    assert_eq!(balance(&found), BALANCE + 4 * 3, "an increase was lost, or a change of a dead session was kept");
     let locks = env.locks().unwrap();
     assert!(locks.is_empty(), "locks are left: {locks:?}");
     assert!(env.managers().processes.dead_sessions().is_empty(), "a dead session was not repaired");
 }
 
 #[test]
-fn an_overtaken_waiter_has_its_turn_also_when_the_overtakers_die() {
+fn an_overtaken_waiter_is_granted_the_lock_also_if_the_overtaking_sessions_die() {
     explore("overtaking", one_hot_record);
 }
 
-/// Two tasks die, two work on, and two repair the dead sessions at the same time.
+/// Lets two tasks die while two others work and two more repair dead sessions.
 fn death_among_others(mut random: Random) {
     let (_world, handles) = bank(&mut random);
     let dying = |at: usize| {
@@ -287,15 +289,15 @@ fn dead_sessions_are_repaired_once_while_others_work() {
     explore("death", death_among_others);
 }
 
-/// Control: with a rule left out, some schedule shows the mistake. The control runs in its own process, because other
-/// tests run beside it. The test does not wait until that process ends: a panicking task may want a latch of another
-/// task, which does not run meanwhile.
+/// Runs a control: with a planted bug, a schedule must show the failure. The control runs in its own process, because
+/// the bug must not be in other tests. The test does not wait for the end of this process: a panicking task may wait
+/// for ever for a latch of another task, which does not run meanwhile.
 #[cfg(feature = "planted")]
 #[test]
-fn readers_let_in_beside_a_writer_are_noticed() {
+fn a_planted_bug_that_grants_readers_a_lock_of_a_writer_is_noticed() {
     use std::io::BufRead;
     let mut control = std::process::Command::new(std::env::current_exe().unwrap());
-    control.args(["--exact", "runs::locks_keep_transactions_apart_and_every_circle_is_opened", "--nocapture"]);
+    control.args(["--exact", "runs::locks_isolate_transactions_and_every_deadlock_is_resolved", "--nocapture"]);
     control.env("LIBTP_PLANTED", "lock: readers are granted beside a writer").env("LIBTP_TEST_SCHEDULES", "500");
     let mut ran = control.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let message = std::io::BufReader::new(ran.stderr.take().unwrap()).lines();
@@ -304,7 +306,7 @@ fn readers_let_in_beside_a_writer_are_noticed() {
     let mut lines = Vec::new();
     let is_noticed = loop {
         let Ok(line) = told.recv_timeout(std::time::Duration::from_secs(300)) else { break false };
-        if line.contains("money was made or lost") {
+        if line.contains("the sum of the accounts has changed") {
             break true;
         }
         lines.push(line);

@@ -1,7 +1,8 @@
 //! An environment whose threads are shuttle's tasks.
 //!
-//! A handle makes some structures on first use, behind a lock of the standard library. [`World::open`] makes all of
-//! them before the tasks begin: a task that is suspended inside such a lock would block the one thread of all tasks.
+//! A handle makes some structures at their first use, under a lock of the standard library. [`World::open`] makes them
+//! all before the tasks begin: if a task were suspended while it holds such a lock, another task that wants the lock
+//! would block the only thread of all tasks.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const STACK: usize = 1 << 20;
 
 /// Lets the scheduler switch to another task.
 fn at_point() {
-    // While one task unwinds, the other tasks would appear to panic too: all tasks are on one thread.
+    // No switch while a task unwinds: all tasks are on one thread, so the other tasks would seem to panic, too.
     if !std::thread::panicking() {
         shuttle::thread::yield_now();
     }
@@ -43,7 +44,7 @@ impl World {
         let env = self.open_environment();
         let tree = env.btree("tree").unwrap();
         env.run(|txn| tree.put(txn, b"first", b"").and_then(|()| tree.delete(txn, b"first"))).unwrap();
-        // Reads the statistics of every pool, so that nothing is left to initialize.
+        // Reading the statistics initializes the structures of every pool.
         env.stats().unwrap();
         (env, tree)
     }
@@ -65,7 +66,7 @@ impl World {
     }
 }
 
-/// Runs `schedule` under `LIBTP_TEST_SCHEDULES` random schedules, and passes each one its own seed.
+/// Runs the function `schedule` under `LIBTP_TEST_SCHEDULES` random schedules, each with its own seed.
 pub fn explore(name: &str, schedule: fn(Random)) {
     let count = usize::try_from(sizes::number("LIBTP_TEST_SCHEDULES", 100)).unwrap();
     let first = sizes::first_seed();

@@ -1,4 +1,4 @@
-//! A session dies in the middle of an update in place, whose stores have no before-images (PROTOCOLS D3, D4).
+//! A session dies in the middle of an update in place. The update's stores have no before-images (PROTOCOLS D3, D4).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ const KEY: &[u8] = b"key";
 const OLD: &[u8] = b"the old value";
 const NEW: &[u8] = b"THE NEW VALUE";
 
-/// An environment with one record, which nothing but the test repairs.
+/// Makes a database with one record.
 fn with_record(env: &Env) -> Db {
     let records = env.btree("records").unwrap();
     env.run(|txn| records.put(txn, KEY, OLD)).unwrap();
@@ -53,7 +53,7 @@ fn a_snapshot_sees_no_part_of_an_update_whose_session_died() {
     }
 }
 
-/// Without a log nothing makes the change again: every store has a before-image.
+/// In an environment without a log, the repair cannot redo the change. So every store needs a before-image.
 #[cfg(feature = "unprotected")]
 #[test]
 fn an_unprotected_update_whose_session_died_is_rolled_back() {

@@ -1,7 +1,7 @@
-//! Random histories against a model, and sums among threads.
+//! Snapshots of random histories, which are compared with a model, and sums of accounts while threads make transfers.
 //!
-//! A snapshot's view is computed from the current pages and the log by comparing LSNs. A wrongly restored, inherited
-//! or compared LSN would silently show a state that was never committed.
+//! A snapshot's state is computed from the current pages and the log, by comparisons of LSNs. With a wrong LSN or a
+//! wrong comparison, a snapshot would silently show a state that was never committed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn shown(held: &Held<'_>, database: &Database, backwards: bool) -> Model {
             let mut cursor = SnapshotHashCursor::new(held.of(database));
             let all: Vec<_> = std::iter::from_fn(|| cursor.next().unwrap()).collect();
             let (count, model) = (all.len(), all.into_iter().collect::<Model>());
-            assert_eq!(count, model.len(), "a record was met twice");
+            assert_eq!(count, model.len(), "a scan returned a record twice");
             model
         }
         Method::Recno { .. } => {
@@ -84,7 +84,7 @@ fn random_history(seed: u64, method: Method) {
                     writer.txn.begin(&world.managers);
                     writer.is_open = true;
                 }
-                // Each writer has keys of its own, so that no writer waits.
+                // Each writer has its own keys, so that no writer waits.
                 let key = (random.below(300) * 3 + number + 1).to_be_bytes().to_vec();
                 let value = (random.below(3) != 0).then(|| value_of(&mut random, method));
                 let access = Access::new(&world.managers, &writer.txn, &database, Wait::Forever);
@@ -121,7 +121,10 @@ fn random_history(seed: u64, method: Method) {
                 let other = model.keys().chain(shown.keys()).find(|key| model.get(*key) != shown.get(*key));
                 if let Some(key) = other {
                     let lengths = [model.get(key), shown.get(key)].map(|value| value.map(Vec::len));
-                    panic!("seed {seed}, {method:?}, backwards: {backwards}: of {key:?} {lengths:?} bytes expected and shown");
+                    panic!(
+                        "seed {seed}, {method:?}, backwards: {backwards}: {key:?} has these lengths, \
+                         wanted and shown: {lengths:?}"
+                    );
                 }
             }
         }
@@ -141,7 +144,7 @@ fn random_history(seed: u64, method: Method) {
 }
 
 #[test]
-fn random_histories_are_shown_as_they_were() {
+fn snapshots_of_random_histories_show_the_committed_state_of_their_moment() {
     let first = sizes::first_seed();
     for seed in first..first + sizes::number("LIBTP_TEST_HISTORIES", 6) {
         random_history(seed, Method::Btree);

@@ -1,4 +1,4 @@
-//! Each rule of PROTOCOLS S1 to S4 alone.
+//! The rules S1 to S4 of PROTOCOLS, one at a time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
     match read {
         Err(Error::SnapshotTooOld { .. }) => true,
         other => {
-            assert!(other.is_ok(), "neither read nor too old: {other:?}");
+            assert!(other.is_ok(), "the read failed with another error than `SnapshotTooOld`: {other:?}");
             false
         }
     }
@@ -36,17 +36,17 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
     // reader that sees the change waits first.
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"other"), None);
-    assert!(!held.snapshot.is_unsure(), "a record that has not been changed lately is not waited for");
+    assert!(!held.snapshot.is_unsure(), "a read of a record that was not changed lately must not wait");
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
-    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]), "a snapshot stays as it is");
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]), "a snapshot must not change");
     held.end();
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
     assert!(!held.snapshot.is_unsure());
     held.end();
-    // A shown deletion that a crash may lose is waited for, too.
+    // A reader that sees a deletion which a crash may lose must wait, too.
     txn.begin(&world.managers);
     world.access(&txn, &database).delete(b"key").unwrap();
     let committed = txn.commit_now(&world.managers).unwrap();
@@ -55,7 +55,7 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // The version may be durable before its commit record is.
+    // A change may be durable before its commit record is. Also then the reader must wait.
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"early").unwrap();
     world.managers.log.force_all(txn.session()).unwrap();
@@ -65,8 +65,8 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // A commit that is answered before it is durable, such as the relaxed one below, covers the commits that it may
-    // have read.
+    // If a commit is answered before it is durable, as the relaxed commit below, all commits before it count as
+    // answered, too: its transaction may have read them.
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"waits").unwrap();
     txn.commit_now(&world.managers).unwrap();
@@ -91,7 +91,7 @@ fn s2_a_running_transaction_is_not_seen_though_it_logged_before() {
     world.access(&one, &database).put(b"key", b"dirty").unwrap();
     world.access(&one, &database).put(b"new", b"dirty").unwrap();
     world.access(&one, &numbers).recno_put(3, b"dirt").unwrap();
-    // All of these changes are below the LSN up to which changes are visible.
+    // This commit moves the visible LSN past the log records of the running transaction.
     put(&world, &two, &database, b"later", b"clean");
     let held = Held::begin(&world);
     let check = |held: &Held<'_>| {
@@ -121,14 +121,14 @@ fn s2_transactions_that_ended_beyond_the_sure_place_are_remembered() {
     put(&world, &one, &database, b"key", b"old");
     one.begin(&world.managers);
     world.access(&one, &database).put(b"key", b"new").unwrap();
-    // The change is on the disk, the commit is not.
+    // The change is on the disk, and its commit record is not.
     put(&world, &two, &database, b"later", b"clean");
     one.commit_now(&world.managers).unwrap();
-    // The session's slot then runs another transaction.
+    // The session's slot then has another transaction.
     one.begin(&world.managers);
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"new"[..]));
-    assert!(held.snapshot.is_unsure(), "the change is on the disk, and the commit is not");
+    assert!(held.snapshot.is_unsure(), "the commit record is not on the disk");
     one.abort(&world.managers).unwrap();
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"new"[..]));
     held.end();
@@ -159,11 +159,11 @@ fn s3_an_undone_record_has_its_old_lsn() {
     assert_eq!(held.get(&database, b"gone"), None);
     assert_eq!(held.get(&database, b"new"), None);
     assert_eq!(held.of(&numbers).recno_get(1, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
-    assert_eq!(held.snapshot.log_reads(), 0, "an undone record looks unchanged");
+    assert_eq!(held.snapshot.log_reads(), 0, "an undone record must have its old LSN, so no log is read");
     held.end();
 }
 
-/// Deletes keys, and inserts others so that the leaves need the room of the ghosts.
+/// Deletes keys, and inserts other keys, so that the leaves need the room of the ghosts.
 fn churn(world: &World, txn: &TxnSession, database: &Database, deleted: std::ops::Range<u32>, bytes: usize) {
     txn.begin(&world.managers);
     for number in deleted {
@@ -201,10 +201,10 @@ fn s3_ghosts_wait_for_the_oldest_snapshot() {
     assert_eq!(held.forwards(&database), before);
     assert_eq!(held.backwards(&database), before);
     let kept = world.assert_sound(&txn, &database).ghosts;
-    assert!(kept >= 400, "{kept} ghosts wait for the snapshot");
+    assert!(kept >= 400, "only {kept} ghosts were kept for the snapshot");
     held.end();
     churn(&world, &txn, &database, 0..600, 700);
-    assert!(world.assert_sound(&txn, &database).ghosts < kept, "no snapshot needs them any more");
+    assert!(world.assert_sound(&txn, &database).ghosts < kept, "ghosts that no snapshot needs must be removed");
 }
 
 #[test]
@@ -220,12 +220,12 @@ fn told_that_ghosts_are_gone(settings: Settings) {
     let database = filled(&world, &txn);
     let held = Held::begin(&world);
     churn(&world, &txn, &database, 100..500, 90);
-    assert!(world.assert_sound(&txn, &database).ghosts < 400, "ghosts do not wait for a snapshot beyond the bounds");
+    assert!(world.assert_sound(&txn, &database).ghosts < 400, "ghosts must not wait for a snapshot beyond the bounds");
     let mut too_old = 0;
     for number in 0..600_u32 {
         match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
-            // This holds also if the ghost was removed from a page that has been split or unlinked since.
-            Ok(found) => assert_eq!(found.as_deref(), Some(&[1; 90][..]), "{number} was there"),
+            // Also if a ghost was removed from a page that was then split or unlinked, the read must not return `None`.
+            Ok(found) => assert_eq!(found.as_deref(), Some(&[1; 90][..]), "the snapshot must show {number}"),
             Err(Error::SnapshotTooOld { .. }) => too_old += 1,
             Err(other) => panic!("{other}"),
         }
@@ -273,10 +273,10 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
             World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
         let txn = world.join();
         let database = world.database(&txn, "records", Method::Btree, 4096);
-        // Fills the log beside the tested record: the log determines that the snapshot is too old.
+        // Other records fill the log, so that the snapshot becomes too old because of its log.
         let filler = world.database(&txn, "filler", Method::Btree, 4096);
-        // A shortcut for this record leads to a version that was written soon after the snapshot. From there the read
-        // goes on through the log.
+        // A shortcut leads a reader of this record to a version that was written soon after the snapshot. From there
+        // the reader needs the log.
         put(&world, &txn, &database, b"key", &[1; 600]);
         let held = Held::begin(&world);
         for round in 0..40_u32 {
@@ -290,13 +290,13 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
             world.managers.checkpoint(&txn).unwrap();
         }
         let needed = held.snapshot.view().horizon();
-        assert_eq!(world.managers.log.oldest() <= needed, is_kept, "a bound of {bytes} bytes");
+        assert_eq!(world.managers.log.oldest() <= needed, is_kept, "with a bound of {bytes} bytes");
         assert_eq!(world.managers.snapshots()[0].is_kept, is_kept);
         assert_eq!(is_too_old(held.of(&database).get(b"key", <[u8]>::to_vec)), !is_kept);
         held.end();
         assert!(world.managers.snapshots().is_empty());
         world.managers.checkpoint(&txn).unwrap();
-        assert!(world.managers.log.oldest() > needed, "no session needs it any more");
+        assert!(world.managers.log.oldest() > needed, "log that no snapshot needs must be recycled");
     }
 }
 
@@ -305,7 +305,7 @@ fn s4_a_long_history_is_walked_once() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();
-    // The records are too long for a shortcut.
+    // The records are too long for shortcuts.
     let database = world.database(&txn, "records", Method::Recno { record_bytes: 20_000 }, 65_536);
     let value = |round: u64| round.to_be_bytes().repeat(2500);
     let change = |round: u64| {
@@ -362,7 +362,7 @@ fn s4_a_late_reader_is_led_past_a_long_history() {
         txn.begin(&world.managers);
         world.access(&txn, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
         commit(&world, &txn);
-        // Records that change seldom must not displace the shortcuts of records that change all the time.
+        // Records that seldom change must not displace the shortcuts of records that often change.
         for times in 0..round % 5 {
             put(&world, &txn, &database, &round.to_be_bytes(), &[b'c'; 7][..usize::try_from(times + 1).unwrap()]);
         }
@@ -377,7 +377,7 @@ fn s4_a_late_reader_is_led_past_a_long_history() {
         assert_eq!(held.get(&wide, &length.to_string().into_bytes()), Some(vec![1; length]));
     }
     let reads = held.snapshot.log_reads();
-    // The log records were read for seven records, each changed 3,000 times.
+    // These reads are for seven records, each of which was changed 3,000 times.
     assert!(reads < 200, "{reads} log records were read");
     assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
     held.end();
@@ -399,7 +399,7 @@ fn s4_shortcuts_are_made_for_each_held_snapshot_and_for_no_ended_snapshot() {
         assert!(world.managers.wants_shortcuts());
         held.end();
         change(1000);
-        assert!(!world.managers.wants_shortcuts(), "the writer has found that no snapshot reads");
+        assert!(!world.managers.wants_shortcuts(), "writers must not make shortcuts without a snapshot");
     }
 }
 

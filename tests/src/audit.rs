@@ -21,7 +21,7 @@ pub fn verify_all(env: &Env) -> Result<(), String> {
 }
 
 /// Checks that the bank's balances agree with its journal, that the journal has every acknowledged transfer, and that
-/// every database is whole. Returns the transfers in the journal.
+/// no database is damaged. Returns the transfers in the journal.
 ///
 /// # Panics
 /// If a check fails; the message begins with `what`.
@@ -50,11 +50,11 @@ pub fn at_rest(env: &Env, what: &str) {
     let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
     assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
     let sessions = managers.processes.sessions().len() as u64;
-    assert!(census.lockers <= sessions, "{what}: lockers without owner, beside {sessions} sessions: {census:?}");
-    // First the checkpoint: a session takes a dead session's task over when it next has that task.
+    assert!(census.lockers <= sessions, "{what}: more lockers than the {sessions} sessions: {census:?}");
+    // First the checkpoint: only a session that takes a checkpoint notices that the one before died in its checkpoint.
     let is_taken = env.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(is_taken, "{what}: another session takes a checkpoint");
-    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that no session can write");
+    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: dirty pages are left after a checkpoint");
     managers.buffers.check_at_rest();
 }
 

@@ -1,23 +1,24 @@
-//! A bank after TPC-B, with two trees beside the balances.
+//! A bank after TPC-B. It has two trees in addition to the balances: a history and notes.
 //!
-//! A transfer changes an account, a teller and a branch by the same amount. It adds a line to the *history*, which
-//! grows at one place for each worker, and a *note* under a scattered key, and deletes its worker's note of some
-//! transfers ago. The number of transfers of each worker therefore decides the rest: the sums, the history without a
-//! gap, and the last few notes. A lost transaction shows, and so does a transaction of which only a part is there.
+//! A transfer changes an account, a teller and a branch by the same amount. It adds a line to the *history*, after
+//! its worker's last line, and puts a *note* under a scattered key. It deletes the note that its worker put 40
+//! transfers ago. So the audit needs no other record of the work: the history of a worker must have no gap, the
+//! balances must be the sums of the history's lines, and the notes must be those of each worker's last transfers. The
+//! audit finds a lost transaction, and a transaction of which only a part is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use libtp::{Bytes, Db, Durability, Env, Result, Settings, Txn};
 use libtp_sim::Random;
 
-/// Few, so that workers often wait for each other.
+/// The number of branches. It is small, so that workers often wait for each other.
 const BRANCHES: u64 = 4;
 const TELLERS: u64 = 40;
-/// Many, so that pages are replaced.
+/// The number of accounts. It is large, so that pages are replaced.
 const ACCOUNTS: u64 = 20_000;
 /// Bytes of a balance's record, as in TPC-B.
 const RECORD_BYTES: usize = 100;
-/// Notes of one worker that exist at a time.
+/// The largest number of notes that one worker has at a time.
 const NOTES: u64 = 40;
 /// Keys written or read in one transaction while the bank is made or audited.
 const BATCH: u64 = 2_000;
@@ -57,7 +58,7 @@ fn history_key(worker: u64, number: u64) -> Vec<u8> {
     format!("{worker:08}/{number:010}").into_bytes()
 }
 
-/// Returns the key of a note: keys of consecutive notes lie far apart.
+/// Returns the key of a note. The keys of consecutive notes are far apart in the tree.
 fn note_key(worker: u64, number: u64) -> Vec<u8> {
     let scattered = (worker << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("{scattered:016x}/{worker:08}/{number:010}").into_bytes()
@@ -136,11 +137,11 @@ impl Bank {
     /// The library's errors.
     ///
     /// # Panics
-    /// If a record is missing that must be there.
+    /// If a balance or an old note of the worker is missing.
     pub fn transfer(&self, worker: u64, number: u64, random: &mut Random, durability: Durability) -> Result<()> {
         let line = Line::new(random);
         let mut keys = line.balances();
-        // Now and then in reverse order, so that some workers wait for each other in a circle.
+        // One transfer in 100 locks its balances in reverse order, so some workers deadlock.
         if random.chance(1, 100) {
             keys.reverse();
         }
@@ -214,11 +215,13 @@ impl Bank {
         match (wanted.difference(&found).next(), found.difference(&wanted).next()) {
             (None, None) => Ok(()),
             (Some(missing), _) => Err(format!("note {missing:?} is missing, though its transfer is there")),
-            (_, Some(left)) => Err(format!("note {left:?} is there, though its transfer is not, or has taken it away")),
+            (_, Some(left)) => {
+                Err(format!("note {left:?} is there, but its transfer is missing, or a later one deleted it"))
+            }
         }
     }
 
-    /// Reads all pairs, many in one transaction: no other session is at work.
+    /// Reads all pairs, [`BATCH`] in one transaction. No other session may be at work, or the batches would not agree.
     fn each(
         &self,
         db: &Db,

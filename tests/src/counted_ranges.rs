@@ -1,8 +1,8 @@
-//! A range that was counted keeps its count until its reader ends (PROTOCOLS K1).
+//! The count of a key range does not change until the transaction that counted it ends (PROTOCOLS K1).
 //!
-//! The risk: a bounded range ends in the middle of a gap. Locks on every key of the range do not cover the room between
-//! the last key and the range's end. The workload rarely puts a key into that gap while the reader is still running;
-//! here another process tries it again and again.
+//! The risk: a range can end in the middle of a gap. Locks on every key of the range do not cover the part of the gap
+//! between the last key and the range's end. The workload rarely puts a key into that part while the reader is still
+//! running; here another process tries it again and again.
 
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
@@ -10,7 +10,7 @@ use libtp_sim::{Random, SimDisk};
 use crate::library::{Layout, Machine, Process, Trouble};
 use crate::oracle::Table;
 
-/// A database with locks on records in every layout.
+/// A database whose locks are on records in every layout (the locks of the accounts may be on pages).
 const TREE: &str = "journal";
 const KEYS: usize = 1_000;
 const RECORDS: usize = 150;
@@ -42,7 +42,7 @@ pub fn a_counted_range_stays_unchanged(seed: u64) -> Result<(), String> {
         let again = reader.count(&txn, TREE, &first[..]..&last[..]).map_err(failed)?;
         txn.commit().map_err(failed)?;
         if again != counted {
-            return Err(format!("PHANTOM: {counted} records from {low} up to {high}, and then {again}"));
+            return Err(format!("PHANTOM: the range from {low} up to {high} had {counted} records, and then {again}"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Opens the image that a crash left, and judges it.
+//! Opens the disk image that a crash left, and judges its state.
 //!
-//! Every image is opened with its memory lost, read whole, and checked page by page. Some images are also read
+//! Every image is opened with its memory lost, read completely, and checked page by page. Some images are also read
 //! backwards. In some images a transaction is committed, and the environment is closed in good order and opened again.
 
 use libtp::Durability;
@@ -9,47 +9,48 @@ use libtp_sim::{Random, SimDisk};
 use crate::library::{Layout, Machine, Process, Trouble, Way, HASH};
 use crate::oracle::{brief, name, Allowed, Effects, Era, History, Table, Value};
 
-/// The next step after an image was right.
+/// The next step with an image whose state was right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sequel {
     /// Nothing.
     #[default]
     None,
-    /// A transaction writes, and its changes are there after an orderly end.
+    /// A transaction commits, the process closes the environment in good order, and the next process must find the
+    /// changes.
     OrderlyEnd,
-    /// Some transactions write, and then the machine stops: the caller crashes the machine again.
+    /// Some transactions write, and then the machine stops. The caller crashes the machine somewhere in this work.
     LivesOn,
 }
 
-/// How thoroughly an image is tried.
+/// The optional checks of an image, and the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thoroughness {
     /// The image is also read from high keys to low.
     pub reads_back: bool,
     /// Each record is also looked up by its key.
     pub looks_up: bool,
-    /// The next step.
+    /// The step after the checks.
     pub sequel: Sequel,
 }
 
 impl Thoroughness {
-    /// Returns a random choice that covers every kind of test over many images.
+    /// Returns a random choice. Over many images, each check and an orderly end are chosen.
     pub fn any(random: &mut Random) -> Thoroughness {
         let sequel = if random.chance(1, 8) { Sequel::OrderlyEnd } else { Sequel::None };
         Thoroughness { reads_back: random.chance(1, 8), looks_up: random.chance(3, 4), sequel }
     }
 
-    /// Returns the plain judgment, followed by `sequel`.
+    /// Returns no optional check, and the next step `sequel`.
     pub fn and_then(sequel: Sequel) -> Thoroughness {
         Thoroughness { sequel, ..Thoroughness::default() }
     }
 }
 
-/// An image that was right.
+/// The result for an image whose state was right.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The number of commits in the found state. `None` if the state is right except that commits of doubtful outcome
-    /// are missing.
+    /// The number of commits in the state that was found. `None` if no such number exists, because commits of unknown
+    /// outcome are missing and later commits are there.
     pub commits: Option<usize>,
     /// The history since the restart, if the machine lived on.
     pub later: Option<Era>,
@@ -69,7 +70,7 @@ pub fn judge(
     judge_machine(&Machine::new(disk.clone(), layout), history, allowed, thoroughness)
 }
 
-/// As [`judge`], for a machine that may have kept its memory.
+/// Opens the environment on a machine, whose memory may have survived, and judges its state.
 ///
 /// # Errors
 /// Describes the fault of the image.
@@ -95,7 +96,7 @@ pub fn judge_machine(
     Ok(Judged { commits, later })
 }
 
-/// Leaves without the work of an orderly end: the machine is off.
+/// Stops the disk and drops the process, so the process cannot close the environment in good order.
 fn leave_in_haste(disk: &SimDisk, process: Process) {
     disk.halt();
     drop(process);
@@ -122,7 +123,7 @@ fn judge_open(
             let found = process.get(&txn, place).map_err(reading)?;
             if found.as_ref() != Some(value) {
                 return Err(format!(
-                    "WRONG: {} was passed by a scan and is not found: {}",
+                    "WRONG: a scan returned {}, and a lookup of its key finds: {}",
                     name(place),
                     brief(found.as_ref())
                 ));
@@ -136,7 +137,7 @@ fn judge_open(
     }
 }
 
-/// Commits one more transaction, ends in good order, and checks that everything is there at the next opening.
+/// Commits one more transaction, closes the environment in good order, and checks the state at the next opening.
 fn end_orderly(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<(), String> {
     let failed = |what: &'static str| move |trouble: Trouble| format!("UNUSABLE: {what} failed: {trouble}");
     let mut wanted = history.state_after(commits);
@@ -170,7 +171,8 @@ fn end_orderly(machine: &Machine, process: Process, history: &History, commits: 
 }
 
 /// Runs a few more transactions, whose log records have only a few lengths. So these records often end exactly where a
-/// lost record of the previous life ended. The old records after that place must not come back.
+/// lost record of the previous life ended. The log still has the bytes of the old records after that end: the next
+/// restart must not take them for records of this life.
 fn live_on(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<Era, String> {
     let from = machine.disk.io_index();
     let mut random = Random::new((from as u64) << 20 ^ commits as u64);

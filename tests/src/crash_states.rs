@@ -1,4 +1,4 @@
-//! Crashes a workload at its I/Os, in every loss mode, and again inside the recovery.
+//! Crashes a workload at its I/Os, in every loss mode, and crashes some recoveries again.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,16 +24,16 @@ const DEEP_EVERY: u64 = 10;
 pub struct CrashState {
     /// The number of changes before the crash.
     pub position: usize,
-    /// Its effect on unsynced changes.
+    /// The crash's effect on unsynced changes.
     pub mode: LossMode,
 }
 
-/// The result of trying states.
+/// The result of judging states.
 #[derive(Debug, Default)]
 pub struct Explored {
-    /// States judged.
+    /// The number of judged states.
     pub states: u64,
-    /// Of these, states whose crash was inside a recovery.
+    /// The number of these states whose crash was inside a recovery or in the work after it.
     pub deep: u64,
     /// The failures, each with the variables that repeat it.
     pub failures: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Explored {
 
 /// Returns every state of the workload: at each I/O every mode, or one mode where nothing is unsynced.
 ///
-/// The list of modes begins with another mode at each place, so that a sample at equal steps meets all modes.
+/// At each I/O the list of modes begins with another mode, so a sample at equal steps has all modes.
 pub fn all_states(walk: &mut CrashImages) -> Vec<CrashState> {
     let mut states = Vec::new();
     loop {
@@ -70,7 +70,7 @@ pub fn replay(seed: u64, state: CrashState) -> String {
     format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_INDEX={} LIBTP_TEST_MODE={:?}", state.position, state.mode)
 }
 
-/// Returns the mode of that name.
+/// Returns the loss mode that `name` names, in small or large letters.
 pub fn mode_named(name: &str) -> Option<LossMode> {
     LossMode::ALL.into_iter().find(|mode| format!("{mode:?}").eq_ignore_ascii_case(name))
 }
@@ -84,7 +84,7 @@ pub fn explore(seed: u64, run: &Run, states: &[CrashState], watchdog: &Watchdog)
     let worker = |thread: usize| {
         let mut walk = walk.clone();
         loop {
-            // Relaxed: a plain counter, nothing is published by it.
+            // Relaxed: a plain counter, which publishes nothing.
             let Some(state) = states.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
             walk.advance_to(state.position);
             watchdog.begin(thread, replay(seed, *state));
@@ -140,8 +140,8 @@ impl Explorer<'_> {
         Ok(1)
     }
 
-    /// Crashes in the recovery of `image`, or in the life after that recovery. Then crashes in the same way after each
-    /// new crash, [`DEPTH`] times in all.
+    /// Crashes the machine in the recovery of `image`, or in the work after that recovery. The image of each crash is
+    /// recovered and crashed again, [`DEPTH`] times in all.
     fn deeper(
         &self,
         mut image: SimDisk,

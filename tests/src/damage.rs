@@ -1,9 +1,10 @@
 //! Damages files and judges the bytes read from them.
 //!
-//! Bits are flipped, and blocks are zeroed, exchanged or put back to an older version, in every file of images that
+//! Bits are flipped, and blocks are zeroed, exchanged or replaced by an older version, in every file of images that
 //! were closed in good order and of images that crashed. Afterwards every read must return the right data or an error.
-//! After a crash no reader can tell what a log lost in its very last flush (PROTOCOLS L2). An older version of a whole
-//! data page, correct in itself, is counted apart.
+//! There are two exceptions. After a crash, damage to the last flush of the log cannot be told from a write that the
+//! crash cut off (PROTOCOLS L2). An older version of a whole data page has a correct checksum; such answers are
+//! counted separately.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +28,7 @@ pub enum Kind {
     ZeroBlock,
     /// Two blocks of the file change places.
     Swap,
-    /// A block has an earlier version.
+    /// A block is replaced by its earlier version.
     Stale,
 }
 
@@ -62,7 +63,7 @@ pub enum Effect {
     Refused,
     /// The image was opened, and some reads failed.
     ReadsFailed,
-    /// Everything is right in spite of the damage.
+    /// All reads return the right data in spite of the damage.
     None,
     /// An old version of a data page was taken for the right one.
     StalePage,
@@ -74,13 +75,13 @@ pub struct DamagedImage {
     older: SimDisk,
     layout: Layout,
     allowed: Allowed,
-    /// Empty if the image was closed in good order.
+    /// The flushes of the log; empty if the image was closed in good order.
     flushes: Flushes,
     history: History,
     seed: u64,
 }
 
-/// The number of images made of one workload; the last is closed in good order.
+/// The number of images made from one workload. The last one was closed in good order; the others crashed.
 pub const PATIENTS: usize = 10;
 
 /// Returns the workload whose images are damaged.
@@ -101,8 +102,8 @@ impl DamagedImage {
     }
 
     /// Returns the images that a crash leaves just before each write of the control file that follows a flush of the
-    /// log. The control file's slots are then as old as they ever get: one slot alone must know every life of the log
-    /// that has records.
+    /// log. The control file's slots are oldest at this moment. If one slot is damaged, the other must still know every
+    /// incarnation of the log that has records.
     pub fn before_control_writes(seed: u64, run: &Run) -> Vec<DamagedImage> {
         let places = before_control_writes(&run.machine.disk.trace());
         let mut walk = run.machine.disk.crash_images();
@@ -114,8 +115,8 @@ impl DamagedImage {
         places.into_iter().map(image).collect()
     }
 
-    /// Returns the image that a crash leaves at the place of `walk`, or the orderly end if that is the walk's end;
-    /// `older` is a walk at an earlier place.
+    /// Returns the image that a crash leaves at the position of `walk`; at the walk's end the environment was closed in
+    /// good order. `older` is a walk at an earlier position.
     fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> DamagedImage {
         let position = walk.position();
         let history = run.history_at(position);
@@ -137,7 +138,7 @@ impl DamagedImage {
         }
     }
 
-    /// Chooses damage that changes some bytes.
+    /// Chooses random damage that changes at least one byte.
     pub fn any_damage(&self, random: &mut Random) -> Damage {
         let paths = self.image.paths();
         loop {
@@ -154,20 +155,21 @@ impl DamagedImage {
         }
     }
 
-    /// Returns damage that zeroes a slot of the control file, for each slot.
+    /// Returns one damage for each slot of the control file, which zeroes the slot.
     pub fn slots_of_control(&self) -> Vec<Damage> {
         let zeroed = |at| self.zeroed(Kind::ZeroBlock, CONTROL, at, BLOCK);
         [BLOCK, 2 * BLOCK].into_iter().filter_map(zeroed).collect()
     }
 
-    /// Returns damage to the flushes before the last flush. Only the log itself records these flushes.
+    /// Returns damage to the four flushes before the last flush. Only the log's later records prove that these flushes
+    /// existed.
     pub fn flushes_before_the_last(&self) -> Vec<Damage> {
         let flushes = self.flushes.list.iter().rev().skip(1).take(4).flat_map(|flush| &flush.pieces);
         let first_sector = |range: &Range<usize>| range.start / SECTOR * SECTOR;
         flushes.filter_map(|(name, range)| self.zeroed(Kind::ZeroSector, name, first_sector(range), SECTOR)).collect()
     }
 
-    /// Returns damage that zeroes these bytes, or `None` if the bytes do not exist or are zero already.
+    /// Returns damage that zeroes `count` bytes at the offset `at`; `None` if they do not exist or are zero already.
     fn zeroed(&self, kind: Kind, name: &str, at: usize, count: usize) -> Option<Damage> {
         let path = self.image.paths().into_iter().find(|path| path.ends_with(name))?;
         let bytes = self.image.file_bytes(&path)?;
@@ -222,7 +224,10 @@ impl DamagedImage {
         judged.map_err(|what| {
             let Allowed { least, most } = self.allowed;
             let reach = self.reach(damage);
-            format!("{what}; allowed {least} to {most}, without the damaged end {reach} ({})", process.opened())
+            format!(
+                "{what}; allowed commits: {least} to {most}, without the damaged end {reach} ({})",
+                process.opened()
+            )
         })
     }
 
@@ -242,8 +247,8 @@ impl DamagedImage {
         }
     }
 
-    /// Returns how many commits must be there. Damage that hits a flush without a witness may lose everything from the
-    /// first flush that it hits: nothing later in the log proves that the records existed.
+    /// Returns how many commits must be there. If damage hits a flush without a witness, all records from the first
+    /// flush that it hits may be lost: nothing later in the log proves that they existed.
     fn reach(&self, damage: &Damage) -> usize {
         let is_hit = |flush: &&Flush| flush.meets(damage);
         let first = self.flushes.list.iter().find(is_hit);
@@ -312,8 +317,9 @@ impl Read {
         let missing = of_tree.filter(|(place, value)| scanned.get(place) != Some(value)).count();
         let strange = scanned.records().keys().filter(|place| state.get(place).is_none()).count();
         if missing > 0 || (strange > 0 && self.failed == 0) {
-            self.wrong
-                .push(format!("a scan {way:?} of {tree} differs from single reads: {missing} missing, {strange} more"));
+            self.wrong.push(format!(
+                "a scan {way:?} of {tree} differs from single reads: {missing} missing, {strange} extra"
+            ));
         }
     }
 }
@@ -336,18 +342,18 @@ fn scan(process: &Process, tree: &'static str, way: Way) -> Result<Vec<(Vec<u8>,
     process.scan(&txn, tree, None, way, usize::MAX)
 }
 
-/// Checks that an error names the damaged file, page or place in the log.
+/// Checks that an error names the damaged file, page or LSN.
 fn says_what(trouble: &Trouble) -> Result<(), String> {
     let text = trouble.to_string();
     let words = ["page", "LSN", "log.", ".tp", "control", "double", "file"];
     match words.iter().any(|word| text.contains(word)) {
         true => Ok(()),
-        false => Err(format!("MUTE: an error does not name the damage: {text}")),
+        false => Err(format!("MUTE: an error does not name the damaged file, page or LSN: {text}")),
     }
 }
 
-/// Returns the places in a trace just before the control file is written, if the log was written since the control
-/// file's previous write.
+/// Returns the positions in a trace just before each write of the control file, where the log was written since the
+/// control file's previous write.
 fn before_control_writes(trace: &[TraceEntry]) -> Vec<usize> {
     let (mut control, mut logs, mut is_flushed, mut places) = (Vec::new(), Vec::new(), false, Vec::new());
     for (at, entry) in trace.iter().enumerate() {
@@ -373,7 +379,7 @@ fn is_log_name(name: &str) -> bool {
     name.starts_with("log.")
 }
 
-/// A flush of the log: when it began, and where it wrote which bytes.
+/// A flush of the log: the trace position of its first write, and the files and byte ranges that it wrote.
 #[derive(Debug)]
 struct Flush {
     start: usize,
@@ -395,26 +401,26 @@ impl Flush {
 #[derive(Debug, Default)]
 struct Flushes {
     list: Vec<Flush>,
-    /// The last flush filled its segment. If the flush was to go on in the next segment, its mark is missing, and the
-    /// flush before it has no witness either.
-    goes_on: bool,
+    /// The last flush filled its segment. It may be the first part of a flush that would have continued in the next
+    /// segment. Then its flush mark is missing, so the flush before it has no witness either.
+    fills_segment: bool,
 }
 
 impl Flushes {
-    /// Returns the flushes that no later record proves after a crash.
+    /// Returns the flushes whose existence no later record proves after a crash.
     fn without_witness(&self) -> &[Flush] {
-        &self.list[self.list.len().saturating_sub(1 + usize::from(self.goes_on))..]
+        &self.list[self.list.len().saturating_sub(1 + usize::from(self.fills_segment))..]
     }
 }
 
 /// Returns the flushes of the log, in order; without the last if no sync completed it and unsynced writes are lost.
 ///
-/// A flush that fills a segment's file goes on in the next file, after a sync of the first: both parts are one flush.
+/// A flush that fills a segment's file syncs the file and continues in the next file: both parts are one flush.
 fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
     let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
     let mut lengths: BTreeMap<NodeId, u64> = BTreeMap::new();
     let mut flushes: Vec<Flush> = Vec::new();
-    let (mut is_open, mut goes_on) = (false, false);
+    let (mut is_open, mut fills_segment) = (false, false);
     for (at, entry) in trace.iter().enumerate() {
         match &entry.change {
             Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. }
@@ -425,13 +431,13 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
             Change::Allocate { file, range } => drop(lengths.insert(*file, range.end)),
             Change::Write { file, offset, bytes } if *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) => {
                 let Some(name) = names.get(file) else { continue };
-                if !is_open && !goes_on {
+                if !is_open && !fills_segment {
                     flushes.push(Flush { start: at, pieces: Vec::new() });
                 }
                 is_open = true;
                 let start = usize::try_from(*offset).expect("a segment fits in memory");
                 let end = start + bytes.len();
-                goes_on = lengths.get(file) == Some(&(end as u64));
+                fills_segment = lengths.get(file) == Some(&(end as u64));
                 let flush = flushes.last_mut().expect("the first write begins a flush");
                 flush.pieces.push((name.clone(), start..end));
             }
@@ -441,9 +447,9 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
     }
     if is_open && !keeps_unsynced {
         flushes.pop();
-        goes_on = false;
+        fills_segment = false;
     }
-    Flushes { list: flushes, goes_on }
+    Flushes { list: flushes, fills_segment }
 }
 
 #[cfg(test)]
@@ -476,7 +482,7 @@ mod tests {
         let start = disk.io_index();
         log.write_at(&[7; 3000], 8192 - 3000).unwrap();
         log.sync().unwrap();
-        assert_eq!(flushes(&disk.trace(), false).without_witness().len(), 2, "the mark is to come in the next segment");
+        assert_eq!(flushes(&disk.trace(), false).without_witness().len(), 2, "the mark would be in the next segment");
         next.write_at(b"the rest of the flush", 4096).unwrap();
         next.sync().unwrap();
         assert_eq!(flushes(&disk.trace(), false).without_witness().len(), 1);

@@ -1,9 +1,9 @@
 //! The leader's sync of the log fails, and the leader dies before it can report the failure (PROTOCOLS L3).
 //!
-//! The written bytes are then clean in memory and not on the disk, and no session knows of it. The next leader
-//! therefore writes everything again from the durable end on, and syncs. If the next leader continued at the place
-//! that the dead leader had reached, its own sync would succeed, and commits would be acknowledged that a power cut
-//! takes back.
+//! The operating system then treats the written bytes as clean, although they are not on the disk, and no session
+//! knows of the failure. The next leader therefore writes again everything after the durable end, and syncs. If it
+//! continued where the dead leader had stopped, its own sync would succeed, and commits would be acknowledged that a
+//! power cut loses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::standstill::syncing_by;
 
 const RECORDS: u64 = 20;
 
-/// Fails a leader's sync, which ends the leader's session; lets other sessions lead, and cuts the power.
+/// Fails a leader's sync, whose session then dies of a panic; lets other sessions lead, and cuts the power.
 ///
 /// # Errors
 /// An acknowledged commit is lost, or a step failed.
@@ -38,7 +38,7 @@ pub fn a_dead_leaders_writes_are_written_again(seed: u64) -> Result<(), String> 
         run.put(process, group, group).map_err(unusable)?;
         positions.push(run.machine.disk.io_index());
     }
-    // Relaxed: as above.
+    // Relaxed: the same thread set the flag.
     if !has_died.load(Ordering::Relaxed) {
         return Err("UNUSABLE: no leader has died of a failed sync".into());
     }

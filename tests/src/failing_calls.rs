@@ -1,8 +1,8 @@
 //! Runs a workload with one failing call, and judges the result in three ways.
 //!
 //! First, while the processes live: records that can still be read are right, and after a failed sync no more commits
-//! are acknowledged. Second, after power cuts. Third, when new processes open the environment on the mended disk, with
-//! the memory that the old processes left.
+//! are acknowledged. Second, after power cuts at several times. Third, when all calls of the disk succeed again, and
+//! new processes open the environment with the memory that the old processes left.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub const KINDS: [(Fault, Repeat); 6] = [
     (Fault::ShortWrite, Repeat::Forever),
 ];
 
-/// The class of calls that is counted.
+/// A class of calls. The calls of one class are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// All calls that can fail.
@@ -77,11 +77,11 @@ impl FailingCall {
     }
 }
 
-/// The number of power cuts soon after the fault, and the number of changes of the disk that count as soon.
+/// The number of power cuts soon after the fault. "Soon" is within [`SOON`] changes of the disk.
 const CUTS_SOON: usize = 4;
 const SOON: usize = 60;
 
-/// Returns the workload: short, because each of its calls is made to fail.
+/// Returns the workload. It is short, because it runs once for each call that fails.
 pub fn plan(seed: u64) -> Plan {
     Plan { seed, transactions: 40, has_faults: true }
 }
@@ -116,7 +116,7 @@ fn page_writes(trace: &[TraceEntry]) -> u64 {
     count
 }
 
-/// Returns `wanted` of all failing calls, at equal steps; the kinds take turns.
+/// Returns `wanted` of all failing calls, at equal steps. The kinds of failure alternate.
 pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
     let kinds = KINDS.len() as u64;
     let all = calls * kinds;
@@ -157,11 +157,11 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
     disk.clear_faults();
     let thoroughness = Thoroughness { reads_back: true, looks_up: true, sequel: Sequel::OrderlyEnd };
     judge_machine(&run.machine, history, run.allowed_at_end(), thoroughness)
-        .map_err(|what| format!("opened again on the mended disk: {what}"))?;
+        .map_err(|what| format!("opened again on the disk without faults: {what}"))?;
     Ok(())
 }
 
-/// Returns places where power cuts may show the fault's half-done work: soon after the fault, and anywhere.
+/// Returns positions for power cuts: some soon after the fault, where its half-done work may show, and one anywhere.
 fn positions_after(run: &Run, random: &mut Random) -> Vec<usize> {
     let end = run.machine.disk.io_index();
     let strike = run.machine.disk.first_strike().unwrap_or(end);

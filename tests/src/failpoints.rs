@@ -1,7 +1,8 @@
-//! The failpoints: places where a test process dies. A process must reach each of them, and the other processes
-//! survive its death.
+//! The failpoints: places where a test process dies. For each failpoint, a process must reach it and die there, and
+//! the other processes must survive its death.
 //!
-//! The names are the names of the places (`rio::failpoint("log: ...")`); `cargo xtask failpoints` lists where they are.
+//! A failpoint's name is the argument of its call (`rio::failpoint("log: ...")`); `cargo xtask failpoints` lists the
+//! calls.
 
 mod buffer;
 mod library;
@@ -14,19 +15,20 @@ mod transactions;
 /// How a process reaches a failpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// A process works, opens or leaves beside other processes.
+    /// A process works, opens or leaves while other processes work.
     Work,
-    /// A process works in a new environment: there everything still grows, and much is done for the first time.
+    /// A process works in a new environment: its structures still grow, and many steps are done for the first time.
     Young,
-    /// A process repairs a dead process, which died at the given failpoint, if one is given.
+    /// A process repairs a dead process. If a failpoint is given, the dead process died there.
     Repair(Option<&'static str>),
-    /// A process is alone: it makes the environment, opens it after all processes died, or leaves it last.
+    /// No other process is attached: the process makes the environment, opens it after all processes died, or is the
+    /// last to leave it.
     Alone,
-    /// A process makes the shared memory anew under the processes that work in it.
+    /// A process rebuilds the shared memory while other processes work in it.
     Rebuild,
     /// A transaction changes records and memory: played by the suite `joint`.
     Memory {
-        /// The process finds the remains of a dead process; the failpoint of that death, if one is given.
+        /// The failpoint where another process died before, if this process must find what the dead process left.
         after: Option<&'static str>,
     },
     /// A process copies an environment at work, or restores a copy: played by the suite `backup`.
@@ -37,8 +39,8 @@ pub enum Scene {
     Files,
     /// A transaction drops and renames databases: played by the suite `backup`.
     Databases,
-    /// Commits are answered from memory that outlives the system, or a process finds such commits: played by the suite
-    /// `warm`.
+    /// A process answers commits from memory that outlives the system, or finds such commits in the memory: played by
+    /// the suite `warm`.
     Warm,
 }
 
@@ -83,7 +85,7 @@ const fn memory(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Memory { after: None } }
 }
 
-/// Returns a failpoint of a process that finds a committed transaction.
+/// Returns a failpoint of a process that finds a transaction that is committed, but whose segments are not.
 const fn memory_left(name: &'static str) -> Failpoint {
     memory_after("joined: logged, segments not committed", name)
 }

@@ -1,6 +1,6 @@
-//! Children that share everything with their parent: made by fork, or by clone without the C library's knowledge.
+//! Child processes that inherit everything from their parent, made by fork, or by clone without the C library.
 //!
-//! For test programs that fork while no other thread of theirs is in the middle of a change.
+//! Only for test programs that fork while none of their other threads is in the middle of a change.
 #![allow(unsafe_code)]
 
 /// How a child is made.
@@ -8,7 +8,7 @@
 pub enum How {
     /// By the C library.
     Fork,
-    /// By the system call directly; the C library does not learn of it.
+    /// By the system call directly, so the C library's handlers of a fork do not run.
     RawClone,
 }
 
@@ -27,7 +27,7 @@ pub enum Side {
 /// If the kernel makes no child.
 pub fn make_child(how: How) -> Side {
     let pid = match how {
-        // SAFETY: takes nothing and returns an integer. In the child only this thread goes on: the caller ensures that
+        // SAFETY: takes nothing and returns an integer. In the child only this thread runs: the caller ensures that
         // no other thread was in the middle of a change.
         How::Fork => i64::from(unsafe { libc::fork() }),
         How::RawClone => {

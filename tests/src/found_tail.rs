@@ -1,15 +1,15 @@
 //! A restart finds records that were written and never synced (PROTOCOLS L2).
 //!
-//! A sync of the log fails. The operating system then shows bytes that are not on the disk, and treats their pages as
-//! clean: a later sync succeeds without them. The restart that finds these records writes them again before anything
-//! depends on them.
+//! A sync of the log fails. Reads of the file still return the written bytes, which are not on the disk, and the
+//! operating system treats their pages as clean: a later sync succeeds without writing them. The restart that finds
+//! these records writes them again before anything depends on them.
 
 use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use crate::log_life::Life;
 
-/// Bytes of the record whose sync fails: many pages, of which a later record shares only the last.
+/// Bytes of the record whose sync fails. It fills many pages; the later record shares only the last of them.
 const FOUND: usize = 40_000;
 
 /// Fails a sync of the log, restarts, logs one more record, and cuts the power.
@@ -30,7 +30,7 @@ pub fn a_found_tail_is_written_again(seed: u64) -> Result<(), String> {
     let life = Life::begin(&disk)?;
     let found = life.bodies()?;
     if found.len() != 2 {
-        return Err(format!("UNUSABLE: a restart found {} records of two that it can read", found.len()));
+        return Err(format!("UNUSABLE: a restart found {} records, where two can be read", found.len()));
     }
     life.append(b"later")?;
     life.force()?;
@@ -39,7 +39,9 @@ pub fn a_found_tail_is_written_again(seed: u64) -> Result<(), String> {
         let bodies = Life::begin(&disk.image_at(position, mode, seed))?.bodies()?;
         if bodies.len() != 3 {
             let lengths: Vec<usize> = bodies.iter().map(Vec::len).collect();
-            return Err(format!("LOST: records of {lengths:?} bytes are in the log, where three belong ({mode:?})"));
+            return Err(format!(
+                "LOST: the log must have three records, and has records of {lengths:?} bytes ({mode:?})"
+            ));
         }
     }
     Ok(())

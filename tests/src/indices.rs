@@ -1,4 +1,4 @@
-//! Indices of some of the workload's databases: the library keeps them, and `verify` compares them with their records.
+//! Indices of some of the workload's databases. The library maintains them; `verify` compares them with the records.
 
 use libtp::{Db, IndexKeys, Txn};
 
@@ -13,7 +13,7 @@ pub fn of(tree: &str) -> Option<&'static str> {
     }
 }
 
-/// Indexes a value by its length and by each of its first three letters.
+/// Gives the index keys of a record: the value's length, and each of the value's first three letters.
 pub fn parts(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.len().to_be_bytes());
     value.iter().take(3).for_each(|letter| keys.add([*letter]));

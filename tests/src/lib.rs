@@ -4,35 +4,35 @@
 //! |---|---|
 //! | `library` | the adapter to the library: machines, processes, transactions |
 //! | `oracle` | the history of a workload with its promises, and whether a state found later is allowed |
-//! | `workload` | 500 mixed transactions of four simulated processes, from one seed |
-//! | `crash_states` | lists the crash states and tries them on two threads, nested too |
+//! | `workload` | 500 mixed transactions of four simulated processes, determined by one seed |
+//! | `crash_states` | lists the crash states and judges them on two threads; crashes some recoveries again |
 //! | `crash_image` | opens and judges the image that a crash left |
 //! | `failing_calls` | the workload with one call failing |
 //! | `damage` | damages files, and judges the bytes read from them |
-//! | `found_tail` | records that a restart finds and that were never synced |
-//! | `log_life` | a log alone, with one session |
+//! | `found_tail` | records that were never synced, and that a restart finds |
+//! | `log_life` | a log without the other managers, and one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
-//! | `small_disk` | small disks mounted in namespaces of our own, and tests run as an ordinary user |
+//! | `small_disk` | small disks mounted in a namespace of the test, and tests run as an ordinary user |
 //! | `short_run` | a few commits, and the images that a power cut then leaves |
-//! | `versions` | work in versions on a simulated disk: after a power cut, all data has one version |
-//! | `wrapped` | a directory in which other calls replace the reads and syncs of some files |
-//! | `stepping` | steps a child from one store to the next, and stops it before each |
-//! | `standstill` | a process that stops at a call |
+//! | `versions` | work that brings all data from version to version; after a power cut, all data has one version |
+//! | `wrapped` | a directory whose files' reads and syncs call a test's functions |
+//! | `stepping` | runs a child from one store instruction to the next, and stops it before each |
+//! | `standstill` | a process that stops at a chosen call |
 //! | `stopped_writer` | a checkpoint while another process is stopped in the middle of writing pages |
 //! | `counted_ranges` | keys put into a range that another process has counted |
-//! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
-//! | `bank` | transfers by several processes, whose records are known from the number of transfers |
-//! | `transfers` | transfers between a few accounts, whose sum never changes, with a journal |
+//! | `dead_leader` | a leader of the log's flush, which dies of a failed sync |
+//! | `bank` | a bank whose records can be checked against the number of each worker's transfers |
+//! | `transfers` | transfers between a few accounts, whose sum never changes, and a journal of the transfers |
 //! | `audit` | checks of an environment whose processes have left or died |
 //! | `losing_disk` | a disk of real files that loses unsynced bytes |
 //! | `forking` | fork, and clone without the C library's knowledge |
 //! | `orphan` | a child that outlives its killed parent |
 //! | `process` | a process that a test starts: the same program again |
-//! | `sizes`, `threads`, `watchdog` | how much is tried, by how many threads; panics and hangs |
-//! | `planted`, `trial` | the yardstick: bugs that a test build can switch on, and the runner that tries each |
+//! | `sizes`, `threads`, `watchdog` | the number of cases of a test, its threads, its panics and hangs |
+//! | `planted`, `trial` | the yardstick: bugs that a test build can switch on, and a check that a suite finds each |
 //! | `sources` | the names of planted bugs and failpoints in the sources |
-//! | `failpoints` | where a test process dies, and how the process gets there |
+//! | `failpoints` | the places where a test process dies, and how a process reaches each |
 #![deny(unsafe_code)]
 
 pub mod audit;

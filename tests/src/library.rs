@@ -33,13 +33,14 @@ pub const HASH: &str = "parts";
 /// A tree that is made in the middle of the workload.
 pub const LATE_TREE: &str = "late";
 
-/// A database whose keys have sets of values. A place in it is the key and the value, with a bar between; the value at
-/// a place is empty.
+/// A database whose keys have sets of values. In the oracle, each pair is a place of its own: the key, a bar, and the
+/// value. The value at such a place is empty.
 pub const SETS: &str = "sets";
-/// A database whose keys have lists of values. The value at a place is all values of the key, each followed by a line
-/// feed.
+/// A database whose keys have lists of values. In the oracle, the key is a place, and the value there is all values of
+/// the key, each followed by a line feed.
 pub const LISTS: &str = "lists";
-/// A list whose records are renumbered. All its records are one value here, each followed by a line feed.
+/// A list whose records are renumbered. In the oracle, the whole list is one value: all records, each followed by a
+/// line feed.
 pub const LINES: &str = "lines";
 
 /// The reason that a call failed, as far as the tests distinguish reasons.
@@ -90,11 +91,11 @@ type Answer<T> = Result<T, Trouble>;
 /// A change of a list.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// A record added behind the last record.
+    /// A record added after the last record.
     Append(Vec<u8>),
-    /// A record inserted before the record of that number.
+    /// A record inserted before the record with this number.
     Insert(u64, Vec<u8>),
-    /// A new value of the record of that number.
+    /// A new value of the record with this number.
     Replace(u64, Vec<u8>),
     /// Removal of the records from the first number up to the second.
     Delete(u64, u64),
@@ -109,13 +110,13 @@ pub struct Layout {
     pub locks_pages: bool,
     /// Replacement takes the least recently used frames instead of the frames that the clock finds.
     pub is_lru: bool,
-    /// Restart repeats history on several threads. The result is the same; the order in which pages go to the disk is
-    /// not, so a failure may need more than one attempt to be seen again.
+    /// The redo of a restart runs on several threads. The result is the same, but pages go to the disk in a different
+    /// order each time, so it may take several runs to repeat a failure.
     pub recovers_on_threads: bool,
 }
 
 impl Layout {
-    /// Returns the layout of a seed: the layouts take turns.
+    /// Returns the layout of a seed. Consecutive seeds have different layouts.
     pub fn of_seed(seed: u64) -> Layout {
         Layout {
             has_log_directory: seed % 3 == 0,
@@ -164,12 +165,12 @@ impl Machine {
         Machine { disk, memory: SharedMemory::new(), layout, keep: None }
     }
 
-    /// Returns a machine with this disk and that memory.
+    /// Returns a machine with this disk and this memory.
     pub fn with_memory(disk: SimDisk, layout: Layout, memory: SharedMemory) -> Machine {
         Machine { disk, memory, layout, keep: None }
     }
 
-    /// Records the user's decision to keep the files where files and memory disagree.
+    /// Sets the user's decision to keep the files where files and memory disagree.
     #[must_use]
     pub fn keeping_files(self) -> Machine {
         Machine { keep: Some(Keep::Files), ..self }
@@ -225,14 +226,14 @@ pub struct Process {
 pub struct Running<'p>(Txn<'p>);
 
 impl<'p> Running<'p> {
-    /// Marks the transaction's present place.
+    /// Makes a savepoint.
     pub fn savepoint(&self) -> Savepoint<'_, 'p> {
         self.0.savepoint()
     }
-    /// Commits and waits as long as the durability requires.
+    /// Commits, and waits until the commit is as durable as the transaction asked for.
     ///
     /// # Errors
-    /// The commit's.
+    /// The errors of committing.
     pub fn commit(self) -> Answer<()> {
         Ok(self.0.commit()?)
     }
@@ -240,7 +241,7 @@ impl<'p> Running<'p> {
     /// Commits without waiting.
     ///
     /// # Errors
-    /// The commit's.
+    /// The errors of committing.
     pub fn commit_async(self) -> Answer<CommitLsn> {
         Ok(self.0.commit_async()?)
     }
@@ -253,7 +254,7 @@ impl<'p> Running<'p> {
     /// Aborts.
     ///
     /// # Errors
-    /// The abort's.
+    /// The errors of aborting.
     pub fn abort(self) -> Answer<()> {
         Ok(self.0.abort()?)
     }
@@ -321,7 +322,7 @@ impl Process {
         Ok(self.multi(name)?.delete(&txn.0, key)?)
     }
 
-    /// Returns whether there is a tree of that name.
+    /// Returns whether there is a tree with this name.
     ///
     /// # Errors
     /// The errors of listing.
@@ -365,7 +366,7 @@ impl Process {
     /// Takes a checkpoint.
     ///
     /// # Errors
-    /// The checkpoint's.
+    /// The errors of the checkpoint.
     pub fn checkpoint(&self) -> Answer<bool> {
         Ok(self.env.checkpoint()?)
     }
@@ -373,7 +374,7 @@ impl Process {
     /// Writes every changed page to its file.
     ///
     /// # Errors
-    /// The buffer manager's.
+    /// The errors of the buffer manager.
     pub fn write_pages(&self) -> Answer<()> {
         let managers = self.env.managers();
         let txn = managers.join().map_err(Error::from)?;
@@ -390,7 +391,7 @@ impl Process {
         Ok(self.env.background_step()?)
     }
 
-    /// Returns whether opening found that commits may be lost that were answered from memory.
+    /// Returns whether opening found that commits which were answered from memory may be lost.
     pub fn has_lost(&self) -> bool {
         self.env.opened().lost
     }
@@ -414,7 +415,7 @@ impl Process {
             for (key, value) in self.scan(&txn, tree, None, way, usize::MAX)? {
                 if state.get(&(Table::Tree(tree), key.clone())).is_some() {
                     return Err(Trouble::Other(format!(
-                        "a scan of {tree} met {} twice",
+                        "a scan of {tree} returned {} twice",
                         String::from_utf8_lossy(&key)
                     )));
                 }

@@ -1,7 +1,7 @@
 //! A process meets a limit of its own while it leads the flush of the log (PROTOCOLS L3).
 //!
-//! The process has closed the log's descriptors, as a daemon does that closes all descriptors it does not know. Nothing
-//! is lost by that, so other processes go on, and make the limited process's commits durable.
+//! The process has closed the log's descriptors, as daemons do that close all descriptors which they do not know. No
+//! written byte is lost by that, so the other processes continue, and make the limited process's commits durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::standstill::syncing_by;
 const RECORDS: u64 = 20;
 const EBADF: i32 = 9;
 
-/// Lets a process work that cannot sync the log, then one that cannot sync a file of pages. Lets another process work
-/// beside each, and cuts the power.
+/// Runs a process that cannot sync a file of pages, and then a process that cannot sync the log. Each time, another
+/// process works concurrently, and then the power is cut.
 ///
 /// # Errors
 /// The other process was stopped, an acknowledged commit is lost, or a step failed.
@@ -24,7 +24,7 @@ pub fn others_go_on_beside_a_limited_process(seed: u64) -> Result<(), String> {
     others_commit(seed)
 }
 
-/// A process that cannot sync the files whose names contain `part` leaves its pages to another process.
+/// Checks that another process writes the pages if one process cannot sync the files whose names contain `part`.
 fn others_write_pages(seed: u64, part: &'static str) -> Result<(), String> {
     let mut run = ShortRun::new(seed, RECORDS);
     let is_limited = Arc::new(AtomicBool::new(false));
@@ -40,7 +40,7 @@ fn others_write_pages(seed: u64, part: &'static str) -> Result<(), String> {
     if limited.write_pages().is_ok() {
         return Err(format!("UNUSABLE: the limited process synced {part}"));
     }
-    let stopped = |trouble| format!("another was stopped by a limit at {part}: {trouble}");
+    let stopped = |trouble| format!("a limit of one process at {part} stopped another process: {trouble}");
     run.put(&other, "other", "by another").map_err(stopped)?;
     other.write_pages().map_err(stopped)?;
     other.checkpoint().map_err(stopped)?;
@@ -65,7 +65,7 @@ fn others_commit(seed: u64) -> Result<(), String> {
         return Err("UNUSABLE: the limited process made its commit durable".into());
     }
     let uncertain = run.history.commit(effects, begun, false);
-    run.put(&other, "other", "by another").map_err(|trouble| format!("another was stopped: {trouble}"))?;
+    run.put(&other, "other", "by another").map_err(|trouble| format!("another process was stopped: {trouble}"))?;
     let position = run.machine.disk.io_index();
     run.history.promise(position, uncertain);
     run.judge(position, "a process had met a limit of its own")

@@ -1,8 +1,8 @@
 //! The log ends at every sector of its flushes in turn (PROTOCOLS L2, T1).
 //!
 //! A disk guarantees only whole sectors, so a power cut during a flush may end the log at any sector: between two
-//! records, or between the two actions of a split. Crash states that tear writes at random hardly ever meet the second
-//! case; here every flush of a workload is cut at each of its sectors.
+//! records, or between the two actions of a split. Crash states that tear writes at random hardly ever end the log
+//! between these two actions; here every flush of a workload is cut at each of its sectors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,12 +18,12 @@ const SECTOR: usize = 512;
 /// Bytes of a segment's header: a write there is not a flush.
 const HEADER: u64 = 4096;
 
-/// An end of the log: `kept` bytes of the write that is the change `position` are on the disk.
+/// An end of the log: of the write with the I/O index `position`, only the first `kept` bytes are on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The I/O index of the write.
     pub position: usize,
-    /// How many of its bytes arrived.
+    /// How many bytes of the write are on the disk.
     pub kept: usize,
     path: String,
     offset: u64,
@@ -74,7 +74,8 @@ fn is_segment(name: &str) -> bool {
     name.strip_prefix("log.").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Ends the log at `end`, and judges the state after a restart. `walk` moves to that place and must not be beyond it.
+/// Ends the log at `end`, and judges the state after a restart. `walk` moves to the write of `end`; it must not be
+/// after this write.
 ///
 /// # Errors
 /// Describes the fault.
@@ -84,6 +85,6 @@ pub fn judge_log_end(seed: u64, run: &Run, walk: &mut CrashImages, end: &LogEnd)
     image.damage(&end.path, end.offset, &end.bytes[..end.kept]);
     let history = run.history_at(end.position);
     let thoroughness = Thoroughness { looks_up: true, ..Thoroughness::default() };
-    // The flush was under way: its records may be there.
+    // The write was requested, so its records may be there.
     judge(&image, Layout::of_seed(seed), history, history.allowed_at(end.position + 1), thoroughness).map(|_| ())
 }

@@ -13,7 +13,7 @@ use rio::Region;
 /// A record type of this test.
 const KIND: u16 = 1024;
 
-/// One life of the log: the region, and a session that appends.
+/// The log between two restarts: the log manager in its region, and a session that appends.
 pub struct Life {
     log: LogManager,
     session: Session,
@@ -62,7 +62,7 @@ impl Life {
         self.log.force_all(&self.session).map(|_| ()).map_err(text)
     }
 
-    /// Returns the bodies in the log, the oldest first.
+    /// Returns the bodies of the test's records in the log, the oldest first.
     ///
     /// # Errors
     /// An error of the log.

@@ -2,16 +2,15 @@
 //!
 //! Several processes use the disk at once and may be killed: the files are in a real directory and outlive the
 //! processes. Each file has a *shadow*: the bytes that a disk would have. A sync copies the file into its shadow. When
-//! the machine goes down, each sector in which the two differ gets the bytes of one of them; the files keep their
-//! inodes.
+//! the machine crashes, each sector in which the file and its shadow differ gets the bytes of one of them; the files
+//! keep their inodes.
 //!
-//! Names are durable at once. That is the harder case for code that names a file before the file's contents are
-//! durable.
+//! Names are durable at once. This finds code that gives a file its name before the file's contents are durable.
 //!
 //! Invariants
 //! 1. A shadow has all synced bytes of its file: a sync holds the shadow's lock from its first read to its last store,
 //!    so no sync stores older bytes over the bytes of a later sync.
-//! 2. A shadow belongs to one file for as long as the file exists, and to no later file with the same inode number.
+//! 2. A file has the same shadow as long as it exists, and a later file with the same inode number has another.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -27,7 +26,7 @@ use crate::wrapped::{Calls, WrappedFile};
 
 const SECTOR: usize = 512;
 
-/// The loss in a crash of the machine.
+/// The number of unsynced sectors that a crash of the machine lost and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Unsynced sectors that are lost.
@@ -55,8 +54,8 @@ impl LosingDirectory {
         Ok(LosingDirectory { real, path: path.to_path_buf(), shadows: shadows.to_path_buf() })
     }
 
-    /// Crashes the machine: no process has the files open any more. Each unsynced sector keeps its last stored bytes
-    /// with a chance of `kept` in ten.
+    /// Crashes the machine. No process may have the files open. Each unsynced sector keeps its last stored bytes with a
+    /// chance of `kept` in ten.
     ///
     /// # Panics
     /// If the real disk refuses a call.
@@ -64,7 +63,7 @@ impl LosingDirectory {
         let mut lost = Lost::default();
         for name in self.real.list().expect("the directory is there") {
             let file = self.real.open(&name, OpenMode::ReadOnly).expect("the file is there");
-            let shadow = self.shadow(&*file).expect("the file says which it is");
+            let shadow = self.shadow(&*file).expect("the file has an identity");
             let synced = read(&shadow);
             let path = self.path.join(&name);
             let stored = read(&path);
@@ -122,8 +121,8 @@ impl Shadow {
     /// Copies the file into its shadow: a sync.
     fn bring_up_to_date(&self, real: &dyn File) -> std::io::Result<()> {
         let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.0)?;
-        // The lock goes with the open file, also when the process is killed in the middle: the shadow then has part of
-        // a sync that did not end.
+        // The kernel releases the lock with the open file, also if the process is killed in the middle. Then the shadow
+        // has a part of an unfinished sync, as a disk may.
         flock(&shadow, FlockOperation::LockExclusive)?;
         let length = real.len().map_err(std::io::Error::other)?;
         let mut piece = vec![0; 64 << 10];
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn synced_bytes_are_there_and_others_may_be_lost() {
+    fn synced_bytes_survive_a_crash_and_unsynced_bytes_may_be_lost() {
         let home = tempfile::tempdir().unwrap();
         let disk = LosingDirectory::open(&home.path().join("files"), &home.path().join("shadows")).unwrap();
         let file = disk.open("log", OpenMode::Create).unwrap();
@@ -202,7 +201,11 @@ mod tests {
         file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
         for kept in [10, 0] {
             let lost = disk.crash(&mut Random::new(1), kept);
-            assert_eq!(lost.kept, if kept == 10 { 2 } else { 0 }, "the bytes that a crash has left are on the disk");
+            assert_eq!(
+                lost.kept,
+                if kept == 10 { 2 } else { 0 },
+                "bytes that survived a crash are on the disk and survive the next crash"
+            );
             assert_eq!(look()[SECTOR..], [2; 2 * SECTOR]);
         }
         let never = disk.open("never synced", OpenMode::Create).unwrap();

@@ -1,13 +1,13 @@
-//! The history of a workload, and whether a state found later is one that the history allows.
+//! The history of a workload, and the check whether the history allows a state that is found later.
 //!
-//! The oracle knows for every commit its effects, the I/O index before it was requested and the index after it was
-//! answered. It checks three things about a crash image (PROTOCOLS L4, L5): every commit that was answered as durable
-//! is there; no commit is there that had not been requested yet; and the state is the work of the first N commits,
-//! whole, in the order of their log records.
+//! For every commit, the oracle knows the effects, the I/O index before the request and the I/O index after the
+//! answer. It checks three rules about a crash image (PROTOCOLS L4, L5). Every commit that was answered as durable is
+//! there. No commit that was requested after the crash's I/O index is there. The state has all effects of the first N
+//! commits, in the order of their log records, and no other effects.
 //!
 //! Invariants
 //! 1. Commits are listed in the order of their log records: one thread makes them all.
-//! 2. A doubtful commit (its call failed half way) may be there or not; every other answer is certain.
+//! 2. A doubtful commit (its call failed half way) may be there or not; the outcome of every other commit is known.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// Describes in a few lines where `found` differs from this state.
+    /// Describes, for up to five records, how `found` differs from this state.
     pub fn difference(&self, found: &State) -> String {
         let mut lines = Vec::new();
         let mut count = 0;
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// Describes a place in words.
+/// Returns the name of a place, for messages.
 pub fn name(place: &Place) -> String {
     match place {
         (Table::Tree(tree), key) => format!("{tree}/{}", String::from_utf8_lossy(key)),
@@ -100,7 +100,7 @@ pub fn name(place: &Place) -> String {
     }
 }
 
-/// Describes a value in words: its length and its first bytes, which name the transaction that wrote it.
+/// Describes a value for messages: its length and its first bytes, which name the transaction that wrote it.
 pub fn brief(value: Option<&Value>) -> String {
     match value {
         None => "nothing".into(),
@@ -137,7 +137,7 @@ pub struct Commit {
     pub effects: Effects,
     /// The I/O index before the call: no earlier I/O belongs to the commit.
     pub begun: usize,
-    /// Whether the call failed in a way that leaves the outcome open.
+    /// Whether the call failed, so that the commit may or may not be there.
     pub is_doubtful: bool,
 }
 
@@ -158,17 +158,17 @@ pub struct History {
     last: State,
 }
 
-/// A part of a workload, from an I/O index on, and its history. A restart that lost commits without a promise begins a
-/// new era, whose history lacks them.
+/// A part of a workload that begins at an I/O index, and its history. A restart that lost commits without a promise
+/// begins a new era, whose history lacks these commits.
 #[derive(Clone, Debug)]
 pub struct Era {
     /// The first I/O index of the era.
     pub from: usize,
-    /// The history of this era and of those before.
+    /// The history up to the end of this era.
     pub history: History,
 }
 
-/// The states that are allowed at a place in a workload: those after `least..=most` commits.
+/// The states that are allowed at a place in a workload: the states after `least..=most` commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// The number of commits that must be there.
@@ -198,8 +198,8 @@ impl History {
         &self.last
     }
 
-    /// Returns the history of a machine on which the first `commits` commits are there, durable from I/O index `from`
-    /// on.
+    /// Returns the history of a machine after a restart that found the first `commits` commits. They are durable from
+    /// the I/O index `from` on.
     #[must_use]
     pub fn resumed(&self, commits: usize, from: usize) -> History {
         let kept =
@@ -233,9 +233,8 @@ impl History {
         }
     }
 
-    /// Removes the doubt about commit number `commits`: its effects were read, and the reader was answered. Earlier
-    /// doubtful commits stay doubtful: they may have ended without a commit record, in an earlier life of the
-    /// environment.
+    /// Marks commit number `commits` as certain, because its effects were read and the reader was answered. Earlier
+    /// doubtful commits stay doubtful: they may have ended without a commit record, before an earlier restart.
     pub fn settle(&mut self, commits: usize) {
         if let Some(seen) = commits.checked_sub(1) {
             self.commits[seen].is_doubtful = false;
@@ -250,7 +249,7 @@ impl History {
         Allowed { least, most: most.max(least) }
     }
 
-    /// Returns the states that an orderly end may leave: every commit is there that is not doubtful.
+    /// Returns the states that an orderly end may leave: those after all commits. Doubtful commits may be missing.
     pub fn allowed_at_end(&self) -> Allowed {
         Allowed { least: self.len(), most: self.len() }
     }
@@ -296,11 +295,11 @@ impl History {
         values
     }
 
-    /// Returns after how many commits the found state is right; `None` if it is right except for missing doubtful
-    /// commits.
+    /// Returns the number of commits after which the history has the found state; `None` if the state lacks doubtful
+    /// commits and is right otherwise.
     ///
     /// # Errors
-    /// Describes a lost record, or one that should not be there.
+    /// Describes a lost record, or a record that should not be there.
     pub fn judge(&self, found: &State, allowed: Allowed) -> Result<Option<usize>, String> {
         if let Some(at) = (allowed.least..=allowed.most).rev().find(|&at| self.digests[at] == found.digest()) {
             return Ok(Some(at));
@@ -336,12 +335,12 @@ impl History {
         let Allowed { least, most } = allowed;
         if let Some(at) = (0..self.digests.len()).rev().find(|&at| self.digests[at] == found.digest()) {
             let what = if at < least { "LOST: acknowledged commits are gone" } else { "too many commits were found" };
-            return format!("{what}: the state is the state after {at} commits, allowed are {least} to {most}");
+            return format!("{what}: this is the state after {at} commits; allowed are {least} to {most}");
         }
         let nearest = (least..=most).min_by_key(|&at| distance(&self.state_after(at), found)).unwrap_or(least);
         let wanted = self.state_after(nearest);
         format!(
-            "WRONG: no state after {least} to {most} commits is like this; the nearest is after {nearest}: {}",
+            "WRONG: this is no state after {least} to {most} commits; the most similar is after {nearest}: {}",
             wanted.difference(found)
         )
     }
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promised_commit_must_be_there_and_a_later_one_cannot() {
+    fn a_promised_commit_must_be_there_and_a_commit_requested_after_the_crash_must_not() {
         let history = three_commits();
         assert_eq!(history.allowed_at(10), Allowed { least: 0, most: 0 });
         assert_eq!(history.allowed_at(11), Allowed { least: 0, most: 1 });
@@ -390,7 +389,7 @@ mod tests {
         }
         let mut gap = State::default();
         gap.apply(&effect("b", Some("2")));
-        assert_eq!(history.judge(&gap, allowed), Ok(Some(3)), "the third commit took `a` away again");
+        assert_eq!(history.judge(&gap, allowed), Ok(Some(3)), "the third commit deletes `a`");
         let lost = history.judge(&State::default(), allowed).unwrap_err();
         assert!(lost.contains("LOST"), "{lost}");
         gap.apply(&effect("c", Some("3")));
@@ -409,7 +408,7 @@ mod tests {
         without.apply(&effect("c", Some("3")));
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         assert!(history.judge(&history.state_after(2), history.allowed_at(9)).is_err());
-        // A reader that sees the third commit has not thereby seen the second.
+        // A reader that saw the third commit does not prove that the second is there.
         history.settle(3);
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         history.settle(2);
@@ -417,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_does_not_depend_on_the_way() {
+    fn the_digest_depends_on_the_records_and_not_on_the_order_of_the_puts() {
         let mut one = State::default();
         one.apply(&effect("a", Some("1")));
         one.apply(&effect("b", Some("2")));

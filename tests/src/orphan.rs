@@ -1,4 +1,4 @@
-//! A child that outlives its killed parent: by fork, or by a clone that the C library does not know of.
+//! A child process that outlives its killed parent, made by fork, or by clone without the C library.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use rustix::process::{kill_process, Pid, Signal};
 use crate::forking::{exit_now, make_child, How, Side};
 use crate::process::Process;
 
-/// The longest life of an orphan.
+/// The time after which an orphan ends by itself.
 const LIFE: Duration = Duration::from_secs(600);
 
 /// The living child of a dead parent. Killed when dropped.
 pub struct Orphan(Pid);
 
 impl Orphan {
-    /// Starts this program in its test `entry`, which calls [`leave_a_child`]; then kills it, or gives it an order on
-    /// which it dies.
+    /// Starts this program in its test `entry`, which calls [`leave_a_child`] and writes the child's pid. Then kills
+    /// the program, or gives it `order`, on which it kills itself.
     ///
     /// # Panics
     /// If the program makes no child, or does not die.
@@ -27,7 +27,7 @@ impl Orphan {
             Some(order) => parent.order(order),
             None => parent.kill(),
         }
-        // Waits for the end of the process and not for the end of its output: its child holds the pipe, too.
+        // Waits for the end of the process, not for the end of its output: its child has the pipe open, too.
         let ended = loop {
             match parent.ended() {
                 Some(ended) => break ended,

@@ -1,7 +1,8 @@
-//! Planted bugs: each breaks a rule of the protocols at one place of the code, if a test build switches it on, and names
-//! the test that must notice it. A bug that no test notices is a rule that no test covers.
+//! Planted bugs, and for each the test that must notice it. If a test build switches a planted bug on, the bug breaks
+//! a rule of the protocols at one place of the code. If no test notices the bug, no test covers the rule.
 //!
-//! The names are the names of the places (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them.
+//! A bug's name is the argument of its call (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds the
+//! calls.
 
 mod cases;
 mod crashes;
@@ -32,18 +33,18 @@ pub enum Suite {
     Warm,
 }
 
-/// How a process reaches a failpoint.
+/// The way in which a process reaches a failpoint, and dies or stops there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scene {
-    /// A victim dies there while it works beside three survivors.
+    /// A victim dies at the failpoint while three survivors work, too.
     At(&'static str),
-    /// The same in an environment that is new.
+    /// A victim dies at the failpoint while three survivors work, too, in a new environment.
     Young(&'static str),
     /// A victim dies at the first failpoint, and the process that repairs it dies at the second.
     Repairing(&'static str, &'static str),
-    /// A victim stops there while other processes make the memory anew, and goes on afterwards.
+    /// A victim stops at the failpoint while other processes rebuild the memory, and continues afterwards.
     Standing(&'static str),
-    /// A victim's thread panics there.
+    /// A victim's thread panics at the failpoint.
     Panicking(&'static str),
 }
 
@@ -60,7 +61,7 @@ impl Scene {
 /// The test that must notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// The test function of this name.
+    /// The test function with this name.
     Case(&'static str),
     /// One of these scenes.
     Scenes(&'static [Scene]),
@@ -73,15 +74,14 @@ pub enum Judge {
 /// A bug and the test that must notice it.
 #[derive(Clone, Copy, Debug)]
 pub struct Planted {
-    /// The name of the place.
+    /// The name of the bug, as in the call of `rio::planted`.
     pub name: &'static str,
     /// The suite of the test.
     pub suite: Suite,
     /// The test.
     pub judge: Judge,
-    /// Whether the bug is tried only if there is time, and may stay unnoticed in a run. Such a bug shows only if other
-    /// sessions come in between at the right moment, or its scene is not steady enough to prove in each run that the
-    /// bug was noticed.
+    /// Whether the bug is tried only if there is time, and may stay unnoticed in a run: it shows only if other sessions
+    /// act at the right moment.
     pub is_seldom: bool,
     /// A seed that has shown the bug; the test tries this seed before the seeds of the day.
     pub known_seed: Option<u64>,

@@ -1,7 +1,7 @@
-//! A process that a test starts: the test program itself, which obeys orders line by line.
+//! A child process of a test. It runs the test program again, and obeys orders that it reads line by line.
 //!
-//! Each line of the child begins with `> `, because the test harness in the child writes to the same pipe. Each line
-//! goes out in one write, so that a kill leaves no part of a line that the test could take for a whole line.
+//! Each line of the child begins with `> `, because the test harness in the child writes to the same pipe. The child
+//! writes each line in one call, so that a kill leaves no part of a line that the test could take for a whole line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +18,7 @@ use crate::sizes;
 /// The prefix of the child's lines.
 const MARK: &str = "> ";
 
-/// Returns nanoseconds of the monotonic clock, which all processes share and which never goes back.
+/// Returns the monotonic clock in nanoseconds. All processes share this clock, and it never goes back.
 ///
 /// # Panics
 /// Never: the clock began at zero when the machine started.
@@ -28,7 +28,8 @@ pub fn now() -> u64 {
     whole(time.tv_sec) * 1_000_000_000 + whole(time.tv_nsec)
 }
 
-/// Writes a line to the test that started this process, directly to the pipe: the harness would capture printed text.
+/// Writes a line to the test that started this process, directly to the pipe. The test harness would capture text
+/// that is printed.
 pub fn say(text: &str) {
     let line = format!("\n{MARK}{text}\n");
     let mut out = std::io::stdout().lock();
@@ -53,7 +54,7 @@ pub fn this_program(entry: &str) -> Command {
     this_program_under(&[], entry)
 }
 
-/// As [`this_program`], but started by another program: `under` is that program and its arguments.
+/// Returns the command of [`this_program`], started by another program: `under` is that program and its arguments.
 fn this_program_under(under: &[&str], entry: &str) -> Command {
     let program = std::env::current_exe().expect("a program knows its path");
     let mut command = match under {
@@ -80,11 +81,11 @@ pub fn succeeds(command: &mut Command) -> String {
     message
 }
 
-/// Returns whether the calling test `entry` runs in its own process. If not, runs the test to its end in its own
-/// process.
+/// Returns whether this process runs only the calling test, `entry`. If not, starts a process that does, and waits
+/// for its end.
 ///
 /// # Panics
-/// If the test fails there.
+/// If the test fails in its own process.
 pub fn is_alone(entry: &str) -> bool {
     const VARIABLE: &str = "LIBTP_TEST_ALONE";
     let is_alone = std::env::var(VARIABLE).is_ok_and(|name| name == entry);
@@ -94,17 +95,18 @@ pub fn is_alone(entry: &str) -> bool {
     is_alone
 }
 
-/// Runs the test `entry`, which calls this function, in its own process.
+/// Does the `work` of the calling test, `entry`, in a process that runs only this test.
 ///
 /// # Panics
-/// If the test fails there.
+/// If the test fails in its own process.
 pub fn alone(entry: &str, work: impl FnOnce()) {
     if is_alone(entry) {
         work();
     }
 }
 
-/// Runs the test `entry` in its own process, with these variables; returns whether the process dies at the failpoint.
+/// Runs the test `entry` in its own process with these variables, and the process dies at the failpoint when it
+/// reaches it. Returns whether it died.
 ///
 /// # Panics
 /// If this program cannot be started again.
@@ -113,10 +115,11 @@ pub fn dies_at(failpoint: &str, entry: &str, variables: &[(&str, String)]) -> bo
     Process::start(entry, &[variables, &armed].concat()).wait().signal().is_some()
 }
 
-/// The variable with the failpoint at which a process dies.
+/// The environment variable with the name of the failpoint at which a process dies.
 pub const FAILPOINT: &str = "LIBTP_FAILPOINT";
 
-/// The time after which a process that gives no answer counts as stuck; shorter where processes are expected to be stuck.
+/// Returns the time after which a process that gives no answer counts as stuck. Tests that expect stuck processes set
+/// a shorter time.
 pub fn hang() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
 }
@@ -129,7 +132,7 @@ pub fn hang() -> Duration {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < hang(), "this does not happen: {what}");
+        assert!(begun.elapsed() < hang(), "this has not happened in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -153,7 +156,7 @@ macro_rules! is_a_process {
     };
 }
 
-/// A line of a process.
+/// The result of waiting for a line of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The next line.
@@ -182,7 +185,7 @@ impl Process {
         Process::start_under(&[], entry, variables)
     }
 
-    /// As [`Process::start`], but started by another program: `under` is that program and its arguments.
+    /// Starts this program in its test `entry` by way of another program: `under` is that program and its arguments.
     ///
     /// # Panics
     /// If the program cannot be started.
@@ -194,7 +197,7 @@ impl Process {
         process
     }
 
-    /// As [`Process::start`]; `listen` receives each line of the child at once.
+    /// Starts this program again, in its test `entry`. A thread calls `listen` with each line of the child.
     ///
     /// # Panics
     /// If this program cannot be started again.
@@ -255,7 +258,7 @@ impl Process {
         }
     }
 
-    /// Waits for the line `word`, which must be the next one.
+    /// Waits for the next line, which must be `word`.
     ///
     /// # Panics
     /// If another line or no line comes.
@@ -289,7 +292,7 @@ impl Process {
 
     /// Kills the process, as `kill -9` does, and does not wait.
     pub fn kill(&mut self) {
-        // The caller that looks at its status finds out whether it had ended by itself.
+        // An error means that the process has ended already; its status shows whether it ended by itself.
         let _ = self.child.kill();
     }
 
@@ -301,7 +304,7 @@ impl Process {
         kill_process(self.kernel_pid(), Signal::STOP).expect("our child was not waited for");
     }
 
-    /// Lets the process go on.
+    /// Lets a stopped process continue.
     ///
     /// # Panics
     /// If the process is gone.
@@ -324,7 +327,7 @@ impl Process {
 
     fn is_stopped(&self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        // The state is behind the program's name, which is in parentheses.
+        // The state is after the program's name, which is in parentheses.
         status.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
@@ -354,7 +357,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A test that fails must leave no processes behind. A process that left has ended already.
+        // A test that fails must leave no processes. For a process that has ended, the calls do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

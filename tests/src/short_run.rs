@@ -10,7 +10,7 @@ use crate::oracle::{Effects, History, Table, Value};
 /// Prefix of the names of the log's segments; a segment that is being prepared has another name.
 pub const LOG: &str = "log.0";
 
-/// Describes a failure that makes a run useless.
+/// Describes a failure that makes a run useless, because the tested event did not happen.
 pub fn unusable(trouble: Trouble) -> String {
     format!("UNUSABLE: {trouble}")
 }
@@ -49,7 +49,7 @@ impl ShortRun {
         Ok((txn, effects))
     }
 
-    /// Commits a transaction, which is then promised.
+    /// Commits a transaction, and records the commit as durable.
     ///
     /// # Errors
     /// The library's errors.
@@ -62,10 +62,10 @@ impl ShortRun {
         Ok(())
     }
 
-    /// Cuts the power after the call `position`, and judges what each loss of unsynced bytes leaves.
+    /// Cuts the power at the I/O index `position`, and judges the image of each loss mode.
     ///
     /// # Errors
-    /// A promised commit is lost; the error says that this was after `event`.
+    /// A promised commit is lost; the error names the `event` before the power cut.
     pub fn judge(&self, position: usize, event: &str) -> Result<(), String> {
         let mut walk = self.machine.disk.crash_images();
         walk.advance_to(position);

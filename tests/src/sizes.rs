@@ -1,9 +1,9 @@
-//! Sizes and first seeds of the suites, from environment variables, so that one test runs small on a developer's
-//! machine and large in `cargo xtask soak`.
+//! Sizes and first seeds of the suites, from environment variables. So the same test is short on a developer's machine
+//! and long in `cargo xtask soak`.
 
 use std::str::FromStr;
 
-/// Returns the number in a variable, or `default`.
+/// Returns the number in an environment variable, or `default` if it is not set.
 ///
 /// # Panics
 /// If the variable does not hold a number: a mistyped size must not pass for a small size.
@@ -11,17 +11,17 @@ pub fn number(variable: &str, default: u64) -> u64 {
     chosen(variable).unwrap_or(default)
 }
 
-/// Returns the value of a variable, if it is set.
+/// Returns the value of an environment variable, if it is set.
 ///
 /// # Panics
-/// As [`number`].
+/// If the value cannot be read.
 pub fn chosen<T: FromStr>(variable: &str) -> Option<T> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} cannot be read")))
 }
 
-/// Returns today's share of `all`: each item is tried on one of `LIBTP_TEST_SHARE` days, by its place and the seed.
-/// Returns all items if the variable is not set.
+/// Returns every n-th item of `all`, where n is `LIBTP_TEST_SHARE`; the seed chooses which. If the seed rises by one
+/// each day, each item is tried once in n days. Returns all items if the variable is not set.
 pub fn todays<T>(all: Vec<T>) -> Vec<T> {
     let share = number("LIBTP_TEST_SHARE", 1).max(1);
     let is_todays = |place: u64| (place + first_seed()) % share == 0;

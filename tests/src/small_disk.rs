@@ -9,8 +9,8 @@ const ALONE: &str = "LIBTP_TEST_ALONE";
 /// The capability to mount, a bit of the set in /proc.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Returns how this machine allows mounting: as root, or as root of a user namespace of our own.
-fn way() -> Option<&'static [&'static str]> {
+/// Returns the arguments of `unshare` with which a process may mount here, as root or as root of a new user namespace.
+fn mount_arguments() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["--mount"], &["--map-root-user", "--mount"]];
     ways.into_iter().find(|way| {
         let script = "d=$(mktemp -d) && mount -t tmpfs -o size=64k tmpfs $d && umount $d; s=$?; rmdir $d; exit $s";
@@ -19,30 +19,31 @@ fn way() -> Option<&'static [&'static str]> {
     })
 }
 
-/// Returns how this machine lets us run as an ordinary user, bound by file permissions even if we are root.
-fn way_to_be_nobody() -> Option<&'static [&'static str]> {
+/// Returns the arguments of `unshare` with which a process is an ordinary user, even if we are root. File permissions
+/// apply to such a process.
+fn ordinary_user_arguments() -> Option<&'static [&'static str]> {
     let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success()).then_some(&["--user"])
 }
 
-/// Returns whether this process has all of root's rights: if it does and a test of this file cannot run, that is an
-/// error.
-fn is_mighty() -> bool {
+/// Returns whether this process has all of root's rights. With these rights, a test that cannot run is an error.
+fn has_roots_rights() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     bits.is_some_and(|bits| bits & 1 << CAP_SYS_ADMIN != 0)
 }
 
-/// Runs the rest of the test `name` in its own process, which may mount; a SIGBUS there is a failure here. Where
+/// Runs the test `name` in its own process, which may mount disks. A SIGBUS in that process fails the test. Where
 /// mounting is not allowed, prints that the test is skipped.
 pub fn alone(name: &str, test: impl FnOnce()) {
-    apart(name, way, test);
+    apart(name, mount_arguments, test);
 }
 
-/// Runs the rest of the test `name` in its own process, which is not root.
+/// Runs the test `name` in its own process, which is an ordinary user. Where that is not possible, prints that the
+/// test is skipped.
 pub fn as_nobody(name: &str, test: impl FnOnce()) {
-    apart(name, way_to_be_nobody, test);
+    apart(name, ordinary_user_arguments, test);
 }
 
 fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test: impl FnOnce()) {
@@ -50,9 +51,12 @@ fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test
         return test();
     }
     let Some(way) = way() else {
-        let text = format!("SKIPPED {name}: neither root nor user namespaces: it cannot be tried here");
+        let text = format!("SKIPPED {name}: it needs root's rights or user namespaces");
         // If we have root's rights and a verdict is required, only `unshare` or `mount` can be missing.
-        assert!(std::env::var_os("CI").is_none() || !is_mighty(), "{text}, though we are root: install util-linux");
+        assert!(
+            std::env::var_os("CI").is_none() || !has_roots_rights(),
+            "{text}, and this process is root: install util-linux"
+        );
         println!("figures: {text}");
         eprintln!("{text}");
         return;
@@ -81,7 +85,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts a disk. Only inside [`alone`].
+    /// Mounts a disk. Only a test inside [`alone`] may call this.
     pub fn mount(bytes: u64) -> SmallDisk {
         let place = tempfile::tempdir().expect("a directory for the test");
         let path = place.path().to_path_buf();
@@ -99,7 +103,7 @@ impl SmallDisk {
         run("mount", &["-o", "remount,ro"], &self.path);
     }
 
-    /// Writes a file of `bytes` bytes, or as many as there is room for; returns how many.
+    /// Writes a file of `bytes` bytes, or of as many as there is room for; returns their number.
     pub fn ballast(&self, name: &str, bytes: u64) -> u64 {
         let mut file = std::fs::File::create(self.path.join(name)).expect("an empty file needs no room");
         let block = [0xaa; 4096];
@@ -124,6 +128,6 @@ impl Drop for SmallDisk {
 }
 
 fn run(program: &str, arguments: &[&str], path: &Path) {
-    let status = Command::new(program).args(arguments).arg(path).status().expect("it is there on every Linux");
+    let status = Command::new(program).args(arguments).arg(path).status().expect("every Linux has this program");
     assert!(status.success(), "{program} {arguments:?} {}: {status}", path.display());
 }

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-/// Searches the sources of all crates for `marker`, and returns the string that begins at or after each place found. If
-/// the marker ends with a quote, the string begins there, otherwise behind the next quote. It ends before the following
-/// quote.
+/// Returns the string literal after each occurrence of `marker` in the sources of all crates. If the marker ends with
+/// a quote, this quote begins the literal, otherwise the next quote.
 ///
 /// # Panics
 /// If the sources cannot be read.

@@ -1,21 +1,21 @@
 //! A log that ends exactly where an old record begins (PROTOCOLS L1).
 //!
-//! A crash tears a record out of the last flush and leaves the records behind it on the disk. Restart ends the log at
-//! the hole; then new records fill the hole to the byte. The records behind them were logged in an earlier life and
-//! must not come back: their commits were never acknowledged, and the records before them are gone.
+//! A crash loses a record in the middle of the last flush, and the records after it are on the disk. Restart ends the
+//! log at the hole; then new records fill the hole to the byte. The old records after the hole must not come back:
+//! their commits were never acknowledged, and the records before them are lost.
 
 use libtp_log::record_bytes;
 use libtp_sim::{LossMode, SimDisk};
 
 use crate::log_life::Life;
 
-/// Bytes of the body that is torn out: some sectors.
+/// The length of the body of the lost record. The record takes several sectors.
 const TORN_BODY: usize = 6000;
 
-/// Tears a record out, fills the hole, crashes again, and checks which records came back.
+/// Loses a record in a crash, fills the hole with new records, crashes again, and checks which records are in the log.
 ///
 /// # Errors
-/// A record of an earlier life is in the log, or a record of this life is missing.
+/// A record from before the first crash came back, or a new record is missing.
 pub fn stale_records_stay_dead(seed: u64) -> Result<(), String> {
     let disk = SimDisk::new(seed);
     let life = Life::begin(&disk)?;

@@ -1,5 +1,5 @@
-//! Directories with a test's own function in place of some syncs. The function can make the caller wait, as a stopped
-//! process or a slow disk does, or can end the caller.
+//! Directories in which a function of the test replaces the syncs of some files. The function can make the caller
+//! wait, as a stopped process or a slow disk does, or can end the caller.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use libtp_io::{Directory, File, Result};
 
 use crate::wrapped::{Calls, WrappedDirectory};
 
-/// The longest stop: a test that forgot a stopped process should fail, not hang.
+/// The longest stop. If a test does not open the gate, it fails and does not hang.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A gate that stops the first caller until the gate is opened.
+/// A gate that stops its first caller until the test opens the gate.
 #[derive(Debug, Default)]
 pub struct Gate {
     stage: Mutex<Stage>,
@@ -46,7 +46,7 @@ impl Gate {
         *waited.unwrap_or_else(PoisonError::into_inner).0 == Stage::Standing
     }
 
-    /// Lets all callers go on.
+    /// Opens the gate for all callers.
     pub fn open(&self) {
         *self.stage() = Stage::Open;
         self.changed.notify_all();
@@ -57,7 +57,7 @@ impl Gate {
     }
 }
 
-/// Returns `inner`, but a sync of a file whose name contains `part` calls `sync` instead.
+/// Returns the directory `inner`, in which a sync of a file whose name contains `part` calls `sync` instead.
 pub fn syncing_by(
     inner: Arc<dyn Directory>,
     part: &'static str,
@@ -66,7 +66,7 @@ pub fn syncing_by(
     Arc::new(WrappedDirectory::new(inner, part, Arc::new(SyncBy(sync))))
 }
 
-/// Returns `inner`, but a sync of a file whose name contains `part` first passes the gate.
+/// Returns the directory `inner`, in which a sync of a file whose name contains `part` first passes the gate.
 pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> Arc<dyn Directory> {
     let gate = Arc::clone(gate);
     syncing_by(inner, part, move |file| {

@@ -1,14 +1,15 @@
-//! Steps a child's thread by instructions, from one store to the next.
+//! Runs a child's thread from one store instruction to the next.
 //!
-//! A step costs two switches of process. So the child runs through quiet instructions at once, up to a breakpoint.
+//! A single step costs two switches of process. So the child runs through many quiet instructions without a stop, up
+//! to a breakpoint.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `tracee` | a child that asks to be traced, and its stop |
+//! | `tracee` | a child that asks to be traced, and stops |
 //! | `instructions` | the possible effects of the child's next instruction on a file or on shared memory |
 //! | `quiet` | instructions that store to nothing but the stack |
 //! | `events` | stops the child before each store to shared memory and before each system call |
-//! | `source` | a place in the child's code, and its line in the source |
+//! | `source` | the source line of an address in the child's code |
 //! | `processor` | puts the child and its tracer on one processor |
 
 mod events;

@@ -1,8 +1,8 @@
 //! A checkpoint while another process is stopped in the middle of writing pages (PROTOCOLS L7).
 //!
-//! The writer is stopped before the first sync, for longer than other sessions wait. A checkpoint that counted the
-//! pages as written would begin the log behind their changes; a power cut then loses both. (After the sync of the
-//! double-write file, restart finds the pages there.)
+//! The writer is stopped before its first sync, for longer than other sessions wait. If a checkpoint counted the pages
+//! as written, its redo point would be after their changes, and a power cut would lose the changes. (After the sync of
+//! the double-write file, restart would find the pages there.)
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::short_run::{unusable, ShortRun};
 use crate::standstill::{gated, Gate};
 
 const RECORDS: u64 = 40;
-/// The file whose sync the writer does not reach.
+/// The double-write file. The writer is stopped just before it syncs this file.
 const DOUBLE_WRITE: &str = "libtp.double";
 
 /// Stops a writer, takes a checkpoint, and cuts the power.
@@ -35,8 +35,10 @@ pub fn a_checkpoint_passes_no_page_in_flight(seed: u64) -> Result<(), String> {
         writing.join().map_err(|_| "PANIC: the writer".to_owned())??;
         match (stood, taken?) {
             (true, true) => Ok(position),
-            (stood, taken) => Err(format!("UNUSABLE: a writer stood still: {stood}, a checkpoint was taken: {taken}")),
+            (stood, taken) => {
+                Err(format!("UNUSABLE: the writer was stopped: {stood}, the checkpoint was taken: {taken}"))
+            }
         }
     })?;
-    run.judge(position, "a checkpoint beside a stopped writer")
+    run.judge(position, "a checkpoint while a writer was stopped")
 }

@@ -12,13 +12,13 @@ pub fn on_all_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sy
     on_threads(THREADS, items, work)
 }
 
-/// As [`on_all_threads`], on `threads` threads.
+/// Calls `work` with each item on `threads` threads; the results come in any order.
 pub fn on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Relaxed: a plain counter.
+                // Relaxed: a plain counter, which publishes nothing.
                 while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = work(item);
                     done.lock().unwrap_or_else(PoisonError::into_inner).push(result);
@@ -38,8 +38,8 @@ pub struct Judged {
     pub wrong: Vec<String>,
 }
 
-/// Judges each item until `LIBTP_TEST_FAILURES` (3) have failed. `replay` returns how to repeat an item; `prepare`
-/// makes each thread's own state.
+/// Judges each item on several threads. Stops when `LIBTP_TEST_FAILURES` items have failed, by default 3. `replay`
+/// returns the variables that repeat an item; `prepare` makes the state of a thread.
 pub fn judge_all<T: Sync, S>(
     items: &[T],
     watchdog: &Watchdog,
@@ -54,7 +54,7 @@ pub fn judge_all<T: Sync, S>(
             let (next, wrong, replay, prepare, judge) = (&next, &wrong, &replay, &prepare, &judge);
             scope.spawn(move || {
                 let mut own = prepare();
-                // Relaxed: a plain counter.
+                // Relaxed: a plain counter, which publishes nothing.
                 while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
                     watchdog.begin(thread, replay(item));
                     let judged = caught(|| judge(&mut own, item));

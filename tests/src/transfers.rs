@@ -1,14 +1,14 @@
 //! Transfers between accounts, each with a line in a journal.
 //!
-//! The sum of all balances never changes, and each balance agrees with the journal. A transaction that is partly
-//! missing, or that is there twice, therefore shows.
+//! The sum of all balances never changes, and each balance agrees with the journal. So the audit finds a transaction
+//! that is partly missing, or that is there twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use libtp::{Db, Durability, Env, Reader, Result, Snapshot, Txn};
 use libtp_sim::Random;
 
-/// Accounts: few, so that processes meet.
+/// The number of accounts. It is small, so that processes often use the same account.
 const ACCOUNTS: u64 = 40;
 /// The first balance of every account.
 const BALANCE: i64 = 1_000;
@@ -45,8 +45,8 @@ impl Bank {
     pub fn open(env: &Env) -> Result<Bank> {
         let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
         bank.env.run(|txn| {
-            // The account is read for update. So if several processes come at once, one of them fills the bank, and the
-            // others see that the bank is full.
+            // The account is read for update. So if several processes open the bank at once, one of them fills it, and
+            // the others find it filled.
             if bank.accounts.get_for_update(txn, &account_key(0))?.is_none() {
                 for account in 0..ACCOUNTS {
                     bank.accounts.put(txn, &account_key(account), &BALANCE.to_le_bytes())?;
@@ -71,7 +71,7 @@ impl Bank {
         self.env.run_with(durability, |txn| {
             for (account, change) in [(from, -amount), (to, amount)] {
                 let balance =
-                    number(&self.accounts.get(txn, &account_key(account))?.expect("accounts are never closed"));
+                    number(&self.accounts.get(txn, &account_key(account))?.expect("accounts are never deleted"));
                 self.accounts.put(txn, &account_key(account), &(balance + change).to_le_bytes())?;
             }
             self.journal.put_new(txn, &journal_key(id), text.as_bytes())
@@ -88,7 +88,7 @@ impl Bank {
         Bank::compare(&accounts, &journal)
     }
 
-    /// As [`Bank::audit`], in a snapshot.
+    /// Returns the transfers in the journal as a snapshot shows it, if all balances in the snapshot agree with it.
     ///
     /// # Errors
     /// Describes the difference.
@@ -116,7 +116,7 @@ impl Bank {
         }
         let found: BTreeMap<Vec<u8>, i64> = accounts.iter().map(|(key, value)| (key.clone(), number(value))).collect();
         if found.values().sum::<i64>() != MONEY {
-            return Err(format!("money was made or lost: {} in all", found.values().sum::<i64>()));
+            return Err(format!("the sum of all balances should be {MONEY} and is {}", found.values().sum::<i64>()));
         }
         match wanted == found {
             true => Ok(transfers),

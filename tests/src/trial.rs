@@ -1,8 +1,8 @@
-//! Tries planted bugs, each in its own process, and collects which test noticed each.
+//! Tries planted bugs, each in its own process, and reports whether a test noticed each.
 //!
 //! The process is this test program again, in a test that notices the bug by a panic, a crash or a hang. The variable
-//! `LIBTP_PLANTED` names the bug, for that process and the processes that it starts. `LIBTP_TEST_BUG` tries one bug
-//! alone.
+//! `LIBTP_PLANTED` names the bug, for that process and the processes that it starts. If `LIBTP_TEST_BUG` names a bug,
+//! only this bug is tried.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use crate::planted::{self, Judge, Planted, Suite};
 use crate::threads::on_threads;
 use crate::{crash_states, sizes};
 
-/// The longest time for one bug; a bug that hangs counts as noticed.
+/// The longest time for one bug. A test that does not end in this time has noticed the bug.
 const LIMIT: Duration = Duration::from_secs(90);
-/// The same for a bug of the crash suites, on a busy machine.
+/// The longest time for one bug of the crash suites, also on a busy machine.
 const CRASH_LIMIT: Duration = Duration::from_secs(900);
-/// More threads than processors: most of the processes wait most of the time.
+/// The number of threads. It may exceed the number of processors: most of the processes wait most of the time.
 const THREADS: usize = 4;
-/// Tries of a case, each with the next seed. A case draws its moment at random, and the bug shows only at some
-/// moments.
+/// The number of tries of a case, each with the next seed. A case draws the moment of its event at random, and the bug
+/// shows only at some moments.
 const CASE_TRIES: u64 = 10;
-/// Seconds after which survivors count as stuck.
+/// The value of `LIBTP_TEST_WATCHDOG`, in seconds: survivors soon count as stuck.
 const WATCHDOG: &str = "3";
-/// The variable with the test of the crash suites that a process runs.
+/// The environment variable with the test of the crash suites that a process runs.
 const CATCHER: &str = "LIBTP_TEST_CATCHER";
-/// The variable with a seed that has shown the bug.
+/// The environment variable with a seed that has shown the bug.
 const KNOWN_SEED: &str = "LIBTP_TEST_KNOWN_SEED";
 
 /// Makes the module `yardstick` of a suite, whose test tries each planted bug that a case of the suite must notice.
@@ -40,7 +40,7 @@ macro_rules! yardstick {
     };
 }
 
-/// Returns the bug that is planted in this process, if the process was started to try one.
+/// Returns the name of the bug that is planted in this process, if there is one.
 pub fn planted() -> Option<String> {
     sizes::chosen("LIBTP_PLANTED")
 }
@@ -50,14 +50,14 @@ pub fn chosen_catcher() -> Option<(String, Option<u64>)> {
     Some((sizes::chosen(CATCHER)?, sizes::chosen(KNOWN_SEED)))
 }
 
-/// Prints the seed, so that the parent knows which seed noticed the bug.
+/// Prints the seed. The parent reads the last printed seed: with this seed the test noticed the bug.
 pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names, and prints which seed
-/// noticed each. Without an entry only bugs that name a case are tried. Bugs that show seldom are tried if there is
-/// time for them.
+/// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names, and prints the seed
+/// with which each was noticed. If `entry` is empty, tries only bugs that name a case. Bugs that show seldom are tried
+/// only if `LIBTP_TEST_SELDOM` is set.
 ///
 /// # Panics
 /// If a bug was not noticed.
@@ -76,7 +76,7 @@ pub fn all_noticed(suite: Suite, entry: &str) {
         let start = Instant::now();
         let (test, tries) = match bug.judge {
             Judge::Case(case) => (case, CASE_TRIES),
-            // The entry goes through ten seeds by itself.
+            // The test `entry` tries ten seeds itself.
             _ => (entry, 1),
         };
         let noticed = (0..tries).find_map(|number| try_one(bug, test, number));
@@ -87,7 +87,7 @@ pub fn all_noticed(suite: Suite, entry: &str) {
     let noticed: Vec<&str> = tried.iter().filter_map(|(_, noticed)| noticed.as_deref()).collect();
     let at_first = noticed.iter().filter(|text| text.starts_with("seed 1:")).count();
     println!(
-        "figures: {} of {} planted bugs noticed, {at_first} of them at the first seed; {} of those not noticed show seldom",
+        "figures: {} of {} planted bugs noticed, {at_first} of them at the first seed; {} of the others show seldom",
         noticed.len(),
         tried.len(),
         tried.iter().filter(|(bug, noticed)| noticed.is_none() && bug.is_seldom).count()
@@ -97,7 +97,8 @@ pub fn all_noticed(suite: Suite, entry: &str) {
     assert!(escaped.is_empty(), "no test noticed {escaped:?}");
 }
 
-/// Runs one test with the bug planted, `number` seeds after the first; returns the failure, if the bug was noticed.
+/// Runs one test with the bug planted and the seed `number` after the first. Returns the seed and the failure if the
+/// test noticed the bug.
 fn try_one(bug: &Planted, test: &str, number: u64) -> Option<String> {
     let mut variables = vec![("LIBTP_PLANTED", bug.name.to_owned())];
     variables.push(("LIBTP_TEST_SEED", (sizes::first_seed() + number).to_string()));
@@ -109,12 +110,12 @@ fn try_one(bug: &Planted, test: &str, number: u64) -> Option<String> {
     .map(|(seed, why)| format!("{}: {why}", seed.unwrap_or_else(|| format!("seed {}", number + 1))))
 }
 
-/// Runs a test of the crash suites in its own process without a bug; returns the failure.
+/// Runs a test of the crash suites in its own process without a bug; returns the failure, if it fails.
 pub fn without_a_bug(entry: &str, catcher: planted::Catcher) -> Option<String> {
     in_a_process(entry, Some(catcher), Vec::new(), CRASH_LIMIT).map(|(_, why)| why)
 }
 
-/// Runs one test in its own process. Returns the seed and the reason of its failure.
+/// Runs one test in its own process. Returns the seed and the reason of its failure; `None` if it succeeds.
 fn in_a_process(
     test: &str,
     catcher: Option<planted::Catcher>,
@@ -122,7 +123,7 @@ fn in_a_process(
     limit: Duration,
 ) -> Option<(Option<String>, String)> {
     if let Some(catcher) = catcher {
-        // One failure is enough.
+        // The first failure ends the test: it proves that the bug is noticed.
         variables.extend([(CATCHER, format!("{catcher:?}")), ("LIBTP_TEST_FAILURES", "1".to_owned())]);
     }
     let program = std::env::current_exe().expect("a running test has a program file");
@@ -149,7 +150,7 @@ fn in_a_process(
     }
     let status = child.wait().expect("the child is ours");
     if !has_ended {
-        // The child's own children end when the child no longer listens. Stuck children keep the pipes open.
+        // The output is not read to its end: stuck children of the child may keep the pipes open.
         return Some((None, format!("no end after {} s", limit.as_secs())));
     }
     let (message, complained) = (message.join().unwrap_or_default(), complained.join().unwrap_or_default());
@@ -157,7 +158,7 @@ fn in_a_process(
         return None;
     }
     let seed = message.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
-    // The last panic of a thread is the test's own: panics of other processes were reported before it.
+    // The last panic is the test's. The panics of its child processes, which it reports, come before it.
     let mut lines = complained.lines();
     let mut why = message.lines().find(|line| line.contains("HANG")).map(str::to_owned);
     while let Some(line) = lines.next() {
@@ -172,7 +173,7 @@ fn read(from: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinH
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut from) = from {
-            // Keeps the bytes that were read before an error.
+            // An error is ignored: the bytes that were read before it are returned.
             let _ = from.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

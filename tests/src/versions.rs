@@ -1,5 +1,5 @@
-//! Work in versions on a simulated disk: each transaction gives all data the next version. After a power cut, all data
-//! has the same version.
+//! Work in versions on a simulated disk: each transaction brings all data to the next version. After a power cut, all
+//! data must have the same version.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn platform_on(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platf
     Ok(Platform { path: PathBuf::from("sim:/env"), ..platform(disk.subdirectory("env")?, memory) })
 }
 
-/// Returns settings with little memory and short logs. No work of such an environment starts by the clock.
+/// Returns settings with little memory and short logs. No work of the environment is started by a clock.
 pub fn settings() -> Settings {
     Settings {
         no_background: true,
@@ -38,7 +38,7 @@ pub fn settings() -> Settings {
         log_segment_max: Some(Bytes::kib(64)),
         checkpoint_log: Some(Bytes::kib(96)),
         lock_timeout_millis: Some(0),
-        // A transaction that drops a database or changes plain files is synced all the same.
+        // This holds for ordinary transactions. A transaction that drops a database or changes plain files is synced.
         durability: Some(Durability::Relaxed),
         relaxed_millis: Some(3_600_000),
         ..Settings::default()
@@ -56,7 +56,7 @@ pub fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
 /// Returns a disk with these directories.
 ///
 /// # Panics
-/// Never: the disk is healthy.
+/// Never: the disk fails no call.
 pub fn new_disk(seed: u64, directories: &[&str]) -> SimDisk {
     let disk = SimDisk::new(seed);
     for name in directories {
@@ -66,18 +66,18 @@ pub fn new_disk(seed: u64, directories: &[&str]) -> SimDisk {
     disk
 }
 
-/// The disk after a run.
+/// A run: the disk afterwards, and the calls at which each version was made.
 pub struct Played {
     disk: SimDisk,
-    /// The number of disk calls after which version 0 exists.
+    /// The number of disk calls when version 0 was complete.
     begun: usize,
-    /// For each version, the calls at which it was requested and answered.
+    /// For each later version, the number of disk calls when it was requested, and when it was answered.
     versions: Vec<(usize, usize)>,
 }
 
 impl Played {
-    /// Makes versions 1 to `versions`. `change` does a part of a step in a transaction that then aborts or dies; `step`
-    /// makes the next version.
+    /// Makes versions 1 to `versions` by calls of `step`. Between them, `change` makes a part of the next version in
+    /// transactions that then abort or die.
     ///
     /// # Panics
     /// If a call fails.
@@ -99,7 +99,7 @@ impl Played {
                 if random.coin() {
                     txn.abort().expect("a healthy disk");
                 } else {
-                    // The session is left as a killed process leaves its session.
+                    // The session is left in the state in which a killed process leaves it.
                     txn.die();
                     env.managers().reap().expect("a healthy disk");
                 }
@@ -117,7 +117,7 @@ impl Played {
         Played { disk, begun, versions: played }
     }
 
-    /// Returns the versions that may be found after a crash at a call.
+    /// Returns the versions that may be found after a crash at call `at`.
     fn allowed(&self, at: usize) -> std::ops::RangeInclusive<u64> {
         let count =
             |is: &dyn Fn(&(usize, usize)) -> bool| self.versions.iter().filter(|version| is(version)).count() as u64;
@@ -125,8 +125,9 @@ impl Played {
     }
 }
 
-/// Plays `LIBTP_TEST_SEEDS` runs and cuts the power at `LIBTP_TEST_STATES` calls of each, and at some calls of the
-/// opening that follows. `judge` opens an image and returns its version. Returns the number of images of both kinds.
+/// Makes `LIBTP_TEST_SEEDS` runs, and cuts the power at `LIBTP_TEST_STATES` disk calls of each run, and at some disk
+/// calls of the opening that follows. `judge` opens an image and returns its version. Returns the number of images of
+/// runs, and the number of images of openings.
 ///
 /// # Panics
 /// If an image has no version, or a version that is not allowed.

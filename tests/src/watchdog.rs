@@ -1,4 +1,4 @@
-//! Panics and hangs in the code under test: a panic becomes an error message, and a hang ends the run with a message.
+//! Panics and hangs in the code under test. A panic becomes an error message, and a hang ends the run with a message.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,7 +10,7 @@ thread_local! {
     static QUIET: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Keeps panics inside [`caught`] off the terminal, and records their messages.
+/// Sets a panic hook that records panics inside [`caught`] and does not print them.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -25,7 +25,7 @@ fn listen() {
     });
 }
 
-/// Runs `work`; turns a panic in it into an error with the place and the message.
+/// Runs `work`; turns a panic in it into an error with the panic's place and message.
 ///
 /// # Errors
 /// The error that `work` returned, or the panic.
@@ -40,10 +40,10 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> 
     })
 }
 
-/// The longest time for one state; far more than any state takes.
+/// The longest time for one piece of work, far more than any takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Watches the threads of a suite, so that a state that never ends is reported.
+/// Watches the threads of a suite, and reports a piece of work that never ends.
 #[derive(Clone)]
 pub struct Watchdog(Arc<Mutex<Watch>>);
 
@@ -74,7 +74,7 @@ impl Watchdog {
         Watchdog(watch)
     }
 
-    /// Records that the thread begins work; `what` says how to repeat it.
+    /// Records that the thread begins a piece of work; `what` has the variables that repeat it.
     pub fn begin(&self, thread: usize, what: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).at[thread] = Some((what, Instant::now()));
     }

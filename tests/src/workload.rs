@@ -1,9 +1,9 @@
-//! Mixed transactions of four simulated processes, interleaved step by step by one thread, all from one seed.
+//! Mixed transactions of four simulated processes. One thread interleaves their steps, and one seed determines the run.
 //!
-//! Five phases. After the first, two processes leave and two others join. After the second, all processes are killed
-//! and their shared memory is repaired. After the third, all leave in good order. After the fourth, all are killed and
-//! their memory is lost, while the machine goes on. After the last, all leave. Transactions that are open at a kill
-//! must vanish.
+//! The workload has five phases. After the first, two processes leave and two others join. After the second, all
+//! processes are killed, and the next process repairs their shared memory. After the third, all leave in good order.
+//! After the fourth, all are killed and their memory is lost, but the disk loses nothing. After the last, all leave.
+//! Transactions that are open at a kill must be undone.
 //!
 //! Small pages, a small cache and small log segments let five hundred transactions meet every case: splits, values of
 //! many pages, evictions of uncommitted pages, checkpoints, recycled segments, aborts of long transactions.
@@ -39,9 +39,9 @@ use failed_syncs::failed_syncs;
 pub struct Plan {
     /// The seed, which determines the whole run.
     pub seed: u64,
-    /// Transactions in all.
+    /// The number of transactions of the run.
     pub transactions: usize,
-    /// Calls may fail: a transaction that meets an error is aborted and the next transaction begins.
+    /// Calls of the disk may fail. A transaction that meets an error is aborted, and the next transaction begins.
     pub has_faults: bool,
 }
 
@@ -59,9 +59,9 @@ pub struct Tally {
     pub commits: u64,
     /// Transactions that were aborted on purpose.
     pub aborts: u64,
-    /// Transactions that met a lock and were aborted.
+    /// Transactions that were refused a lock and were aborted.
     pub conflicts: u64,
-    /// Calls that failed because of a planted fault.
+    /// Calls that failed because of a fault of the disk.
     pub failures: u64,
 }
 
@@ -88,22 +88,22 @@ impl std::fmt::Display for Tally {
 pub struct Run {
     /// The machine, with its disk and the record of all its changes.
     pub machine: Machine,
-    /// The history with its promises, era by era.
+    /// The histories of the eras, in order.
     pub eras: Vec<Era>,
     /// Counts.
     pub tally: Tally,
-    /// The I/O index at which the memory was lost, if the state after that loss could not be read yet.
+    /// The I/O index at which the memory was lost, if the run ended before the state after that loss was judged.
     pub lost_at: Option<usize>,
 }
 
 impl Run {
-    /// Returns the history as of an I/O index.
+    /// Returns the history of the era of an I/O index.
     pub fn history_at(&self, position: usize) -> &History {
         let at = self.eras.partition_point(|era| era.from <= position);
         &self.eras[at.max(1) - 1].history
     }
 
-    /// Returns the states that the machine's memory and disk together may have.
+    /// Returns the states that an opening may find with the machine's memory and disk at the end of the run.
     pub fn allowed_at_end(&self) -> Allowed {
         self.lost_at.map_or(self.history().allowed_at_end(), |position| self.history().allowed_at(position))
     }
@@ -117,7 +117,7 @@ impl Run {
 /// Runs a plan on a new disk; `prepare` may make the disk's calls fail.
 ///
 /// # Errors
-/// The library answered wrongly, or failed without a planted fault.
+/// The library answered wrongly, or failed although no call of the disk was made to fail.
 pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
     let disk = SimDisk::new(plan.seed);
     prepare(&disk);
@@ -154,11 +154,11 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
 
 /// The reason that a workload ends early.
 enum Stop {
-    /// The environment accepts no more changes until it is opened anew.
+    /// The environment accepts no more changes until all processes have closed it.
     NextPhase,
-    /// The environment could not be opened, or its state not be judged, and the faults explain that.
+    /// The environment could not be opened, or its state could not be judged, because of the disk's faults.
     Cut,
-    /// The library is wrong.
+    /// The library did something wrong.
     Wrong(String),
 }
 
@@ -178,10 +178,10 @@ struct Runner {
     ranges: Random,
     /// Random numbers for the loads.
     loads: Random,
-    /// The number of trees that are loaded.
+    /// The number of trees loaded so far.
     loaded: usize,
     history: History,
-    /// The I/O index at which `history` begins to hold, and the eras before it.
+    /// The I/O index at which the era of `history` begins, and the eras before it.
     from: usize,
     past: Vec<Era>,
     lost_at: Option<usize>,
@@ -193,9 +193,9 @@ struct Runner {
     journal: u64,
     begun: u64,
     ended: usize,
-    /// The I/O index at which the environment was opened while no process had it open.
+    /// The I/O index of the last opening by a first process.
     opened: usize,
-    /// Transactions ended since the first sync failed.
+    /// The number of transactions that ended after the first failed sync.
     failed_after: usize,
     tally: Tally,
 }
@@ -228,8 +228,8 @@ impl Runner {
         self.phase(&processes, PHASES, true)
     }
 
-    /// Begins a new era after the memory was lost: commits without a promise may be lost, and a lost commit counts as
-    /// never made.
+    /// Begins a new era after the memory was lost. Commits without a promise may be lost; the new era's history lacks
+    /// them.
     fn begin_era(&mut self, process: &Process) -> Result<(), Stop> {
         let when = "after all processes were killed and their memory lost";
         let position = self.machine.disk.io_index();
@@ -257,10 +257,11 @@ impl Runner {
         }
     }
 
-    /// Starts processes while no process has the environment open: earlier failures no longer apply.
+    /// Starts processes while no process has the environment open. So syncs that failed before no longer forbid
+    /// commits.
     ///
-    /// Ends the run if the sync of a directory has failed. Only a new mount makes its names trustworthy again, and
-    /// real filesystems refuse to go on.
+    /// Ends the run if the sync of a directory has failed: the directory's names may then be lost at any time, until
+    /// the disk is mounted again. Real filesystems refuse further work in this case.
     fn open_again(&mut self) -> Result<Vec<Process>, Stop> {
         let names = failed_syncs(&self.machine.disk.trace(), 0);
         if self.plan.has_faults && names.iter().any(|name| name == "/" || name == "log") {
@@ -285,7 +286,7 @@ impl Runner {
         Ok(processes)
     }
 
-    /// Checks that the state is exactly the committed one.
+    /// Checks that the state is exactly the committed state.
     fn compare(&mut self, process: &Process, when: &str) -> Result<(), Stop> {
         match process.state(Way::Up) {
             Ok(state) => match self.history.judge(&state, self.history.allowed_at_end()) {
@@ -297,8 +298,8 @@ impl Runner {
         }
     }
 
-    /// Runs the phase's share of the transactions. Transactions that are open at the phase's end are dropped, or left
-    /// for the kill.
+    /// Runs the phase's share of the transactions. Transactions that are open at the phase's end are dropped if the
+    /// phase is orderly; otherwise they die with their processes.
     fn phase(&mut self, processes: &[Process], phase: usize, is_orderly: bool) -> Result<(), Stop> {
         let mut clients: Vec<Client<'_>> = processes.iter().map(Client::new).collect();
         while self.ended < self.plan.transactions * phase / PHASES {
@@ -310,13 +311,14 @@ impl Runner {
                     self.ended = self.plan.transactions * phase / PHASES;
                     break;
                 }
-                // A wrong state may include latches and locks that an orderly end would wait for.
+                // The sessions are not ended in good order: the end might wait for ever for latches or locks that
+                // stayed held.
                 kill_all(clients);
                 return Err(stop);
             }
         }
         if self.plan.has_faults {
-            self.look_around(processes)?;
+            self.check_readable_records(processes)?;
         }
         if is_orderly {
             // Some transactions end by being dropped, which aborts them.
@@ -339,7 +341,8 @@ impl Runner {
                     effects.range((Bound::Included(from), to.as_ref())).find(|(it, _)| it.0 == from.0)
                 {
                     return Err(Stop::Wrong(format!(
-                        "WRONG: transaction {} read {}, and before it ended transaction {} changed that and committed",
+                        "WRONG: transaction {} read {}, and before its end transaction {} committed a change of this \
+                         record",
                         reader.number,
                         name(place),
                         clients[committer].number
@@ -350,8 +353,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks that everything that can still be read is right, also when nothing can be written any more.
-    fn look_around(&mut self, processes: &[Process]) -> Result<(), Stop> {
+    /// Checks that every record that can still be read is right, also after the environment has stopped to accept
+    /// changes.
+    fn check_readable_records(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let places: Vec<Place> = self.history.last().records().keys().step_by(3).cloned().collect();
         for (at, place) in places.iter().enumerate() {
             let mut client = Client::new(&processes[at % processes.len()]);
@@ -359,7 +363,7 @@ impl Runner {
             if let Ok(found) = client.process.get(&txn, place) {
                 client.txn = Some(Rc::new(txn));
                 if let Err(Problem::Wrong(what)) = self.check_value(&client, place, found.as_ref()) {
-                    return Err(Stop::Wrong(format!("{what}, read after calls had failed")));
+                    return Err(Stop::Wrong(format!("{what}, read after calls of the disk had failed")));
                 }
             }
         }
@@ -390,7 +394,7 @@ impl Runner {
         }
     }
 
-    /// Counts an error of the library: expected where calls fail, and otherwise wrong.
+    /// Counts an error of the library. The error is wrong unless the plan lets calls of the disk fail.
     fn failure(&mut self, what: String) -> Result<(), Stop> {
         self.tally.failures += 1;
         if self.plan.has_faults && !what.contains("WRONG") {
@@ -400,7 +404,7 @@ impl Runner {
     }
 }
 
-/// Lets the transactions die with their processes, which are about to be killed.
+/// Leaves the transactions as a kill of their processes leaves them. The caller kills the processes.
 fn kill_all(clients: Vec<Client<'_>>) {
     clients.into_iter().filter_map(|mut client| client.take_txn()).for_each(Running::die);
 }

@@ -1,4 +1,4 @@
-//! A directory in which other calls replace the reads and syncs of some files.
+//! A directory whose files' reads and syncs call a test's functions, for files with chosen names.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
 
-/// Calls that replace a file's own calls.
+/// Functions that replace the reads and syncs of a file.
 pub trait Calls: Send + Sync {
     /// Reads from the file.
     ///
@@ -24,8 +24,8 @@ pub trait Calls: Send + Sync {
     }
 }
 
-/// A directory in which other calls replace the calls of the files whose names contain a given part, also in
-/// subdirectories.
+/// A directory in which the given functions replace the reads and syncs of files. These are the files whose names
+/// contain a given part, also in subdirectories.
 pub struct WrappedDirectory {
     inner: Arc<dyn Directory>,
     part: &'static str,
@@ -33,7 +33,7 @@ pub struct WrappedDirectory {
 }
 
 impl WrappedDirectory {
-    /// Replaces the calls of files whose names contain `part`.
+    /// Replaces the reads and syncs of files whose names contain `part`.
     pub fn new(inner: Arc<dyn Directory>, part: &'static str, calls: Arc<dyn Calls>) -> WrappedDirectory {
         WrappedDirectory { inner, part, calls }
     }
@@ -83,11 +83,11 @@ impl Directory for WrappedDirectory {
     }
 }
 
-/// A file whose calls are replaced.
+/// A file whose reads and syncs are replaced.
 pub struct WrappedFile {
     /// The file.
     pub inner: Arc<dyn File>,
-    /// The calls.
+    /// The functions that replace its reads and syncs.
     pub calls: Arc<dyn Calls>,
 }
 

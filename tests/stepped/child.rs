@@ -1,5 +1,5 @@
-//! A process that a test starts: the test program itself. It opens the environment and obeys orders on its standard
-//! input.
+//! A child process of a test, which runs the test program again. It opens the environment, and obeys orders from its
+//! standard input.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,16 +22,16 @@ pub const BACKGROUND: &str = "LIBTP_TEST_CHILD_BACKGROUND";
 /// The test that a child runs.
 pub const ENTRY: &str = "child::entry";
 
-/// Returns the time within which a survivor does its part after a death.
+/// Returns the time within which a survivor must do its work after a death.
 pub fn watchdog() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20))
 }
 
-/// The part of an operation that is stepped.
+/// Whether a run of an operation is stepped by the parent.
 pub enum Part {
-    /// No part: the child does the operation once before it is stepped, so that one-time work is done by then.
+    /// The run before the stepped run. It does the work that is only done once, so that the stepped run does not.
     Warm,
-    /// The parent steps this thread, and kills the process at the end of the part or before.
+    /// The parent steps a part of the run, and kills the process in this part or at its end.
     Stepped,
 }
 
@@ -41,7 +41,7 @@ impl Part {
         matches!(self, Part::Warm)
     }
 
-    /// Does the part of the work that is stepped.
+    /// Does the part of the operation that is stepped, unless this is the run before.
     pub fn step<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.is_warm() {
             return work();

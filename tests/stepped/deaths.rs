@@ -1,4 +1,4 @@
-//! The deaths of an operation, one after the other.
+//! Lets processes die in an operation, one after the other, at different moments.
 
 use std::fmt;
 use std::time::Instant;
@@ -10,9 +10,10 @@ use crate::member::UNTRACED;
 use crate::operations::Operation;
 use crate::town::Town;
 
-/// The most deaths in one environment, whose records by number and whose journal become longer with each death.
+/// The largest number of deaths in one environment. With each death its records by number and its journal become
+/// longer.
 const DEATHS_OF_ONE: u64 = 100;
-/// Number of rounds in which repairers die. In each round the first process dies at another moment.
+/// The number of rounds in which repairers die. In each round the first process dies at another moment.
 const ROUNDS: u64 = 3;
 
 /// The events of a repair are divided into this number of equal parts. The first part has the physical half of the
@@ -37,24 +38,24 @@ impl fmt::Display for Dies {
     }
 }
 
-/// A plan.
+/// A plan of deaths in an operation.
 pub struct Deaths {
     pub operation: Operation,
     pub dies: Dies,
-    /// The number of deaths; zero for one death before each event.
+    /// The number of deaths; zero: one death before each event.
     pub each: u64,
     pub seed: u64,
-    /// After this number of failures the rest is left out.
+    /// The number of failures after which the remaining deaths are left out.
     pub failures_max: usize,
 }
 
-/// The result.
+/// The result of a plan.
 pub struct Figures {
     operation: Operation,
     dies: Dies,
-    /// Stores and system calls of the stepped part.
+    /// The number of stores and system calls of the stepped part.
     pub events: u64,
-    /// Processes that died.
+    /// The number of processes that died.
     pub deaths: u64,
     pub failures: Vec<String>,
     /// Why no process can be stepped here.
@@ -71,7 +72,7 @@ impl fmt::Display for Figures {
 }
 
 impl Deaths {
-    /// Lets process after process die.
+    /// Carries out the plan.
     pub fn run(&self) -> Figures {
         let start = Instant::now();
         let mut figures = Figures {
@@ -105,7 +106,7 @@ impl Deaths {
         figures
     }
 
-    /// Counts the events of the operation by a death at its end.
+    /// Counts the events of the operation, by a death at its end.
     fn events_of_the_operation(&self, figures: &mut Figures) -> Option<u64> {
         let counted = caught(|| {
             let mut town = Town::new(self.operation, false)?;
@@ -116,8 +117,8 @@ impl Deaths {
         self.take(counted, "at the end", figures)
     }
 
-    /// Lets processes die at moments of a series of events. The first death, at the end, tells how many events there
-    /// are.
+    /// Lets processes die before events of a part. The first death is at the end of the part, and returns the number of
+    /// events.
     fn of_series(
         &self,
         random: &mut Random,
@@ -151,8 +152,8 @@ impl Deaths {
             if figures.failures.len() >= self.failures_max {
                 break;
             }
-            // The deaths are spread evenly, from another place each day. The physical half of a repair comes first and
-            // is short: half of a sample falls there.
+            // The deaths are spread evenly over the events, with another offset for each seed. The physical half of a
+            // repair comes first and is short, so half of the deaths of a sample are placed there.
             let is_early = self.dies == Dies::Repairing && count < events && nth % 2 == 0;
             let among = if is_early { events.div_ceil(PHYSICAL) } else { events };
             let at = (offset + nth * events / count) % among;
@@ -162,7 +163,7 @@ impl Deaths {
         self.take(closed, "after all deaths", figures);
     }
 
-    /// Returns the result, or notes the failure.
+    /// Returns the value of a result, or notes its failure.
     fn take<T>(&self, result: Result<T, String>, what: &str, figures: &mut Figures) -> Option<T> {
         let why = match result {
             Ok(value) => return Some(value),

@@ -1,16 +1,17 @@
 //! A process dies between any two instructions of one operation, while other processes use the same environment.
 //!
-//! A tracer steps the process and kills it before each store to shared memory and before each system call of the
-//! operation. In between no other process can see a difference. The compiler chooses the order of the
-//! stores, so `--deep` and `soak` build the program as users do.
+//! A tracer steps the process and kills it before a store to shared memory or before a system call of the operation.
+//! Between two of these events no other process can see a difference. The compiler chooses the order of the stores, so
+//! `--deep` and `soak` build the program as users do.
 //!
-//! After each death two survivors change the same records, each within a bounded time. Of each transaction of the dead
-//! process they find all changes or none, and all if its commit was answered. No lock, pin, transaction or session of
-//! the dead process is left, and every page fits its neighbours. In the end the files alone give the same records.
+//! After each death two survivors change the same records, each within a bounded time. They must find all changes of
+//! the dead process's transaction or none, and all if its commit was answered. No lock, pin, transaction or session of
+//! the dead process may be left, and no database may be damaged. At the end, a replay of the files must give the same
+//! records.
 //!
 //! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero stands for one death
-//! before each store. `LIBTP_TEST_OPERATION` chooses one operation. A report of a failure names the line of the store;
-//! the program needs line tables for that (profile `suite`) and the machine `addr2line`.
+//! before each event. `LIBTP_TEST_OPERATION` chooses one operation. The report of a failure names the source line of
+//! the store. For this, the program needs line tables (profile `suite`), and the machine needs `addr2line`.
 //!
 //! | file | contents |
 //! |---|---|
@@ -18,9 +19,9 @@
 //! | `operations` | the operations, and the changes of each |
 //! | `child` | a process that a test starts: a victim, a repairer or a survivor |
 //! | `member` | a process that the test has started, and its death |
-//! | `town` | an environment with its survivors, and how a death is judged |
+//! | `town` | an environment with its survivors, and the checks after a death |
 //! | `deaths` | the deaths of an operation, one after the other |
-//! | `yardstick` | a program of its own: planted bugs, each noticed by the deaths of one operation |
+//! | `yardstick` | a separate program: planted bugs, each of which the deaths of one operation must notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -38,12 +39,12 @@ use libtp_tests::threads::on_threads;
 use deaths::{Deaths, Dies, Figures};
 use operations::Operation;
 
-/// Operations that are tried at a time: the survivors of one wait while the victim of another is stepped.
+/// The number of operations that are tried concurrently. While the victim of one is stepped, its survivors wait.
 const THREADS: usize = 2;
 /// The operations whose repair is stepped.
 const REPAIRED: [Operation; 4] = [Operation::Whole, Operation::CommitRelaxed, Operation::Split, Operation::Insert];
 
-/// Tries the operations of today; fails with all that went wrong.
+/// Tries today's share of the operations; fails with all failures.
 fn try_all(operations: Vec<Operation>, dies: Dies, each: u64) {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_OPERATION");
     let is_chosen = |operation: &Operation| chosen.as_deref().is_none_or(|name| operation.name() == name);
@@ -66,7 +67,7 @@ fn try_all(operations: Vec<Operation>, dies: Dies, each: u64) {
     let text: Vec<String> = wrong.iter().map(|one| format!("\n  {one}")).collect();
     assert!(wrong.is_empty(), "{} failures:{}", wrong.len(), text.concat());
     if let Some(why) = tried.iter().find_map(|figures| figures.untried.as_ref()) {
-        println!("figures: UNTRIED: {why}, so not every process was stepped");
+        println!("figures: UNTRIED: {why}, so some processes were not stepped");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A process that the test has started, and its death.
+//! A process that the test has started: orders, answers, and its death.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use nix::unistd::Pid;
 
 use crate::child::{watchdog, BACKGROUND, DIRECTORY, ENTRY, NUMBER};
 
-/// The words of an error where the kernel does not let a process be stepped.
+/// The beginning of the error if the kernel does not let a process be stepped.
 pub const UNTRACED: &str = "this system does not let a process be traced: ";
 
-/// The stepped part may take this many times as long as a survivor's part.
+/// The stepped part may take the time of a survivor's work, multiplied by this number.
 const LONGEST: u32 = 5;
 
 /// A process that the test has started.
@@ -23,16 +23,16 @@ pub struct Member {
 
 /// A stepped process at its death.
 pub struct Death {
-    /// The events that it passed.
+    /// The number of events that the process passed.
     pub events: u64,
-    /// Whether it had come to the end of the stepped part.
+    /// Whether the process was at the end of the stepped part.
     pub has_ended: bool,
-    /// Its next instruction.
+    /// The process's next instruction.
     pub place: Place,
 }
 
 impl Member {
-    /// Starts a process that opens the environment.
+    /// Starts a process, and waits until it has opened the environment.
     pub fn launch(path: &Path, number: u64, has_background: bool) -> Result<Member, String> {
         let variables = [
             (DIRECTORY, path.display().to_string()),
@@ -50,11 +50,13 @@ impl Member {
         self.hears(answer).map_err(|what| format!("at the order {order:?}: {what}"))
     }
 
-    /// Waits for this line.
+    /// Waits for the next line, which must be `line`.
     pub fn hears(&self, line: &str) -> Result<(), String> {
         match self.line()? {
             heard if heard == line => Ok(()),
-            heard => Err(format!("process {} says {heard:?}, not {line:?}: {}", self.number, self.process.errors())),
+            heard => {
+                Err(format!("process {} reports {heard:?}, wanted {line:?}: {}", self.number, self.process.errors()))
+            }
         }
     }
 
@@ -67,7 +69,7 @@ impl Member {
         }
     }
 
-    /// Gives the process an order with a stepped part; returns the thread that is stopped before that part.
+    /// Gives the process an order with a stepped part; returns the thread, which is stopped before this part.
     pub fn begins(&mut self, order: &str) -> Result<Pid, String> {
         self.process.order(order);
         let line = self.line()?;
@@ -75,13 +77,13 @@ impl Member {
             return Err(format!("{UNTRACED}{why}"));
         }
         let thread = line.strip_prefix("thread ").and_then(|number| number.parse().ok());
-        let thread = Pid::from_raw(thread.ok_or_else(|| format!("process {} says {line:?}", self.number))?);
+        let thread = Pid::from_raw(thread.ok_or_else(|| format!("process {} reports {line:?}", self.number))?);
         stopped(thread);
         Ok(thread)
     }
 
-    /// Steps the stopped thread, and kills the process before its event `at`, or at the end of the stepped part.
-    /// Before each system call `calls` gets its number.
+    /// Steps the stopped thread, and kills the process before the event `at`, or at the end of the stepped part. Calls
+    /// `calls` with the number of each system call before the call.
     pub fn dies(
         mut self,
         thread: Pid,
@@ -97,7 +99,7 @@ impl Member {
     }
 }
 
-/// Steps the thread to the event, and stops it there.
+/// Steps the thread up to the event `at`, or to the end of the stepped part, and stops it there.
 fn step(
     events: &mut Events,
     thread: Pid,
@@ -105,7 +107,7 @@ fn step(
     calls: &mut dyn FnMut(i64) -> Result<(), String>,
 ) -> Result<Death, String> {
     const END: Event = Event::Call(MARK);
-    // The stepped part begins behind the first mark.
+    // The stepped part begins after the first mark.
     loop {
         let event = events.upcoming()?;
         events.pass(event)?;

@@ -1,6 +1,6 @@
-//! The operations that a process is stepped through.
+//! The operations in which a process is stepped.
 //!
-//! A transaction of an operation has a number, which its records show.
+//! Each transaction of an operation has a number, which is in the values of its records.
 
 use libtp::{Durability, Mode, Result};
 
@@ -16,7 +16,7 @@ pub enum Operation {
     UpdatePart,
     /// Changes a part of a hash file's record.
     UpdatePartHash,
-    /// Puts a longer value over a tree's record.
+    /// Replaces a tree's record by a longer one.
     PutLonger,
     /// Inserts a record into a tree.
     Insert,
@@ -24,7 +24,7 @@ pub enum Operation {
     Delete,
     /// Appends a record by number.
     Append,
-    /// Puts a record of a hash file.
+    /// Replaces a record of a hash file.
     PutHash,
     /// Locks an object and unlocks it.
     Lock,
@@ -34,19 +34,19 @@ pub enum Operation {
     Get,
     /// Begins a transaction and commits it.
     Empty,
-    /// Commits a change that need not be on the disk.
+    /// Commits a change with relaxed durability.
     CommitRelaxed,
-    /// Commits a change that must be on the disk.
+    /// Commits a change, and waits until the commit is on the disk.
     CommitSync,
     /// Commits while another process waits for the record.
     CommitBeforeWaiter,
     /// Aborts two changes.
     Abort,
-    /// Goes back to a savepoint before two changes.
+    /// Rolls two changes back to a savepoint.
     RollBack,
     /// Changes a record of a database that the transaction has not used yet.
     FirstUse,
-    /// Changes a record, whose log record begins a new chunk of the log's ring.
+    /// Makes a change whose log record begins in one chunk of the log's ring and ends in another.
     NewChunk,
     /// Inserts long records, for which a page is split.
     Split,
@@ -79,7 +79,7 @@ impl Operation {
         format!("{self:?}")
     }
 
-    /// Returns the operation of that name.
+    /// Returns the operation with this name.
     pub fn of(name: &str) -> Operation {
         Operation::ALL.into_iter().find(|operation| operation.name() == name).unwrap()
     }
@@ -89,7 +89,7 @@ impl Operation {
         matches!(self, LockRecord | Empty | CommitRelaxed | CommitSync | CommitBeforeWaiter | Whole)
     }
 
-    /// Returns the changes that the transaction makes before it commits or goes back.
+    /// Returns the changes that the transaction makes before it commits, aborts or rolls back.
     fn attempts(self, nth: u64, is_warm: bool) -> Vec<Edit> {
         let name = |begin: &str| if is_warm { WARM.to_owned() + begin } else { begin.to_owned() }.into_bytes();
         let record = if is_warm { name("") } else { key(RECORD) };
@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// Returns the changes of the committed transaction.
+    /// Returns the changes that are there if the transaction commits.
     pub fn edits(self, nth: u64) -> Vec<Edit> {
         match self {
             Abort | RollBack => Vec::new(),
@@ -124,9 +124,9 @@ impl Operation {
         }
     }
 
-    /// Returns the changes that a survivor makes afterwards, in the transaction `nth`, to the records that the
-    /// transaction `dead` changed or used. After these changes, the next death of this operation finds the same state
-    /// as the first.
+    /// Returns the changes that a survivor makes after a death, in the transaction `nth`, to the records that the
+    /// transaction `dead` changed or used. They restore the state in which the operation began, so that the next death
+    /// begins with the same state.
     pub fn settles(self, dead: u64, nth: u64) -> Vec<Edit> {
         let set = |mut edit: Edit, value: Option<Vec<u8>>| {
             edit.value = value;
@@ -135,7 +135,7 @@ impl Operation {
         let change = Edit { which: Which::Tree, key: key(RECORD), value: Some(value(nth)) };
         let changed = self.attempts(dead, false).into_iter().flat_map(|edit| match (self, edit.which) {
             (Delete, _) => vec![set(edit, Some(value(nth)))],
-            // A record that the operation inserted is removed.
+            // Removes a record that the operation inserted.
             (Insert | Split | Abort | RollBack, _) if edit.key != key(RECORD) => {
                 vec![set(edit.clone(), Some(value(nth))), set(edit, None)]
             }
@@ -144,8 +144,8 @@ impl Operation {
         [vec![change], changed.collect()].concat()
     }
 
-    /// Does a survivor's part: takes the locks that the dead session may have, and makes the changes. Returns how many
-    /// of the changes by transaction `dead` it found.
+    /// Does a survivor's work: takes the locks that the dead session may have, and makes the changes. Returns the
+    /// number of changes of the transaction `dead` that it found.
     pub fn settle(self, world: &World, dead: u64, nth: u64, durability: Durability) -> Result<usize> {
         world.env.run_with(durability, |txn| {
             txn.lock(OBJECT, Mode::X)?;
@@ -166,7 +166,7 @@ impl Operation {
         txn.commit()
     }
 
-    /// Does the operation in the transaction `nth`; `part` surrounds the stepped part.
+    /// Does the operation in the transaction `nth`. [`Part::step`] does the stepped part.
     pub fn play(self, world: &World, nth: u64, part: &Part) -> Result<()> {
         let edits = self.attempts(nth, part.is_warm());
         let durability = if self == CommitSync { Durability::Sync } else { Durability::Relaxed };
@@ -203,7 +203,7 @@ impl Operation {
                 let savepoint = txn.savepoint();
                 make()?;
                 part.step(|| savepoint.roll_back())?;
-                // The rest of the transaction is aborted, too.
+                // Aborts the rest of the transaction, too.
                 return txn.abort();
             }
             LockRecord => {
@@ -217,7 +217,7 @@ impl Operation {
                 txn.unlock(OBJECT)
             })?,
             Split => {
-                // Puts as many records as fit into a page.
+                // The first four records fill the page.
                 let (some, others) = edits.split_at(4);
                 some.iter().try_for_each(|edit| world.apply(&txn, edit))?;
                 part.step(|| others.iter().try_for_each(|edit| world.apply(&txn, edit)))?;
@@ -225,7 +225,7 @@ impl Operation {
             Get => part.step(|| world.tree.get(&txn, &key(RECORD)).map(drop))?,
             Update | FirstUse | NewChunk | Wait => {
                 if part.is_warm() {
-                    // The update below needs a record that is there already.
+                    // The update below needs an existing record.
                     make()?;
                 }
                 let change = |bytes: &mut [u8]| bytes.copy_from_slice(&value(nth + u64::from(part.is_warm())));
@@ -236,7 +236,7 @@ impl Operation {
                     make()?;
                 }
                 let db = if self == UpdatePart { &world.tree } else { &world.hash };
-                // The first digits stay, so the log has a part of the value.
+                // The first two digits do not change, so only a part of the value is logged.
                 let new = value(nth + u64::from(part.is_warm()));
                 part.step(|| db.update_part(&txn, &edits[0].key, 2, &new[2..]).map(drop))?;
             }

@@ -1,4 +1,4 @@
-//! An environment with its survivors, and how a death is judged.
+//! An environment with its survivors, and the checks after a death.
 
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
@@ -16,7 +16,7 @@ use crate::member::{Death, Member};
 use crate::operations::Operation;
 use crate::world::{Contents, World};
 
-/// Small, so that one environment costs little.
+/// Settings with small sizes, so that one environment costs little.
 const SETTINGS: &str = r#"
 memory = "2MiB"
 log_segment_first = "64KiB"
@@ -27,9 +27,9 @@ relaxed_millis = 20
 [database.wide]
 page_bytes = "4KiB"
 "#;
-/// The system calls in which a thread sleeps that waits for a lock.
+/// The system calls of a thread that waits for a lock.
 const SLEEPS: [i64; 4] = [libc::SYS_futex, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_sched_yield];
-/// The longest time until background threads are idle, or a survivor waits.
+/// The longest time until background threads are idle, or until a survivor waits.
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// An environment and its survivors.
@@ -39,7 +39,7 @@ pub struct Town {
     survivors: [Member; 2],
     /// Whether a survivor has background threads, which repair dead sessions at once.
     has_keeper: bool,
-    /// This process's handles. If the town fails, they are not dropped, because the drop could be stuck.
+    /// This process's handles. They are not dropped if the town fails, because the drop could wait for ever.
     world: ManuallyDrop<Arc<World>>,
     model: Contents,
     acknowledged: BTreeSet<TransferId>,
@@ -56,7 +56,7 @@ impl Town {
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let path = path_in(&directory);
         std::fs::create_dir(&path).unwrap();
-        // The shared memory is deleted with the directory, whatever the test's result.
+        // The shared memory is in the directory, so it is deleted with it, whatever the test's result.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(path.join("libtp.toml"), settings).unwrap();
         let world = open(&path)?;
@@ -74,7 +74,7 @@ impl Town {
             last: 2,
             waits: None,
         };
-        // Brings the records into the state that they have after a death.
+        // Brings the records into the state that the survivors restore after each death.
         town.settle(0, false)?;
         town.judge()?;
         Ok(town)
@@ -93,7 +93,8 @@ impl Town {
         Ok(member)
     }
 
-    /// Lets a process die in the operation before its event `at`, or at the end of the stepped part if it has fewer.
+    /// Lets a process die in the operation before the event `at`, or at the end of the stepped part if the part has
+    /// fewer events. Then the survivors must continue.
     ///
     /// # Errors
     /// The failure, with the place of the death.
@@ -104,13 +105,13 @@ impl Town {
         Ok(death)
     }
 
-    /// As [`Town::dies`]; then the process that repairs dies before the event `at` of the repair. Returns the death of
-    /// that process.
+    /// Lets a process die in the operation before the event `first`, and then the process that repairs it before the
+    /// event `at` of the repair. Then the survivors must continue. Returns the second death.
     ///
     /// # Errors
-    /// As [`Town::dies`].
+    /// The failure, with the places of the deaths.
     pub fn dies_repairing(&mut self, first: u64, at: Option<u64>) -> Result<Death, String> {
-        assert!(!self.has_keeper, "another process would repair");
+        assert!(!self.has_keeper, "a background thread of a survivor would do the repair");
         let (victim, mut repairer, dead) = (self.launch_warm()?, self.launch_warm()?, self.next());
         let death = self.step_victim(victim, dead, Some(first))?;
         let thread = repairer.begins("repair-stepped")?;
@@ -122,7 +123,7 @@ impl Town {
         Ok(second)
     }
 
-    /// Steps a victim through the operation until it is to die, and kills it.
+    /// Steps a victim through the operation up to the event `at`, and kills it.
     fn step_victim(&mut self, mut victim: Member, dead: u64, at: Option<u64>) -> Result<Death, String> {
         let mut is_locked = self.operation == Operation::Wait;
         if is_locked {
@@ -149,15 +150,15 @@ impl Town {
         death
     }
 
-    /// Lets the survivors go on after a death, and judges the result.
+    /// Lets the survivors continue after a death, and judges the result.
     fn goes_on(&mut self, dead: u64, death: &Death) -> Result<(), String> {
         let went_on = self.go_on(dead, death.has_ended);
         went_on.map_err(|what| format!("{what}\n{}", self.report()))
     }
 
     fn go_on(&mut self, dead: u64, has_ended: bool) -> Result<(), String> {
-        // Every second time, the survivors meet the locks and latches of the dead process. Otherwise the dead process
-        // is repaired first.
+        // After every second death the dead process is repaired first. After the others, the survivors meet its locks
+        // and latches.
         if dead % 2 == 0 && self.waits.is_none() {
             self.survivors[1].does("repair", "done repair")?;
         }
@@ -188,14 +189,14 @@ impl Town {
             if at == 0 && dead != 0 {
                 let (found, all) = (usize::try_from(found).unwrap(), edits.len());
                 if found != 0 && found != all {
-                    return Err(format!("of {all} changes of one transaction {found} were found"));
+                    return Err(format!("{found} of the {all} changes of one transaction were found"));
                 }
                 let is_there = all != 0 && found == all;
                 if is_there && !operation.commits() {
-                    return Err("a change is there that was not committed".to_owned());
+                    return Err("a change that was not committed is there".to_owned());
                 }
                 if all != 0 && !is_there && operation.commits() && has_ended {
-                    return Err("a commit that was answered is lost".to_owned());
+                    return Err("an answered commit is lost".to_owned());
                 }
                 if is_there {
                     edits.iter().for_each(|edit| self.model.apply(edit));
@@ -206,11 +207,12 @@ impl Town {
         Ok(())
     }
 
-    /// Compares all records with the model, and looks for remains of the dead. No other process works meanwhile.
+    /// Compares all records with the model, and checks that nothing of dead sessions is left. No other process works
+    /// meanwhile.
     fn judge(&self) -> Result<(), String> {
         let (world, model) = (Arc::clone(&self.world), self.model.clone());
         let (send, judged) = channel();
-        // The check has a thread of its own, because it may be stuck at a latch.
+        // The check runs in a thread, because it may wait for ever for a latch.
         std::thread::spawn(move || send.send(judge(&world, &model)));
         judged.recv_timeout(2 * watchdog()).unwrap_or_else(|_| Err("the records cannot be read".to_owned()))
     }
@@ -221,8 +223,8 @@ impl Town {
         told.recv_timeout(watchdog()).unwrap_or_else(|_| "the report is stuck, too".to_owned())
     }
 
-    /// Lets the survivors leave. Checks that nothing is left of the dead, and that the files alone give the same
-    /// records.
+    /// Lets the survivors leave. Checks that nothing of dead sessions is left, and that the environment and a copy of
+    /// its files, whose log is replayed, have the records of the model.
     ///
     /// # Errors
     /// The failure.
@@ -257,7 +259,7 @@ fn path_in(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("env")
 }
 
-/// Opens the environment for this process, which only looks on and repairs nothing.
+/// Opens the environment for this process, without background threads, so it repairs nothing of its own accord.
 fn open(path: &Path) -> Result<World, String> {
     let own = Settings { no_background: true, ..Settings::default() };
     let env = Env::builder().settings(own).lock_timeout(watchdog()).open(path);
@@ -271,7 +273,7 @@ fn judge(world: &World, model: &Contents) -> Result<(), String> {
     }
     verify_all(&world.env)?;
     let mut left = Ok(());
-    // A background thread may be at work for a moment.
+    // A background thread may hold locks or pins for a moment.
     let is_clean = || {
         left = nothing_left(&world.env);
         left.is_ok()
@@ -279,7 +281,7 @@ fn judge(world: &World, model: &Contents) -> Result<(), String> {
     until("nothing is left", is_clean).or(left)
 }
 
-/// Looks for remains of the dead.
+/// Checks that no session is dead, and that no transaction, lock or pin is left.
 fn nothing_left(env: &Env) -> Result<(), String> {
     let managers = env.managers();
     let dead = managers.processes.dead_sessions();
@@ -301,23 +303,23 @@ fn nothing_left(env: &Env) -> Result<(), String> {
     }
     match managers.processes.rebuild_count() {
         0 => Ok(()),
-        count => Err(format!("the shared memory was made anew {count} times")),
+        count => Err(format!("the shared memory was rebuilt {count} times")),
     }
 }
 
-/// Waits for a moment until the condition holds.
+/// Waits for at most [`MOMENT`] until the condition holds.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !is_so() {
         if start.elapsed() > MOMENT {
-            return Err(format!("after {MOMENT:?} this was still false: {what}"));
+            return Err(format!("this has not happened within {MOMENT:?}: {what}"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// Copies the files of an idle environment. The copy makes its own memory beside it.
+/// Copies the files of an idle environment. An opening of the copy makes other shared memory.
 fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {

@@ -1,7 +1,7 @@
 //! The databases of an environment, and their records in a model.
 //!
-//! Processes do each operation once before they are stepped. The records of these first runs begin with `warm`, and the
-//! model does not have them.
+//! Processes do each operation once before they are stepped. The keys or records of these first runs begin with `warm`,
+//! and are not in the model.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use libtp_tests::transfers::Bank;
 pub const WARM: &str = "warm";
 /// Bytes of a chunk of the log's ring.
 const CHUNK: u64 = 256 << 10;
-/// Records of each database at the beginning.
+/// The number of records of each database at the beginning.
 const RECORDS: u64 = 40;
 
 /// A database.
@@ -32,13 +32,13 @@ pub enum Which {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     pub which: Which,
-    /// Empty for a record by number, which is appended.
+    /// The key; empty for a record by number, which is appended.
     pub key: Vec<u8>,
-    /// `None` to delete the record.
+    /// The new value; `None` to delete the record.
     pub value: Option<Vec<u8>>,
 }
 
-/// The records of all databases. A record by number is its own key.
+/// The records of all databases. The key of a record by number is its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents(BTreeMap<(Which, Vec<u8>), Vec<u8>>);
 
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// Describes the first difference.
+    /// Describes the first difference to the contents that were found.
     pub fn apart(&self, found: &Contents) -> Option<String> {
         let text = |(which, key): &(Which, Vec<u8>)| format!("{which:?} {}", String::from_utf8_lossy(key));
         let short = |value: Option<&Vec<u8>>| {
@@ -86,7 +86,7 @@ pub fn value(nth: u64) -> Vec<u8> {
     format!("{nth:08}").into_bytes()
 }
 
-/// Returns the key of one of the first records.
+/// Returns the key of a record that exists from the beginning.
 pub fn key(number: u64) -> Vec<u8> {
     format!("k{number:03}").into_bytes()
 }
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Returns whether the change is there; locks the record.
+    /// Locks the record, and returns whether the change is there.
     pub fn has(&self, txn: &Txn<'_>, edit: &Edit) -> Result<bool> {
         match self.db(edit.which) {
             Some(db) => Ok(db.get_for_update(txn, &edit.key)? == edit.value),
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Reads a record of each database, so that the transaction has used each.
+    /// Reads a record of each database, so that the transaction has used each database.
     pub fn touch(&self, txn: &Txn<'_>) -> Result<()> {
         [&self.tree, &self.hash, &self.wide].into_iter().try_for_each(|db| db.get(txn, &key(0)).map(drop))?;
         self.numbers.get(txn, 1).map(drop)
@@ -167,7 +167,7 @@ impl World {
         })
     }
 
-    /// Commits changes until the log ends shortly before the end of a chunk of the ring: the next record begins in one
+    /// Commits changes until the log ends just before the end of a chunk of the ring. So the next record begins in one
     /// chunk and ends in another.
     pub fn fill_chunk(&self) -> Result<()> {
         let log = &self.env.managers().log;

@@ -1,7 +1,7 @@
-//! The yardstick of single steps: every planted bug in the order of stores is noticed by the deaths of one operation, and
-//! the same deaths without a bug pass.
+//! The yardstick of single steps. The deaths of one operation must notice every planted bug in the order of stores, and
+//! the same deaths must pass without a bug.
 //!
-//! A program of its own, because the suite itself is built without planted bugs, as users build the library.
+//! This is a separate program, because the suite itself is built without planted bugs, as users build the library.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -20,11 +20,12 @@ use operations::Operation;
 
 libtp_tests::yardstick!(Stepped);
 
-/// Deaths of one operation with each seed, at work and repairing.
+/// The number of deaths at work of one operation, with each seed.
 const EACH: u64 = 40;
+/// The number of deaths of repairers of one operation, with each seed.
 const EACH_REPAIRING: u64 = 12;
 
-/// Lets processes die in an operation; fails with the first failure.
+/// Lets processes die in an operation, up to the first failure.
 fn die(operation: Operation, dies: Dies) {
     let each = if dies == Dies::AtWork { EACH } else { EACH_REPAIRING };
     let figures = Deaths { operation, dies, each, seed: sizes::first_seed(), failures_max: 1 }.run();

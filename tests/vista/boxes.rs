@@ -1,5 +1,5 @@
-//! The children's work with values in boxes, by one thread or by several: cells whose sum never changes, and two
-//! lists of boxes, each with its length and the sum of its values.
+//! The children's work with values in boxes, by one thread or by several threads. The values are cells whose sum never
+//! changes, and two lists of boxes. Each list has its length and the sum of its values.
 
 use vista::{Persist, Ptr, Result, Segment, ThreadTxn, Threads, Txn};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -23,7 +23,7 @@ struct List {
     first: Ptr<Node>,
     length: u64,
     sum: u64,
-    /// Padding, so that each list has a stripe of its own.
+    /// Padding, so that no two lists share a stripe.
     room: [u64; 4],
 }
 
@@ -34,7 +34,7 @@ struct Root {
     lists: [List; 2],
 }
 
-/// The places of all these values.
+/// Pointers to the cells and the lists.
 struct Places {
     cells: Vec<Ptr<u64>>,
     lists: [Ptr<List>; 2],
@@ -48,7 +48,7 @@ impl Places {
     }
 }
 
-/// The calls of a transaction with boxes, of one thread or of several.
+/// The calls that a transaction of one thread and a transaction of several threads have in common.
 trait Boxes {
     fn look<T: Persist + Copy>(&mut self, place: Ptr<T>) -> Result<T>;
     fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T>;
@@ -92,7 +92,7 @@ impl Boxes for ThreadTxn<'_, '_> {
     }
 }
 
-/// Does all of a transaction but its end.
+/// Makes the changes of a transaction, and does not end it.
 fn change(txn: &mut impl Boxes, places: &Places, draw: &mut Draw, nth: u64) -> Result<()> {
     let list = places.lists[usize::try_from(nth).unwrap()];
     for _ in 0..=draw.below(4) {
@@ -122,8 +122,8 @@ fn change(txn: &mut impl Boxes, places: &Places, draw: &mut Draw, nth: u64) -> R
     Ok(())
 }
 
-/// Runs transactions of one thread; calls `told` after each that ended.
-pub fn change_alone(segment: &mut Segment, seed: u64, told: &dyn Fn()) {
+/// Runs transactions of one thread. Calls `report` after each transaction that ended.
+pub fn change_alone(segment: &mut Segment, seed: u64, report: &dyn Fn()) {
     let (places, mut draw) = (Places::of(segment), Draw(seed));
     loop {
         let mut txn = segment.begin();
@@ -133,13 +133,13 @@ pub fn change_alone(segment: &mut Segment, seed: u64, told: &dyn Fn()) {
             txn.abort();
         } else {
             txn.end().unwrap();
-            told();
+            report();
         }
     }
 }
 
-/// Runs transactions of two threads.
-pub fn change_together(segment: Segment, stripe: u64, seed: u64, told: &(dyn Fn() + Sync)) {
+/// Runs transactions of two threads. Calls `report` after each transaction that ended.
+pub fn change_together(segment: Segment, stripe: u64, seed: u64, report: &(dyn Fn() + Sync)) {
     let places = Places::of(&segment);
     let threads: Threads = segment.share_by(stripe).unwrap();
     std::thread::scope(|scope| {
@@ -149,7 +149,7 @@ pub fn change_together(segment: Segment, stripe: u64, seed: u64, told: &(dyn Fn(
                 let (mut worker, mut draw) = (threads.worker().unwrap(), Draw(seed * LISTS + nth));
                 loop {
                     worker.run(|txn| change(txn, places, &mut draw, nth)).unwrap();
-                    told();
+                    report();
                 }
             });
         }

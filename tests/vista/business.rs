@@ -1,16 +1,16 @@
-//! The children's work with a segment, and its check: cells whose sum never changes, and a list of blocks from the
-//! heap, with its length and the sum of its values.
+//! The children's work with a segment, and its check. The segment has cells whose sum never changes, and a list of
+//! blocks from the heap with its length and the sum of its values.
 
 use vista::{Error, Segment, Stores, Txn};
 
 /// Cells of eight bytes at the beginning of the segment.
 const CELLS: u64 = 512;
-/// Words behind the cells: transactions ended, the list's first block, its length, the sum of its values.
+/// Words after the cells: the number of ended transactions, the list's first block, its length, the sum of its values.
 const ENDED: u64 = CELLS * 8;
 const FIRST: u64 = ENDED + 8;
 const LENGTH: u64 = ENDED + 16;
 const SUM: u64 = ENDED + 24;
-/// The bytes from here on have arbitrary values.
+/// The bytes from this address on have arbitrary values.
 const REST: u64 = ENDED + 4096;
 
 /// Random numbers from a seed.
@@ -28,7 +28,7 @@ pub fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// A transaction on memory, of vista or of rvm.
+/// A transaction of vista or of rvm, which both can announce ranges.
 pub trait Announces: Stores {
     fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()>;
 }
@@ -48,7 +48,7 @@ fn set(txn: &mut impl Stores, at: u64, value: u64) {
 }
 
 /// Runs one transaction, whose ranges have at most `longest` bytes. Returns the number of ended transactions, or `None`
-/// if it aborted.
+/// if the transaction aborted.
 pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let mut txn = segment.begin();
     match change(&mut txn, draw, longest) {
@@ -64,14 +64,14 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
 }
 
 /// Makes the changes of a transaction, and does not end it. Returns the number of ended transactions that the segment
-/// will have after it, or `None` if the caller must abort it.
+/// will have after the commit, or `None` if the caller must abort the transaction.
 pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = txn.segment().bytes().len() as u64 - REST;
     let ended = get(txn, ENDED);
     let moves: Vec<_> =
         (0..=draw.below(8)).map(|_| (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000))).collect();
     if draw.below(2) == 0 {
-        // The first few ranges, and one that may never be declared.
+        // Some ranges that the transaction will declare, and one range that it may never declare.
         let ranges = moves.iter().take(5).flat_map(|&(from, to, _)| [(from, 8), (to, 8)]);
         txn.announce(&ranges.chain([(SUM, 8)]).collect::<Vec<_>>()).unwrap();
     }
@@ -99,8 +99,8 @@ pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option
     Some(ended + 1)
 }
 
-/// Runs one transaction with automatic ranges. Returns the number of ended transactions, or `None` if it was rolled
-/// back.
+/// Runs one transaction with automatic ranges. Returns the number of ended transactions, or `None` if the transaction
+/// was rolled back.
 pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let done = segment.automatically(|bytes| {
         let add = |bytes: &mut [u8], at: u64, amount: u64| {
@@ -132,7 +132,7 @@ pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u
     }
 }
 
-/// Adds a block: the next block's place, its own length, and a value of as many bytes.
+/// Adds a block to the front of the list. A block has the address of the next block, its length, and filled bytes.
 fn push(txn: &mut impl Stores, draw: &mut Draw, longest: u64) {
     let bytes = 32 + draw.below(longest);
     let block = txn.malloc(bytes).unwrap();
@@ -158,8 +158,8 @@ fn pop(txn: &mut impl Stores) {
     txn.free(block).unwrap();
 }
 
-/// Checks the segment's own structures and the sum of its first cells. Returns a function that reads the word at a
-/// place.
+/// Checks the segment's own structures and the sum of its first cells. Returns a function that reads the word at an
+/// address.
 pub fn judge_cells(segment: &Segment, cells: u64) -> Result<impl Fn(u64) -> Result<u64, String> + use<'_>, String> {
     segment.verify().map_err(|error| error.to_string())?;
     let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());

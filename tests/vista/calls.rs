@@ -1,6 +1,6 @@
 //! A child that is stopped before each of its system calls, so that its parent sees every call.
 //!
-//! Only the calls between two marks are reported. A mark is a system call that the library never makes.
+//! Only calls between two marks are reported. A mark is a system call that the library never makes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,9 +15,9 @@ use crate::trace::stopped;
 /// A system call that the child is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number.
+    /// Number of the system call.
     pub number: i64,
-    /// Its first, third and fourth argument: for a write the descriptor, the number of bytes and the offset.
+    /// First, third and fourth argument of the call: for a write the descriptor, the number of bytes and the offset.
     pub given: [u64; 3],
     pid: Pid,
 }
@@ -29,15 +29,15 @@ impl Call {
     }
 }
 
-/// Begins or ends the reported calls. The child calls it after [`be_traced`](crate::trace::be_traced).
+/// Begins or ends the reporting of calls. The child calls it after [`be_traced`](crate::trace::be_traced).
 pub use libtp_tests::stepping::mark;
 
-/// Runs the command to its end; the command calls [`be_traced`](crate::trace::be_traced) with this path. Reports each
-/// system call that the child makes between its first mark and its second.
+/// Runs the command to its end. The command calls [`be_traced`](crate::trace::be_traced) with this path. Calls `report`
+/// with each system call that the child makes between its first mark and its second mark.
 ///
 /// # Errors
-/// Fails with any other event of the child.
-pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> Result<(), String> {
+/// Fails if the child ends with an error.
+pub fn calls(command: &mut Command, path: &Path, mut report: impl FnMut(Call)) -> Result<(), String> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
     ptrace::setoptions(pid, ptrace::Options::PTRACE_O_EXITKILL | ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
@@ -61,7 +61,7 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
         if number == MARK {
             is_between = !is_between;
         } else if is_between {
-            told(Call { number, given: [regs.rdi, regs.rdx, regs.r10], pid });
+            report(Call { number, given: [regs.rdi, regs.rdx, regs.r10], pid });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a transaction: one store into the segment, and no system call. A commit that is answered from memory
+//! The end of a transaction: one store into the segment, and no system call. A commit that is acknowledged from memory
 //! makes no system call either.
 
 use std::path::Path;
@@ -19,7 +19,7 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
     Options::new(32 << 10).reserve(16 << 20).write_back(is_written_back).anywhere().open(path).unwrap()
 }
 
-/// Changes places of the segment, a block of its heap among them. The caller ends the transaction.
+/// Changes ranges of the segment. The caller ends the transaction.
 fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
     let mut txn = segment.begin();
     for (at, bytes) in [(nth * 8 % 4096, 8), (8192, 100), (16_384, 1024)] {
@@ -28,7 +28,7 @@ fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
     txn
 }
 
-/// The child's part: all but the end, and then the traced end.
+/// The child's part: a transaction, of which only the end is traced.
 fn end_one(path: &Path, is_written_back: bool) {
     let mut segment = open(path, is_written_back);
     // These transactions give the undo log all the room that it needs.
@@ -145,7 +145,7 @@ fn a_thousand_transactions_make_no_system_call() {
 #[test]
 fn a_thousand_commits_that_are_answered_from_memory_make_no_system_call() {
     assert_eq!(asked("rio"), []);
-    // The control: a commit that waits for the disk syncs each time.
+    // The control: each commit that waits for the disk makes a sync.
     let synced = asked("sync");
     let syncs = synced.iter().filter(|call| [libc::SYS_fsync, libc::SYS_fdatasync].contains(call)).count();
     assert!(syncs as u64 >= TXNS, "{syncs} syncs of {} calls", synced.len());

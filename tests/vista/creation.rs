@@ -1,5 +1,5 @@
-//! A new segment's blocks, contents and name are on the disk before the segment's first use. In a crash that the
-//! segment's stores survive, any part that is only in ordinary memory would be lost.
+//! A new segment's blocks, contents and name are on the disk before the segment's first use. Otherwise a crash that the
+//! segment's stores survive would lose the parts that are only in ordinary memory.
 
 use std::fs::File;
 use std::ops::Range;
@@ -33,9 +33,9 @@ fn make(path: &Path) {
 /// The effects of the calls so far.
 #[derive(Default)]
 struct Seen {
-    /// The written ranges of the new file: a range that is only allocated is zeros again after a crash.
+    /// The written ranges of the new file. (After a crash, a range that was only allocated has zeros.)
     filled: Vec<Range<u64>>,
-    /// Whether the file was extended or written to, and not synced since.
+    /// Whether the file was extended or written to since its last sync.
     is_unsynced: bool,
     /// Whether the file's mapping was synced since the file's last extension. (The test sees only system calls, so it
     /// assumes that the segment was stored into the mapping before the sync.)
@@ -74,8 +74,8 @@ impl Seen {
         self.named += 1;
         self.is_unnamed = true;
         let mut files = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
-        let file = File::open(files.find(|file| is_passing(file)).expect("the new file is there")).unwrap();
-        // The header's block is allocated by a store.
+        let file = File::open(files.find(|file| is_passing(file)).expect("the new file exists")).unwrap();
+        // The store of the header allocates the file's first block.
         let (bytes, mut to) = (file.metadata().unwrap().len(), 4096);
         self.filled.sort_by_key(|range| range.start);
         for range in &self.filled {
@@ -119,7 +119,7 @@ fn a_new_segment_is_on_its_disk_before_it_is_used() {
 }
 
 #[test]
-fn planted_bugs_of_the_making_are_noticed() {
+fn planted_bugs_in_the_creation_are_noticed() {
     let planted = planted::of_stores(NoticedBy::Creation);
     assert_eq!(planted.len(), 3);
     for bug in planted {

@@ -1,5 +1,5 @@
 //! A child of a fork, or of a clone that bypasses the C library, outlives its killed parent and never calls the
-//! library: it keeps no process from the parent's segment (PROTOCOLS D9).
+//! library. The child does not prevent another process from opening the parent's segment (PROTOCOLS D9).
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ fn entry() {
     next_order();
 }
 
-/// The same for memory on a disk.
+/// The entry of the parent whose memory has a redo log on a disk.
 #[test]
 fn entry_of_a_disk() {
     let Some((path, how)) = way() else { return };
@@ -47,7 +47,7 @@ fn outlives(entry: &str, path: &Path, judge: impl Fn(&Path)) {
         let variables = [(PATH, path.display().to_string()), (WAY, way.to_owned())];
         let orphan = Orphan::of(entry, &variables, None);
         judge(path);
-        assert!(orphan.lives(), "{way}: the child has ended: nothing was shown");
+        assert!(orphan.lives(), "{way}: the child has ended, so the test proves nothing");
     }
 }
 
@@ -58,7 +58,7 @@ fn refuses(path: &Path) {
 
 #[test]
 fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
-    // Tries a file system in memory, and a file system on a disk.
+    // Tries a filesystem in memory, and a filesystem on a disk.
     for home in [Path::new("/dev/shm"), &std::env::temp_dir()] {
         let directory = tempfile::tempdir_in(home).unwrap();
         if !rio::Anchor::holds_locks_of(std::fs::File::open(directory.path()).unwrap()) {
@@ -78,7 +78,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
 }
 
 #[test]
-fn a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk() {
+fn a_child_that_outlives_its_killed_parent_holds_no_memory_on_a_disk() {
     let directory = tempfile::tempdir().unwrap();
     outlives("forks::entry_of_a_disk", directory.path(), |path| {
         let open = || rvm::Options::new(64).log_bytes(1 << 16).open(path);

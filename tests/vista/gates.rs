@@ -14,7 +14,7 @@ fn open(directory: &tempfile::TempDir) -> Segment {
 }
 
 #[test]
-fn a_range_behind_a_refused_range_is_taken_back() {
+fn a_range_after_a_refused_range_is_undone() {
     let directory = tempfile::tempdir().unwrap();
     let mut segment = open(&directory);
     for refused in [(BYTES, 8), (0, 2 << 20), (8, usize::MAX), (u64::MAX, 16)] {
@@ -30,7 +30,7 @@ fn a_range_behind_a_refused_range_is_taken_back() {
             txn.set_range(128, 50).unwrap().fill(2);
             txn.abort();
             assert!(segment.bytes()[..4096].iter().all(|byte| *byte == 0), "{refused:?} left a store");
-            // The next transaction is whole, also after a transaction that was forgotten.
+            // The next transaction is kept as a whole, even after a forgotten transaction.
             let mut txn = segment.begin();
             txn.set_range(refused.0, refused.1).unwrap_err();
             std::mem::forget(txn);

@@ -1,7 +1,8 @@
-//! Vista's own structures are protected from stores even without a guard: each of their pages faults in the program's
-//! mapping, and so do the addresses before and behind that mapping and the library's own.
+//! Vista's own structures are protected from stores even without a guard: a store to one of their pages in the
+//! program's mapping faults. So does a store to the addresses before and after the program's mapping and the library's
+//! mapping.
 //!
-//! Each store is done by a child of its own. A build without the protection is noticed.
+//! A separate child does each store. The test notices a build without the protection.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use vista::{Options, Segment};
 
 use crate::wild::{store, waited};
 
-/// Whole units, so that the part behind the flat part follows it directly.
+/// Bytes of the flat part: whole units, so that the next part follows the flat part directly.
 const BYTES: u64 = 256 << 10;
 const PAGE: usize = 4096;
 /// Length of the mapping that keeps a segment locked (`rio::Anchor`).
@@ -47,7 +48,7 @@ fn mappings(path: &Path) -> Vec<(usize, usize)> {
         let (from, to) = words[0].split_once('-').unwrap();
         let (from, to) = (usize::from_str_radix(from, 16).unwrap(), usize::from_str_radix(to, 16).unwrap());
         if words[1] == "---s" && words[2] == "00000000" && to - from == ANCHOR {
-            // The mapping that keeps the file locked: nothing lies there.
+            // This mapping only keeps the file locked, and shows no bytes.
             continue;
         }
         match mappings.last_mut().filter(|last| last.1 == from) {
@@ -72,7 +73,7 @@ fn faults(address: usize, value: u64) -> bool {
 fn store_everywhere(path: &Path) {
     let segment = of_all_kinds(path);
     let mappings = mappings(path);
-    assert_eq!(mappings.len(), 2, "the library's and the program's");
+    assert_eq!(mappings.len(), 2, "the library's mapping and the program's mapping");
     for (from, to) in &mappings {
         for address in [from - PAGE, from - 8, *to, to + PAGE - 8] {
             println!("\nend {}", faults(address, 1));
@@ -84,7 +85,7 @@ fn store_everywhere(path: &Path) {
     for place in (0..usize::try_from(segment.file_used()).unwrap()).step_by(PAGE) {
         let shown = place.checked_sub(front).and_then(|at| segment.get(at as u64, 8).ok());
         if let Some(bytes) = shown {
-            // The control: stores the same bytes again.
+            // The control: a store of the same bytes to visible memory does not fault.
             let value = u64::from_ne_bytes(bytes.try_into().unwrap());
             assert!(place % (1 << 20) != 0 || !faults(base + place, value), "shown memory can be stored to");
         } else {
@@ -96,8 +97,8 @@ fn store_everywhere(path: &Path) {
     println!("\nparts {parts}");
 }
 
-/// Returns the number of stores tried and of those that did not fault, for hidden pages and for ends of mappings, and
-/// the number of hidden parts.
+/// Returns two pairs and the number of hidden parts. Each pair has the number of tried stores and the number of stores
+/// that did not fault. The first pair is for hidden pages, the second is for ends of mappings.
 fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = this_program("hidden::hidden_parts_of_a_segment_cannot_be_stored_to");
@@ -115,7 +116,7 @@ fn hidden_parts_of_a_segment_cannot_be_stored_to() {
     }
     let (hidden, ends, parts) = stored(None);
     assert_eq!((hidden[1], ends[1]), (0, 0), "hidden pages and ends of mappings that did not fault");
-    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and hidden memory lies in {parts} parts");
+    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, {parts} hidden parts");
     println!(
         "figures: no guard: {} hidden pages in {parts} parts and {} ends of mappings, each faults",
         hidden[0], ends[0]

@@ -1,7 +1,7 @@
-//! A child of a fork, or of a clone that bypasses the C library, cannot use its parent's transactions: every call is
-//! refused, and the parent's changes are whole.
+//! A child of a fork, or of a clone that bypasses the C library, cannot use its parent's transactions: every call of
+//! the child is refused, and the parent's changes are kept as a whole.
 //!
-//! The child's exit status is the number of calls that were not refused as they should be.
+//! The child's exit status is the number of calls that were not refused with the expected error.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -82,8 +82,8 @@ fn begin(segment: &mut Segment, block: u64) -> Txn<'_> {
 }
 
 #[test]
-fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
-    if !is_alone("inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole") {
+fn a_child_cannot_use_its_parents_transaction() {
+    if !is_alone("inherited::a_child_cannot_use_its_parents_transaction") {
         return;
     }
     for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
@@ -97,7 +97,7 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
         for nth in 0..4 {
             let mut txn = begin(&mut segment, block);
             if nth == 3 {
-                // An announced range needs no further record.
+                // The declaration of an announced range makes no record, whose making could refuse the child.
                 txn.announce(&[(64, 8)]).unwrap();
             }
             let mut txn = Some(txn);
@@ -111,13 +111,13 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
                 }
             });
             let mut txn = txn.unwrap();
-            // The parent goes on in the transaction and then aborts: every before-image is still there.
+            // The parent continues the transaction and then aborts it. Every before-image is still in the undo log.
             txn.set_range(128, 8).unwrap().fill(1);
             assert_eq!((txn.bytes()[0], txn.bytes()[64], txn.get(block, 100).unwrap()), (0, 1, &[1; 100][..]));
             txn.abort();
             assert!(segment.bytes().iter().all(|byte| *byte == 0), "{how:?}, {nth}: something was lost");
         }
-        // The same, with a transaction that the parent ends.
+        // Here the parent ends the transaction.
         let mut txn = Some(begin(&mut segment, block));
         in_a_child(how, |refusals| refusals.of("end", txn.take().unwrap().end()));
         txn.unwrap().end().unwrap();
@@ -128,8 +128,8 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
 }
 
 #[test]
-fn a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_segment() {
-    if !is_alone("inherited::a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_segment") {
+fn a_child_cannot_change_the_segment_in_its_own_transactions_or_otherwise() {
+    if !is_alone("inherited::a_child_cannot_change_the_segment_in_its_own_transactions_or_otherwise") {
         return;
     }
     for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
@@ -195,7 +195,7 @@ fn a_child_ends_no_transaction_with_automatic_ranges() {
             match make_child(how) {
                 Side::Child => {
                     is_child = true;
-                    // A page that the parent has not declared: the child does not store there.
+                    // The parent has not declared this page, so the child's store must not reach the segment.
                     bytes[8192] = 99;
                 }
                 Side::Parent(child) => {
@@ -211,7 +211,7 @@ fn a_child_ends_no_transaction_with_automatic_ranges() {
             exit_now(if is_refused { 0 } else { 1 });
         }
         done.unwrap();
-        assert_eq!(wrong, 0, "{how:?}: the child has ended it");
+        assert_eq!(wrong, 0, "{how:?}: the child has ended the transaction");
         assert_eq!([0, 4096, 8192].map(|at| segment.bytes()[at]), [1, 1, 0]);
         let again: Result<()> = segment.automatically(|bytes| {
             bytes.fill(2);
@@ -250,7 +250,7 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
             set(&mut memory, at, 1);
         }
         let mut inherited = Some(memory);
-        // The child waits until the parent has gone on, and the log's tail has moved.
+        // The child waits until the parent has committed more transactions, which move the log's tail.
         let (mut told, tells) = std::os::unix::net::UnixStream::pair().unwrap();
         let child = match make_child(how) {
             Side::Child => {
@@ -276,11 +276,11 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
         }
         drop((told, tells));
         let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(status.exit_status(), Some(0), "{how:?}, {nth}: it was not refused");
+        assert_eq!(status.exit_status(), Some(0), "{how:?}, {nth}: the call was not refused");
         for nth in 0..3 {
             set(&mut memory, 256 + 8 * nth, 3);
         }
-        // All transactions are durable: the parent can vanish without closing.
+        // All transactions are durable, so the parent may end without closing the memory.
         std::mem::forget(memory);
         let copy = tempfile::tempdir().unwrap();
         for name in ["log", "database"] {
@@ -293,8 +293,8 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
 }
 
 #[test]
-fn a_child_is_refused_in_transactions_of_threads() {
-    if !is_alone("inherited::a_child_is_refused_in_transactions_of_threads") {
+fn a_child_cannot_use_the_transactions_of_threads() {
+    if !is_alone("inherited::a_child_cannot_use_the_transactions_of_threads") {
         return;
     }
     for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
@@ -330,7 +330,7 @@ fn a_child_is_refused_in_transactions_of_threads() {
             let seen = other.run(|txn| Ok([0, 64, 128].map(|at| txn.get(at, 1).unwrap()[0]))).unwrap();
             assert_eq!(seen, [0, u8::from(is_ended), u8::from(is_ended)]);
         }
-        // The child drops the threads' segment as inherited, and changes nothing.
+        // The child drops the inherited segment of the threads, and changes nothing.
         let mut txn = worker.begin();
         txn.set_range(64, 8).unwrap().fill(2);
         std::mem::forget(txn);

@@ -1,11 +1,12 @@
-//! One transaction over records and memory, where the machine loses its cache between any two stores to the memory: a
-//! transaction that the log has decided is in both, any other is in neither.
+//! One transaction over records and memory. The machine loses its cache between any two stores to the memory. A
+//! transaction whose commit record is on the disk is kept in records and memory. Any other transaction is kept in
+//! neither.
 //!
-//! The commit record decides, and it is on the log's disk; the segment's memory has the lines that had left the cache
-//! by then. So all lines must have left the cache before the record can be on the disk. A child is stepped through its
-//! transactions (`trace`). After each store, each fence and each sync a machine is started with a copy of the
-//! environment, with its files as they are or as they were last synced, and with a possible state of the memory
-//! (`lines`). The environment's own memory is lost.
+//! After the crash, the segment's memory has only the lines that had left the cache. So all lines of a transaction must
+//! leave the cache before its commit record can be on the disk. A child is stepped through its transactions (`trace`).
+//! After each store, each fence and each sync, a restart of the machine is simulated. It has the environment's files,
+//! in their present or their last synced state, and a possible state of the segment's memory (`lines`). The
+//! environment's shared memory is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,9 +24,9 @@ const BYTES: u64 = 8 << 10;
 const PATH: &str = "VISTA_TEST_JOINED";
 const TXNS: &str = "VISTA_TEST_TXNS";
 const BUG: &str = "VISTA_TEST_BUG";
-/// Transactions before the traced ones: by then the file does not grow any more.
+/// Number of transactions before the traced transactions. After them the file does not grow any more.
 const BEFORE: u64 = 20;
-/// Ranges of a transaction, a line of the cache or more each.
+/// Number of ranges of a transaction. Each is longer than a cache line.
 const RANGES: u64 = 6;
 const RANGE_BYTES: usize = 100;
 
@@ -48,7 +49,7 @@ impl Place {
         self.0.join("memory/segment")
     }
 
-    /// Replaces the files by another machine's, and removes the shared memory.
+    /// Replaces the files by the files of another machine, and removes the shared memory.
     fn take(&self, other: &Place) {
         for name in ["files", "shared"] {
             for entry in std::fs::read_dir(self.0.join(name)).unwrap() {
@@ -81,8 +82,8 @@ impl Place {
     }
 }
 
-/// The number of the last transaction, in a record and in the segment: at its beginning, in ranges all over it, and
-/// in a block.
+/// The environment whose record and segment both have the number of the last transaction. In the segment, the number is
+/// at the beginning, in ranges all over the flat part, and in a block.
 struct Business {
     env: Env,
     segment: libtp::Segment,
@@ -159,7 +160,7 @@ fn work(directory: &Path) {
 struct Findings {
     steps: u64,
     states: u64,
-    /// States in which the log had decided a commit that the child had not answered yet.
+    /// Number of states in which the log had decided a commit that the child had not acknowledged yet.
     decided: u64,
     torn: Option<String>,
 }
@@ -169,7 +170,11 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
     let [child, synced, started] = ["child", "synced", "started"].map(|name| Place::new(&directory.path().join(name)));
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "joined::both_or_neither_when_the_cache_is_lost", "--test-threads=1"])
+        .args([
+            "--exact",
+            "joined::record_and_memory_are_both_committed_or_neither_when_the_cache_is_lost",
+            "--test-threads=1",
+        ])
         .env(PATH, &child.0)
         .env(TXNS, txns.to_string());
     command.envs(bug.map(|bug| (BUG, bug)));
@@ -186,7 +191,7 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
             Event::Store | Event::WriteBack(_) | Event::Fence => {}
         }
         lines.told(event, stored);
-        // A write-back adds no new state of the memory; and one torn state is enough.
+        // A write-back adds no new state of the memory. After a torn state, no further state is judged.
         if matches!(event, Event::WriteBack(_)) || found.torn.is_some() {
             return;
         }
@@ -197,7 +202,7 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
         match judged {
             Ok(number) if number == answered => {}
             Ok(number) if number == answered + 1 => found.decided += 1,
-            Ok(number) => found.torn = Some(format!("{number} transactions, and {answered} were answered")),
+            Ok(number) => found.torn = Some(format!("{number} transactions, and {answered} were acknowledged")),
             Err(what) => found.torn = Some(what),
         }
     });
@@ -209,7 +214,7 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
 }
 
 #[test]
-fn both_or_neither_when_the_cache_is_lost() {
+fn record_and_memory_are_both_committed_or_neither_when_the_cache_is_lost() {
     if let Some(directory) = sizes::chosen::<String>(PATH) {
         work(Path::new(&directory));
     }
@@ -221,11 +226,11 @@ fn both_or_neither_when_the_cache_is_lost() {
          decided, 0 torn",
         found.steps, found.states, found.decided
     );
-    assert!(found.decided >= txns, "hardly ever after the log had decided");
+    assert!(found.decided >= txns, "too few losses after the log had decided");
 }
 
 #[test]
-fn a_decision_before_the_stores_are_in_memory_is_noticed() {
+fn a_commit_record_before_the_stores_are_in_memory_is_noticed() {
     let bugs = planted::of_stores(NoticedBy::Joined);
     assert_eq!(bugs.len(), 1);
     for bug in bugs {

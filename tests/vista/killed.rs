@@ -1,7 +1,7 @@
-//! A process that changes a segment is killed again and again, and the next process that maps it finds every
-//! transaction whole.
+//! A process that changes a segment is killed many times. Each next process that opens the segment finds every
+//! transaction either complete or undone.
 //!
-//! The child reports ended transactions, so that the test also checks that acknowledged ones are there.
+//! The child reports ended transactions, so that the test also checks that acknowledged transactions are kept.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::modes::{memory_of, tear, Mode};
 const CHILD: &str = "VISTA_TEST_CHILD";
 /// Set if the child only opens the segment.
 const RECOVERS: &str = "VISTA_TEST_RECOVERS";
-/// Number of children that open a left segment, one after the other, and are killed, before it is judged.
+/// Number of children that open a segment of a killed process, and are killed, before the segment is judged.
 const OPENERS: u64 = 3;
 
 #[test]
@@ -46,11 +46,11 @@ fn start(directory: &Path, seed: u64, recovers: bool) -> Child {
         .unwrap()
 }
 
-/// Kills a child some time after a given line. Returns the last number that it reported.
+/// Kills a child some time after it has printed a given line. Returns the last number that the child reported.
 fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u64 {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut told = lines.by_ref().find(|line| is_told(line)).into_iter().collect::<Vec<_>>();
-    assert!(!told.is_empty(), "the child ended by itself: {:?}", child.wait());
+    assert!(!told.is_empty(), "the child ended before the kill: {:?}", child.wait());
     std::thread::sleep(later);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -58,7 +58,7 @@ fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u6
     told.iter().rev().find_map(|line| line.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the number of kills.
+/// Kills children in one mode, and judges the segment after the kills. Returns the number of kills.
 fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
     let place: PathBuf = if mode.is_in_memory() { "/dev/shm".into() } else { std::env::temp_dir() };
     let parent = tempfile::tempdir_in(place).unwrap();
@@ -67,7 +67,7 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
     let (begun, mut draw, mut rolled_back, mut least, mut killed) = (Instant::now(), Draw(7), 0, 0, 0);
     let mut most = 0;
     for seed in 0..kills {
-        // Most children are killed after their first transactions; a few while they map.
+        // Most children are killed after their first transactions, and a few while they open the segment.
         let is_under_way = seed % 16 != 15;
         let is_told = |line: &str| if is_under_way { line.parse::<u64>().is_ok() } else { line == "opening" };
         let later = Duration::from_micros(draw.below(4000));
@@ -83,7 +83,8 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
         }
         if mode == Mode::Checkpoints && least != 0 {
             tear(&directory);
-            // Every other time the next child is killed while it restores, or soon after.
+            // Every second time, the segment is not judged now: the next child restores it, and is killed meanwhile or
+            // soon after.
             if seed % 2 == 0 {
                 continue;
             }
@@ -91,26 +92,26 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
         let judged = mode.judge(&directory);
         let (ended, was_rolled_back) = judged.unwrap_or_else(|what| panic!("{mode:?}, after {killed} kills: {what}"));
         rolled_back += u64::from(was_rolled_back);
-        assert!(ended >= least, "{mode:?}: {least} were there or told of, {ended} are");
+        assert!(ended >= least, "{mode:?}: {least} transactions were seen or reported, and {ended} are kept");
         most = ended.max(most);
-        // Changes that were only in torn memory may be lost again.
+        // A later checkpoint restore may lose changes that were only in torn memory.
         if mode != Mode::Checkpoints {
             least = ended;
         }
-        // A segment that has grown to its end is replaced by a new one.
+        // A segment that may have grown to its greatest length is replaced by a new segment.
         if mode == Mode::Growing && seed % 10 == 9 {
             std::fs::remove_file(directory.join("segment")).unwrap();
             least = 0;
         }
     }
     if !mode.has_undo() {
-        // The killed processes have left nothing there: the directory can be removed only if it is empty.
-        std::fs::remove_dir(memory_of(&directory)).expect("memory that ends with its process has no name at any time");
+        // The removal succeeds only if the killed processes have left no file in the directory.
+        std::fs::remove_dir(memory_of(&directory)).expect("memory that ends with its process never has a file name");
     }
     println!(
         "figures: {mode:?}: {killed} kills, {most} transactions ended, {rolled_back} rolled back or restored, 0 torn, 0 lost, {} s",
         begun.elapsed().as_secs()
     );
-    assert!(!mode.has_undo() || rolled_back > kills / 10, "{mode:?}: hardly anyone died in a transaction");
+    assert!(!mode.has_undo() || rolled_back > kills / 10, "{mode:?}: too few children died in a transaction");
     killed
 }

@@ -1,7 +1,7 @@
-//! The possible states of memory that outlives the cache: there are more than the states that were stored.
+//! The possible states of memory that outlives the cache: more states than the program has stored.
 //!
 //! For each line that was stored to since its last write-back, memory has the bytes that the write-back wrote, or the
-//! bytes after any of the stores since. The file is as long as when it was last synced.
+//! bytes after any of the stores since. The file has the length that it had at its last sync.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ pub const LINE: usize = 64;
 
 /// The states of memory that outlives the cache.
 pub struct Lines {
-    /// The bytes that are certainly in memory: as many as the file has on its disk.
+    /// The bytes that are certainly in memory. Their number is the file's length on its disk.
     memory: Vec<u8>,
     /// The bytes stored last.
     stored: Vec<u8>,
     /// For each line, the versions that were stored after the version in `memory`. Memory may have any of them instead.
     since: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// For each line, the number of these versions that a write-back has begun to write.
+    /// For each line, the number of versions in `since` that a write-back has begun to write.
     underway: BTreeMap<usize, usize>,
     draw: Draw,
 }
 
 impl Lines {
-    /// Begins without stores under way.
+    /// Begins with memory that has all stored bytes.
     pub fn new(stored: &[u8], seed: u64) -> Lines {
         let (memory, stored) = (stored.to_vec(), stored.to_vec());
         Lines { memory, stored, since: BTreeMap::new(), underway: BTreeMap::new(), draw: Draw(seed) }
     }
 
-    /// Takes an event, and the stored bytes after it.
+    /// Updates the possible states after an event. `stored` is the stored bytes after the event.
     pub fn told(&mut self, event: Event, stored: &[u8]) {
         if matches!(event, Event::Store | Event::Sync) {
             self.note(stored);
@@ -45,7 +45,7 @@ impl Lines {
                 for (line, count) in std::mem::take(&mut self.underway) {
                     let Some(versions) = self.since.get_mut(&line) else { continue };
                     if let Some(version) = versions.drain(..count).next_back() {
-                        // A line behind the end of the file on its disk is lost.
+                        // A line after the end of the file on its disk is lost.
                         if let Some(there) = self.memory.get_mut(line..line + LINE) {
                             there.copy_from_slice(&version);
                         }
@@ -55,8 +55,8 @@ impl Lines {
                     }
                 }
             }
-            // The file may have grown. Its new bytes were written by calls and not by stores into the mapping, so the
-            // sync has put them on the disk.
+            // The file may have grown. Its new bytes were written by system calls and not by stores into the mapping,
+            // so the sync has put them on the disk.
             Event::Sync => {
                 let known = self.memory.len();
                 self.memory.extend_from_slice(&stored[known.min(stored.len())..]);
@@ -76,11 +76,11 @@ impl Lines {
         }
     }
 
-    /// Returns a possible state of memory: for each line its certain bytes, or a version since.
+    /// Returns a possible state of memory: for each line the certain bytes, or a later version.
     pub fn state(&mut self) -> Vec<u8> {
         let mut state = self.memory.clone();
         for (line, versions) in self.since.iter().filter(|(line, _)| **line < self.memory.len()) {
-            // The first and the last version are drawn more often than one in between.
+            // The first and the last version are drawn more often than the versions in between.
             let drawn = match self.draw.below(3) {
                 0 => None,
                 1 => usize::try_from(self.draw.below(versions.len() as u64)).ok(),

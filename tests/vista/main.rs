@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `killed` | a process that changes a segment is killed again and again, at random moments |
+//! | `killed` | a process that changes a segment is killed many times, at random moments |
 //! | `trace` | steps a child one instruction at a time; reports each store, each line written back and each fence |
 //! | `traced` | after each event the segment is recovered as if the machine had stopped there |
 //! | `lines` | the possible states of memory that outlives the cache |
@@ -10,17 +10,17 @@
 //! | `members` | as `traced`, with a segment of an environment in which a transaction's number recurs |
 //! | `parts` | as `traced`, with parts of a transaction that are rolled back |
 //! | `business` | the children's work with a segment, and its check |
-//! | `several` | as `business`, by several threads that get in each other's way |
+//! | `several` | as `business`, by several threads that contend for locks |
 //! | `typed` | as `business`, with typed memory |
 //! | `boxes` | as `business`, with values in boxes |
 //! | `mappings` | a process with few mappings left, and automatic ranges |
 //! | `forks` | children that outlive their killed parent |
 //! | `inherited` | a child cannot use its parent's transactions |
-//! | `gates` | the quick path is shut to transactions that need more |
-//! | `calls` | a child whose system calls are reported, one after the other |
-//! | `creation` | a new segment is on its disk, name and all, before it is used |
+//! | `gates` | the quick path is closed to transactions that need more than it does |
+//! | `calls` | a child whose system calls are reported, one after another |
+//! | `creation` | a new segment and its name are on its disk before the segment is used |
 //! | `commit` | the end of a transaction: one store, no system call |
-//! | `modes` | the ways to use recoverable memory, one after the other, until the child is killed |
+//! | `modes` | the ways to use recoverable memory until the child is killed |
 //! | `hidden` | stores to vista's own structures, and to the ends of both mappings, without a guard |
 //! | `wild` | wild stores, with the guard and without |
 //! | `wild_found` | wild stores without the guard: which check notices each |

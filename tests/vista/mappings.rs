@@ -1,5 +1,5 @@
-//! A process with few mappings left. Automatic ranges that lie apart take one mapping each, until no mapping is left.
-//! To hide a part of vista's own takes two mappings.
+//! A process with few mappings left. Each automatic range that is not adjacent to another takes one mapping, until no
+//! mapping is left. To hide a part of vista's structures takes two mappings.
 #![allow(unsafe_code)]
 
 use libtp_tests::process::{succeeds, this_program};
@@ -27,15 +27,15 @@ fn use_up_mappings(left: usize) -> Used {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse::<usize>().unwrap();
     let bytes = 2 * (most + 2) * PAGE;
     let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nothing uses this one.
+    // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nothing uses the new mapping.
     let place = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), lazy) }.unwrap();
     let protect = |from: usize, pages: usize, flags: MprotectFlags| {
         // SAFETY: a part of the mapping just made, which nothing uses.
         unsafe { mprotect(place.wrapping_byte_add(from * PAGE), pages * PAGE, flags) }
     };
-    // Makes every other page readable: each is then a mapping.
+    // Makes every second page readable: then each page is a separate mapping.
     let refused = (0..most).map(|nth| nth * 2 + 1).find(|page| protect(*page, 1, MprotectFlags::READ).is_err());
-    assert!(refused.is_some(), "{most} mappings, and the kernel gives more");
+    assert!(refused.is_some(), "the kernel still grants mappings after {most}");
     if left != 0 {
         protect(0, left, MprotectFlags::empty()).unwrap();
     }
@@ -55,7 +55,7 @@ fn work(path: &str) {
             store(bytes, value + 100);
             Err(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 })
         });
-        assert!(refused.is_err() && is(segment.bytes(), value - 1), "a transaction that did not end is taken back");
+        assert!(refused.is_err() && is(segment.bytes(), value - 1), "a transaction that did not end is undone");
         segment
             .automatically(|bytes| {
                 store(bytes, value);
@@ -67,7 +67,7 @@ fn work(path: &str) {
     std::process::exit(0);
 }
 
-/// Returns the rights of the segment's mappings between two places, from `/proc`.
+/// Returns the access rights of the segment's mappings between two file offsets, from `/proc`.
 fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     let start = segment.address() as u64 - segment.flat_places().start;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -80,18 +80,19 @@ fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     maps.lines().filter_map(line).collect()
 }
 
-/// Units of two blocks that are allocated first. The undo log grows for the second block, which then lies behind all
-/// hidden parts; the heap's table grows next.
+/// Numbers of units of two blocks that are allocated first. The undo log grows for the second block, which then is
+/// after all hidden parts. The next part that grows is the heap's table.
 const PREPARED: [u64; 2] = [80, 30];
 
-/// The child's part: at first no part of vista's own can be hidden, because no mapping is left; later each can.
+/// The child's part. At first no mapping is left, so no part of vista's structures can be hidden. Later each part can
+/// be hidden.
 fn hide(path: &str) {
     let mut segment = Options::new(BYTES as u64).grows_to(2 * BYTES as u64).anywhere().open(path.as_ref()).unwrap();
     let is_refused = |refused: Result<(), Error>| {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("changing the protection"), "{refused}");
     };
-    // The heap's first blocks, before the mappings are used up.
+    // The heap's first blocks are allocated before the mappings are used up.
     let mut txn = segment.begin();
     for units in PREPARED {
         txn.malloc(units << 16).unwrap();
@@ -103,7 +104,7 @@ fn hide(path: &str) {
     for nth in 0..5 {
         let mut txn = segment.begin();
         is_refused(txn.set_range(0, 1 << 20).map(drop));
-        // The transaction goes on.
+        // The refusal does not abort the transaction.
         txn.set_range(0, 8).unwrap().fill(nth);
         is_refused(txn.set_range(0, 1 << 20).map(drop));
         txn.end().unwrap();
@@ -111,7 +112,7 @@ fn hide(path: &str) {
         if nth == 0 {
             after = segment.file_used();
         }
-        assert_eq!(segment.file_used(), after, "its memory is reused by the next attempt");
+        assert_eq!(segment.file_used(), after, "the next attempt reuses the memory of the refused log");
     }
     assert!(after > before);
     // More entries of the heap's table cannot be hidden.
@@ -134,8 +135,8 @@ fn hide(path: &str) {
     txn.abort();
     assert_eq!(rights(&segment, before.next_multiple_of(64 << 10)..after), ["---s"], "the longer log is hidden");
     assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64 + 2));
-    // A worker's undo log cannot be hidden. A hidden part beside another takes no mapping of its own, so a block lies
-    // between.
+    // A worker's undo log cannot be hidden. A hidden part next to another hidden part shares its mapping, so a block is
+    // allocated between the two parts.
     let mut txn = segment.begin();
     txn.malloc(4 << 20).unwrap();
     txn.end().unwrap();
@@ -146,7 +147,7 @@ fn hide(path: &str) {
     }
     drop(used);
     let mut worker = threads.worker().unwrap();
-    // Allocates twice, because behind the first block there may be more of the heap's table.
+    // Allocates twice, because the heap's table may have grown after the first block.
     for _ in 0..2 {
         worker.run(|txn| txn.malloc(4 << 20)).unwrap();
     }
@@ -174,11 +175,11 @@ fn a_part_that_cannot_be_hidden_is_not_used_until_it_is_hidden() {
 }
 
 #[test]
-fn ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings() {
+fn automatic_ranges_work_when_the_kernel_grants_no_more_mappings() {
     if let Ok(path) = std::env::var(PATH) {
         work(&path);
     }
-    run("mappings::ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings", PATH);
+    run("mappings::automatic_ranges_work_when_the_kernel_grants_no_more_mappings", PATH);
 }
 
 /// Runs a child's part.

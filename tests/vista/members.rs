@@ -1,10 +1,10 @@
-//! A segment of an environment whose transactions all have one number, where the machine loses its cache between any
-//! two stores.
+//! A segment of an environment whose transactions all have one number. The machine loses its cache between any two
+//! stores.
 //!
 //! Numbers of transactions that have logged nothing may recur after the environment's memory was lost. A segment's note
-//! about a transaction spans two lines, which reach memory in any order. So memory may name the new transaction and
-//! still have the rest of the note about an earlier transaction with the same number (`Member::begin`). Nevertheless
-//! the decided changes are there, and no others, and the segment states which transaction it has followed.
+//! about a transaction spans two lines, which reach memory in any order. So memory may name the new transaction while
+//! the rest of the note is about an earlier transaction with the same number (`Member::begin`). Nevertheless recovery
+//! keeps exactly the decided changes, and the segment names the last transaction whose outcome it has applied.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ const PATH: &str = "VISTA_TEST_MEMBERS";
 const TXNS: u64 = 3;
 /// The number that each of these transactions has.
 const NUMBER: u64 = 5;
-/// The places that each transaction stores to, each on its own line of the cache.
+/// The addresses that each transaction stores to. No two share a cache line.
 const PLACES: [u64; 3] = [0, 1000, 2000];
 
 fn open(path: &Path) -> Member {
@@ -28,7 +28,7 @@ fn open(path: &Path) -> Member {
     options.open_member(path, Membership { environment: [7; 16], number: 1 }).unwrap()
 }
 
-/// Does the steps of an environment: begin, store, prepare; then the decision, and the end.
+/// Does the steps of an environment: begin, store, prepare, decide, end.
 fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
     member.begin(NUMBER, Holder { handle: nth, process: nth }).unwrap();
     for at in PLACES {
@@ -51,7 +51,7 @@ fn work(path: &Path) {
     std::process::exit(0);
 }
 
-/// Knows whether the unfinished transaction was decided.
+/// The log record of the unfinished transaction's decision, if it was decided.
 struct Log(Option<u64>);
 
 impl Judge for Log {
@@ -71,13 +71,13 @@ fn judge(path: &Path, last: u64, log: &Log) {
 }
 
 #[test]
-fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_is_lost() {
+fn a_reused_number_is_not_confused_with_an_earlier_transaction_when_the_cache_is_lost() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
-    let test = "members::a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_is_lost";
+    let test = "members::a_reused_number_is_not_confused_with_an_earlier_transaction_when_the_cache_is_lost";
     let mut states = 0;
     for seed in sizes::first_seed()..sizes::first_seed() + 4 {
         let _ = std::fs::remove_file(&path);
@@ -89,7 +89,7 @@ fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_
             answers += u64::from(event == Event::Answered);
             lines.told(event, stored);
             if event == Event::Store || event == Event::Fence {
-                // Each transaction has two answers: after its decision, and after the segment was told.
+                // Each transaction has two answers: after its decision, and after the segment has applied the outcome.
                 let (last, is_told) = (answers / 2 + answers % 2, answers % 2 == 0);
                 std::fs::write(&started, lines.state()).unwrap();
                 judge(&started, last, &Log((!is_told).then_some(last)));
@@ -104,7 +104,7 @@ fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_
     assert!(states > 100, "{states}");
 }
 
-/// Knows of no commit.
+/// A log without commits.
 struct Nothing;
 
 impl Judge for Nothing {
@@ -115,7 +115,7 @@ impl Judge for Nothing {
     }
 }
 
-/// Returns the program's rights on the page at an address, from `/proc`.
+/// Returns the program's access rights to the page at an address, from `/proc`.
 pub fn rights(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let holds = |line: &&str| {
@@ -127,7 +127,7 @@ pub fn rights(address: usize) -> String {
 }
 
 #[test]
-fn a_segment_left_to_the_log_is_closed_to_wild_stores() {
+fn a_segment_whose_outcome_is_left_to_the_log_is_closed_to_wild_stores() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let options = Options::new(8192).anywhere().guard(Guard::Pages);
@@ -139,7 +139,7 @@ fn a_segment_left_to_the_log_is_closed_to_wild_stores() {
     assert_eq!(rights(address), "rw-s");
     member.leave_to_judge();
     assert_eq!(rights(address), "r--s", "the segment is closed to stores");
-    // The segment goes on once the outcome is settled.
+    // The segment can be used again once the outcome is settled.
     member.settle(&Nothing).unwrap();
     member.begin(2, Holder { handle: 1, process: 1 }).unwrap();
     assert_eq!(member.set_range(0, 8).unwrap(), [0; 8]);

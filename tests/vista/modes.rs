@@ -1,4 +1,4 @@
-//! The modes in which the children of `killed` use recoverable memory: the work until the kill, and how the remains
+//! The modes in which the children of `killed` use recoverable memory: the work until the kill, and how the left files
 //! are opened and judged.
 
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::{boxes, several, typed};
 const BYTES: u64 = 256 << 10;
 /// The longest ranges and blocks, in bytes.
 const LONGEST: u64 = 5000;
-/// The same where the undo log and the heap must grow, and where much must be rolled back.
+/// The longest ranges and blocks in the modes in which the undo log and the heap grow, or much is rolled back.
 const LONG: u64 = 100_000;
 /// The largest flat part in the mode in which it grows.
 const BYTES_MAX: u64 = 4 << 20;
@@ -27,7 +27,7 @@ const BOOT: u64 = 32;
 pub enum Mode {
     /// Declared ranges and a list of blocks.
     Ranges,
-    /// The same with a guard against other stores.
+    /// Declared ranges and a list of blocks, with a guard against other stores.
     Guarded,
     /// Automatic ranges.
     Automatic,
@@ -37,13 +37,13 @@ pub enum Mode {
     Typed,
     /// Values in boxes.
     Boxes,
-    /// The same by several threads.
+    /// Values in boxes, by several threads.
     BoxesOfThreads,
     /// Declared ranges and blocks by several threads.
     Threads,
     /// Checkpoints, and segments that are restored from them.
     Checkpoints,
-    /// The process that recovers the segment is killed, too.
+    /// Declared ranges and a list of blocks. The process that recovers the segment is killed, too.
     Recovery,
     /// A redo log on a disk.
     Rvm,
@@ -77,13 +77,13 @@ impl Mode {
         format!("{self:?}")
     }
 
-    /// Returns whether the directory is to be in memory. A checkpoint is synced, which takes long on a busy disk, and
-    /// a kill loses no bytes of a file.
+    /// Returns whether the directory is in memory. A checkpoint is synced, which takes long on a busy disk. In memory,
+    /// a kill loses no bytes of a file either.
     pub fn is_in_memory(self) -> bool {
         matches!(self, Mode::RvmOnRio | Mode::Checkpoints)
     }
 
-    /// Returns whether a segment's own file is left, with an undo log.
+    /// Returns whether a kill leaves a file of the segment with an undo log.
     pub fn has_undo(self) -> bool {
         !matches!(self, Mode::Rvm | Mode::RvmOnRio)
     }
@@ -150,7 +150,7 @@ impl Mode {
         }
     }
 
-    /// Only opens the segment: recovery takes the longest if there is much to roll back.
+    /// The part of a child that only opens the segment, and may be killed while it rolls back.
     pub fn recover(self, directory: &Path, seed: u64) {
         tell("\nopening");
         drop(self.open(directory, seed % 4 == 0).unwrap());
@@ -165,7 +165,8 @@ impl Mode {
         }
     }
 
-    /// Returns the number of ended transactions, and whether one was rolled back; or a description of the torn part.
+    /// Returns the number of ended transactions, and whether a transaction was rolled back, or a description of the
+    /// torn part.
     pub fn judge(self, directory: &Path) -> Result<(u64, bool), String> {
         if !self.has_undo() {
             let memory = open_redo(directory, 1).map_err(|error| error.to_string())?;
@@ -182,7 +183,7 @@ fn tell(what: &str) {
     writeln!(told, "{what}").unwrap();
 }
 
-/// Makes checkpoints again and again, and reports only transactions that are in a checkpoint.
+/// Makes checkpoints until the kill, and reports only transactions that are in a checkpoint.
 fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
     loop {
         let mut last = None;
@@ -196,19 +197,20 @@ fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
     }
 }
 
-/// Simulates a crash of the machine under a segment in use: the boot's number differs, and memory is arbitrary.
+/// Simulates a crash of the machine under a segment in use: the number of the boot in the file differs from the present
+/// boot.
 pub fn tear(directory: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(directory.join("segment")).unwrap();
     file.write_all_at(&[0x5a; 16], BOOT).unwrap();
 }
 
 fn open_redo(directory: &Path, group: u32) -> rvm::Result<Rvm> {
-    // Small, so that the log is truncated again and again.
+    // The log is small, so that it is truncated often.
     let options = rvm::Options::of(Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(group);
     options.memory(memory_of(directory)).open(directory)
 }
 
-/// Returns the directory of the memory that dies with the process: it stays empty, and the parent removes it.
+/// Returns the directory of the memory that ends with the process. It stays empty, and the parent removes it.
 pub fn memory_of(directory: &Path) -> PathBuf {
     let number = directory.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let memory = Path::new("/dev/shm").join(format!("vista-killed{number}"));

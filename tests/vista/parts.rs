@@ -1,9 +1,9 @@
-//! Parts of transactions that are rolled back, where the machine loses its cache between any two stores.
+//! Parts of transactions that are rolled back. The machine loses its cache between any two stores.
 //!
-//! The before-images of a part lie in the undo log of a transaction that goes on, and the next record overwrites
-//! them. So the restored bytes must be in memory before the log is cut, and no cut-off record may become valid again
-//! behind the next one, in whatever order lines reach memory (`rio/undo/mark.rs`). A record here is as long as a line
-//! of the cache, so that each record may reach memory without the others.
+//! The before-images of a part are in the undo log of a transaction that continues, and its next record overwrites
+//! them. So the restored bytes must be in memory before the log is truncated. No truncated record may become valid
+//! again after the next record, in whatever order lines reach memory (`rio/undo/mark.rs`). Each record is as long as a
+//! cache line, so that it may reach memory without the other records.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,11 +19,13 @@ use crate::trace::{answer, be_traced, trace, Event};
 const PATH: &str = "VISTA_TEST_PARTS";
 const BUG: &str = "VISTA_TEST_BUG";
 const TXNS: u64 = 3;
-/// With its header and checksum a record fills a line.
+/// Bytes of a range: with its header and checksum, its record fills a cache line.
 const RANGE_BYTES: usize = LINE - 16;
-/// Places stored to before the part, in it, and after it.
+/// Address of the store before the part.
 const BEFORE: u64 = 0;
+/// Addresses of the stores in the part.
 const WITHIN: [u64; 2] = [1000, 1500];
+/// Address of the store after the part.
 const AFTER: u64 = 2000;
 
 fn open(path: &Path) -> Member {
@@ -35,13 +37,13 @@ fn fill(member: &mut Member, at: u64, value: u64) {
     member.set_range(at, RANGE_BYTES).unwrap().fill(u8::try_from(value).unwrap());
 }
 
-/// Rolls two parts back: one that follows a store of the transaction, and one that is the whole transaction.
+/// Runs a transaction that rolls back two parts: a part after its first store, and then all that it has stored.
 fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
     member.begin(nth, Holder { handle: 1, process: 1 }).unwrap();
     for is_all in [false, true] {
         fill(member, BEFORE, nth);
         let mark = if is_all { Mark::default() } else { member.mark() };
-        // The before-images of all stores but the first are bytes that the part has stored.
+        // The before-image of each store after the first has bytes that the part itself has stored.
         for value in 100..103 {
             WITHIN.iter().for_each(|at| fill(member, *at, value));
         }
@@ -73,7 +75,7 @@ fn work(path: &Path) {
     std::process::exit(0);
 }
 
-/// Knows whether the unfinished transaction was decided.
+/// The log record of the unfinished transaction's decision, if it was decided.
 struct Log(Option<u64>);
 
 impl Judge for Log {
@@ -106,7 +108,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let test = "parts::undone_stores_are_nowhere_when_the_cache_is_lost";
+    let test = "parts::undone_stores_stay_undone_when_the_cache_is_lost";
     command.args(["--exact", test, "--test-threads=1"]).env(PATH, &path);
     command.envs(bug.map(|bug| (BUG, bug)));
     let (mut answers, mut lines, mut states, mut torn) = (2, None, 0, Ok(()));
@@ -115,7 +117,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
         answers += u64::from(event == Event::Answered);
         lines.told(event, stored);
         if torn.is_ok() && (event == Event::Store || event == Event::Fence) {
-            // Each transaction has two answers: after its decision, and after the segment was told.
+            // Each transaction has two answers: after its decision, and after the segment has applied the outcome.
             let (last, is_told) = (answers / 2 + answers % 2, answers % 2 == 0);
             std::fs::write(&started, lines.state()).unwrap();
             torn = judge(&started, last, &Log((!is_told).then_some(last)));
@@ -129,18 +131,18 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
 }
 
 #[test]
-fn undone_stores_are_nowhere_when_the_cache_is_lost() {
+fn undone_stores_stay_undone_when_the_cache_is_lost() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
     let first = sizes::first_seed();
     let states: u64 = (first..first + 2).map(|seed| run(seed, None).unwrap()).sum();
-    println!("figures: parts taken back in {TXNS} transactions, the cache lost {states} times, 0 torn");
+    println!("figures: parts rolled back in {TXNS} transactions, the cache lost {states} times, 0 torn");
     assert!(states > 1000, "{states}");
 }
 
 #[test]
-fn a_part_that_is_cut_off_too_soon_or_not_wholly_is_noticed() {
+fn a_truncation_of_a_part_too_soon_or_not_completely_is_noticed() {
     for bug in planted::of_stores(NoticedBy::Parts) {
         let noticed = (1..=10).find_map(|seed| run(seed, Some(bug)).err().map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");
@@ -149,7 +151,7 @@ fn a_part_that_is_cut_off_too_soon_or_not_wholly_is_noticed() {
 }
 
 #[test]
-fn pages_that_a_part_has_opened_are_closed_when_it_is_taken_back() {
+fn pages_that_a_part_has_opened_are_closed_when_the_part_is_rolled_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let options = Options::new(64 << 10).anywhere().guard(Guard::Pages);
@@ -162,7 +164,7 @@ fn pages_that_a_part_has_opened_are_closed_when_it_is_taken_back() {
     member.set_range(at(1), page).unwrap();
     member.set_range(at(3), 8).unwrap();
     let mark = member.mark();
-    // A range around the open pages, and one beside them.
+    // One range encloses the open pages, and the other is apart from them.
     member.set_range(at(0), 4 * page).unwrap();
     member.set_range(at(5), 8).unwrap();
     assert_eq!(open(), [0, 1, 2, 3, 5]);

@@ -1,5 +1,5 @@
-//! The work of several threads with a segment, and its check: cells whose sum never changes, and for each thread a
-//! list of blocks from the heap, with its length and the sum of its values.
+//! The work of several threads with a segment, and its check. The segment has cells whose sum never changes. Each
+//! thread has a list of blocks from the heap, with its length and the sum of its values.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::business::{judge_cells, word, Draw};
 
 /// Threads that change the segment.
 pub const WORKERS: u64 = 2;
-/// Bytes of a stripe: small, so that the threads get in each other's way.
+/// Bytes of a stripe: few, so that the threads contend for locks.
 pub const STRIPE: u64 = 64;
 const CELLS: u64 = 256;
 
-/// Returns the place of a thread's own words: transactions ended, the list's first block, its length, the sum of its
-/// values.
+/// Returns the address of a thread's words: the number of ended transactions, the list's first block, its length, the
+/// sum of its values.
 fn own(worker: u64) -> u64 {
     (CELLS + worker * 32) * 8
 }
@@ -70,7 +70,7 @@ fn count(txn: &mut ThreadTxn<'_, '_>, worker: u64) -> Done<()> {
     set(txn, own(worker), ended + 1)
 }
 
-/// Runs one transaction of one of several simultaneous threads. Returns whether it ended.
+/// Runs one transaction of one thread, concurrently with other threads. Returns whether the transaction ended.
 fn transact(worker: &mut Worker<'_>, nth: u64, draw: &mut Draw, longest: u64) -> bool {
     loop {
         let mut txn = worker.begin();
@@ -92,9 +92,9 @@ fn transact(worker: &mut Worker<'_>, nth: u64, draw: &mut Draw, longest: u64) ->
     }
 }
 
-/// Runs threads that change the segment, `times` times each; calls `told` with the number of ended transactions after
-/// each.
-pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dyn Fn(u64) + Sync)) {
+/// Runs threads that change the segment, `times` times each. After each ended transaction, calls `report` with the
+/// number of ended transactions.
+pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, report: &(dyn Fn(u64) + Sync)) {
     let ended = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for nth in 0..WORKERS {
@@ -103,7 +103,7 @@ pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dy
                 let (mut worker, mut draw) = (threads.worker().unwrap(), Draw(seed * WORKERS + nth));
                 for _ in 0..times {
                     if transact(&mut worker, nth, &mut draw, longest) {
-                        told(ended.fetch_add(1, Ordering::SeqCst) + 1);
+                        report(ended.fetch_add(1, Ordering::SeqCst) + 1);
                     }
                 }
             });
@@ -111,8 +111,8 @@ pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dy
     });
 }
 
-/// Runs a worker's transaction that encloses one of another worker, on one thread, so that the steps are
-/// deterministic.
+/// Runs a transaction of one worker during a transaction of another worker. Both run on one thread, so that the steps
+/// are deterministic.
 pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64) {
     let outer_nth = usize::try_from(draw.below(2)).unwrap();
     let [first, second] = workers;
@@ -184,25 +184,25 @@ pub fn judge(segment: &Segment) -> Result<u64, String> {
 }
 
 #[test]
-fn threads_that_are_in_each_others_way_keep_every_sum() {
+fn threads_that_contend_for_locks_keep_every_sum() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let file = directory.path().join("segment");
     let threads = Segment::open(&file, 64 << 10).unwrap().share_by(STRIPE).unwrap();
     change(&threads, 1, 20_000, 3000, &|_| {});
     let ended = judge(&threads.into_segment()).unwrap();
-    println!("figures: {WORKERS} threads ended {ended} transactions that were in each other's way, every sum is right");
-    // Opened again, as another process would.
+    println!("figures: {WORKERS} threads ended {ended} transactions that contended for locks, every sum is right");
+    // The segment is reopened, as another process would open it.
     assert_eq!(judge(&Segment::open(&file, 64 << 10).unwrap()), Ok(ended));
     assert!(ended > 30_000);
-    // The control: locks that do not exclude each other are noticed. The control is in this test, because a planted bug
-    // affects the whole process.
+    // The control: the test notices locks that do not exclude each other. It is not a separate test, because a planted
+    // bug affects the whole process.
     rio::planted::plant(Some("threads: two transactions hold one lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);
     assert!(is_noticed, "no test noticed two threads with one lock");
 }
 
-/// Checks the cells alone: broken lists would lead anywhere.
+/// Runs threads with broken locks that change only cells, because broken lists could lead to any address.
 fn few_cells_keep_their_sum(file: &Path, seed: u64) -> bool {
     let threads = Segment::open(file, 64 << 10).unwrap().share_by(STRIPE).unwrap();
     std::thread::scope(|scope| {

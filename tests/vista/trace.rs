@@ -20,11 +20,11 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 pub enum Event {
     /// The file's bytes have changed.
     Store,
-    /// The line of 64 bytes at this offset of the file is on its way to memory.
+    /// A write-back of the line of 64 bytes at this offset of the file has begun.
     WriteBack(usize),
-    /// The lines on their way are in memory.
+    /// The lines whose write-back had begun are now in memory.
     Fence,
-    /// A file was synced: the file is as long on its disk as it is now.
+    /// A file was synced: its present length is on its disk.
     Sync,
     /// The child has acknowledged its transactions as safe ([`answer`]).
     Answered,
@@ -36,7 +36,8 @@ pub fn answer() {
     let _ = std::os::unix::process::parent_id();
 }
 
-/// Called in the child: from here on the parent steps this thread, whose number is in a file beside `path`.
+/// Called in the child: from here on the parent steps this thread. The file `path` with the extension `thread` has the
+/// thread's number.
 pub fn be_traced(path: &Path) {
     let tell = |thread: i32| {
         let passing = path.with_extension("passing");
@@ -48,36 +49,40 @@ pub fn be_traced(path: &Path) {
 
 /// Waits until the child has stopped. Returns the thread to be stepped.
 pub fn stopped(child: &mut Child, path: &Path) -> Pid {
-    let told = path.with_extension("thread");
-    while !told.exists() {
+    let announced = path.with_extension("thread");
+    while !announced.exists() {
         let ended = child.try_wait().unwrap();
         assert!(ended.is_none(), "the child ended before it was stepped: {ended:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let pid = Pid::from_raw(std::fs::read_to_string(told).unwrap().parse().unwrap());
+    let pid = Pid::from_raw(std::fs::read_to_string(announced).unwrap().parse().unwrap());
     stepping::stopped(pid);
     pid
 }
 
-/// Runs the command, which calls [`be_traced`], to its end, and calls `told` with each event and the file's bytes
-/// after it. Returns the number of steps, or any other event of the child.
-pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
+/// Runs the command, which calls [`be_traced`], to its end. Calls `report` with each event and the file's bytes after
+/// it. Returns the number of steps, or a text that says how the child failed.
+pub fn trace(command: &mut Command, path: &Path, mut report: impl FnMut(Event, &[u8])) -> Result<u64, String> {
     trace_while(command, path, |event, bytes| {
-        told(event, bytes);
+        report(event, bytes);
         true
     })
 }
 
-/// As [`trace`], but kills the child as soon as `told` returns false.
+/// As [`trace`], but kills the child as soon as `report` returns false.
 pub fn trace_while(
     command: &mut Command,
     path: &Path,
-    mut told: impl FnMut(Event, &[u8]) -> bool,
+    mut report: impl FnMut(Event, &[u8]) -> bool,
 ) -> Result<u64, String> {
-    on_one_processor(None, || step_through(command, path, &mut told))
+    on_one_processor(None, || step_through(command, path, &mut report))
 }
 
-fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8]) -> bool) -> Result<u64, String> {
+fn step_through(
+    command: &mut Command,
+    path: &Path,
+    report: &mut dyn FnMut(Event, &[u8]) -> bool,
+) -> Result<u64, String> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
     let file = Mapped::new(path);
@@ -111,7 +116,7 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
                 })
             }
         };
-        if !event.is_none_or(|event| told(event, file.bytes())) {
+        if !event.is_none_or(|event| report(event, file.bytes())) {
             child.kill().unwrap();
             // This thread waits for the stepped thread, before it waits for the child.
             while matches!(waitpid(pid, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Stopped(..))) {}
@@ -121,7 +126,7 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
     }
 }
 
-/// The most bytes that the file may have.
+/// The greatest length of the file, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
 /// A file, mapped for reading.
@@ -139,7 +144,7 @@ impl Mapped {
         Mapped { file, place }
     }
 
-    /// Returns the bytes. The one process that changes them is stopped whenever this process runs.
+    /// Returns the bytes. The stepped child, which changes the file, is stopped whenever this process runs.
     fn bytes(&self) -> &[u8] {
         let bytes = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
         assert!(bytes <= BYTES_MAX, "the file has grown to {bytes} bytes");

@@ -1,6 +1,8 @@
-//! The machine stops between any two stores: each state of the memory is recovered, and each transaction is whole.
+//! The machine stops between any two stores. Each state of the memory is recovered, and has each transaction either
+//! complete or undone.
 //!
-//! If memory outlives the cache, there are more states than the stored ones (`lines`); some of them are drawn.
+//! If memory outlives the cache, there are more states than the stored states (`lines`). The test draws some of these
+//! states.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -18,13 +20,13 @@ use crate::lines::{Lines, LINE};
 use crate::several;
 use crate::trace::{answer, be_traced, trace_while, Event};
 
-/// Bytes of the flat part: small, because it is compared after every step.
+/// Bytes of the flat part: few, because the flat part is compared after every step.
 const BYTES: u64 = 16 << 10;
-/// The longest ranges and blocks, in bytes: each store is a state.
+/// The longest ranges and blocks, in bytes: short, because each store is a state to judge.
 const LONGEST: u64 = 200;
-/// Number of times that the flat part fits into the undo log.
+/// Number of before-images of the flat part that fit into the undo log.
 const RANGES_OF_A_LOG: usize = 7;
-/// The first bytes of the file, which lead to everything else.
+/// Number of the file's first bytes, which have the offsets of all other structures.
 const FRONT: usize = 64 << 10;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
@@ -43,14 +45,14 @@ enum Scene {
     Life = 2,
     /// Two transactions are open at once.
     Two = 3,
-    /// A segment is opened in which two transactions, with an undo log each, were open.
+    /// A segment is opened in which two transactions were open. Each has an undo log.
     Recovery = 4,
 }
 
 impl Scene {
-    /// Returns the number of states in which an event is judged. Growth copies bytes by many stores, of which a
-    /// sample is judged. Stores to the front, which lead to everything else, are rare, and memory may have them
-    /// before or after the bytes that they lead to.
+    /// Returns the number of states that are judged after an event. Growth copies bytes by many stores, so only a
+    /// sample is judged. Stores of offsets to the front of the file are rare. Memory may have such a store before or
+    /// after the bytes at the offset, so several states are judged.
     fn states(self, number: u64, is_link: bool) -> u64 {
         match self {
             Scene::Growth if is_link => 6,
@@ -71,11 +73,11 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 fn work(path: &Path) {
     let (is_written_back, scene) = (sizes::number(WRITTEN_BACK, 0) == 1, sizes::number(SCENE, 0));
     let is_recovery = scene == Scene::Recovery as u64;
-    // The segment that is recovered in this scene is a copy of a segment in use.
+    // In the scene of recovery, the recovered segment is a copy of a segment in use.
     let used = if is_recovery { path.with_extension("used") } else { path.to_path_buf() };
     let (mut segment, mut draw) = (open(&used, is_written_back), Draw(sizes::first_seed()));
-    // Transactions before the traced ones take the heap's first blocks, so that the file does not grow while it is
-    // traced.
+    // Transactions before the traced transactions allocate the heap's first blocks, so that the file does not grow
+    // during the trace.
     let before = 300;
     let plant = || {
         if let Some(bug) = sizes::chosen::<String>(BUG) {
@@ -104,7 +106,7 @@ fn work(path: &Path) {
         std::process::exit(0);
     }
     if scene == Scene::Two as u64 {
-        // The bug is planted here already, because it is in the making of the logs.
+        // The bug is planted before the trace, because it is in the code that makes the logs.
         plant();
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
@@ -145,7 +147,7 @@ fn grow(segment: &mut Segment, path: &Path, begin: impl FnOnce()) {
     let bytes_of_file = || std::fs::metadata(path).unwrap().len();
     let mut txn = segment.begin();
     let all = usize::try_from(BYTES).unwrap();
-    // The log is almost full, and its before-images differ from the present bytes.
+    // Fills the log almost to its end. Its before-images differ from the present bytes.
     for _ in 0..RANGES_OF_A_LOG {
         txn.set_range(0, all).unwrap().iter_mut().step_by(LINE).for_each(|byte| *byte ^= 1);
     }
@@ -153,7 +155,7 @@ fn grow(segment: &mut Segment, path: &Path, begin: impl FnOnce()) {
     begin();
     let range = txn.set_range(0, all).unwrap();
     range[100] ^= 1;
-    assert!(bytes_of_file() > before, "the log has room for more than {RANGES_OF_A_LOG} ranges, and does not grow");
+    assert!(bytes_of_file() > before, "the log did not grow: it has room for more than {RANGES_OF_A_LOG} ranges");
     txn.abort();
     segment.grow(2 * BYTES).unwrap();
     for bytes in [70_000, 200_000] {
@@ -176,7 +178,7 @@ struct Findings {
     torn: Vec<String>,
 }
 
-/// A run of the child, and a judgement of each state.
+/// A run of the child, of which each state is judged.
 struct Run<'r> {
     directory: &'r Path,
     scene: Scene,
@@ -193,7 +195,7 @@ impl Run<'_> {
         self.findings.states += 1;
         match self.ended(memory) {
             Ok(ended) if ended < self.answered => {
-                self.findings.torn.push(format!("{ended} transactions, of {} that were answered", self.answered));
+                self.findings.torn.push(format!("{ended} transactions, of {} that were acknowledged", self.answered));
             }
             Ok(_) => {}
             Err(what) => self.findings.torn.push(what),
@@ -204,10 +206,10 @@ impl Run<'_> {
     fn ended(&mut self, memory: &[u8]) -> Result<u64, String> {
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
-        // The copy is recovered as memory that outlives the cache and as other memory, in turns.
+        // The copy is recovered alternately as memory that outlives the cache and as other memory.
         let is_written_back = self.is_written_back && self.findings.states % 2 == 0;
         let opened = catch_unwind(|| open(&copy, is_written_back));
-        let segment = opened.map_err(|_| "it cannot be opened")?;
+        let segment = opened.map_err(|_| "the opening panicked")?;
         let are_several = matches!(self.scene, Scene::Two | Scene::Recovery);
         let ended = if are_several { several::judge(&segment)? } else { judge(&segment)? };
         let bytes = &segment.bytes()[..usize::try_from(BYTES).unwrap()];
@@ -241,10 +243,10 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
     };
     let (mut lines, mut stores, mut front): (Option<Lines>, u64, Vec<u8>) = (None, 0, Vec::new());
     let steps = trace_while(&mut command, &path, |event, stored| {
-        // The child begins without stores under way.
+        // When the trace begins, memory has all of the child's stores.
         let lines = is_written_back.then(|| lines.get_or_insert_with(|| Lines::new(stored, seed)));
         if event == Event::Answered {
-            // The stored bytes show how far the child has come.
+            // The stored bytes show how many transactions the child has ended.
             run.answered = run.ended(stored).unwrap_or(run.answered);
             return true;
         }
@@ -266,7 +268,7 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
             None if states > 0 => run.judge(stored),
             None => {}
         }
-        // One torn state is enough.
+        // The run ends at the first torn state.
         run.findings.torn.is_empty()
     });
     match steps {
@@ -298,7 +300,7 @@ fn stopped_between_any_two_stores() {
             found.states,
             start.elapsed().as_secs()
         );
-        assert!(found.states > txns * 4, "hardly a store was seen: {} states", found.states);
+        assert!(found.states > txns * 4, "too few stores were seen: {} states", found.states);
     });
 }
 

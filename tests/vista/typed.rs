@@ -1,5 +1,5 @@
-//! The children's work with typed memory, and its check: a vector, and an ordered map and a hash map with the same
-//! pairs, with their number and the sum of their values.
+//! The children's work with typed memory, and its check. The memory has a vector, and an ordered map and a hash map
+//! with the same pairs. It also has the number of ended transactions and the sum of all values.
 
 use std::collections::BTreeMap;
 

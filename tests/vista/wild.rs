@@ -1,8 +1,8 @@
 //! Wild stores into the program's mapping. With a guard every wild store faults and is reported with the segment's
 //! name. Without a guard, stores to vista's own structures fault, and the other stores are counted.
 //!
-//! Each store is done by a child of its own, a copy of a process that has the segment and, every other time, a
-//! transaction with a declared range.
+//! A separate child does each store. The child is a fork of a process that has the segment open and, every second time,
+//! a transaction with a declared range.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -21,10 +21,10 @@ const BYTES: u64 = 8 << 20;
 const CHILD: &str = "VISTA_TEST_WILD";
 /// The file's name states its guard.
 const GUARDS: [(&str, Guard); 3] = [("guarded", Guard::Pages), ("keys", Guard::Keys), ("open", Guard::Off)];
-/// The range that every other transaction declares. No wild store goes to its pages.
+/// The range that every second transaction declares. No wild store goes to its pages.
 const DECLARED: std::ops::Range<usize> = 1 << 20..(1 << 20) + 100;
 
-/// A store that no code may do.
+/// Does a wild store.
 pub fn store(address: usize, value: u64) {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address);
     // SAFETY: none: this is the wild store under test. The child that does it ends right after it.
@@ -39,7 +39,7 @@ pub fn waited(pid: i32) -> ExitStatus {
     ExitStatus::from_raw(status)
 }
 
-/// Lets children store, and prints how many ended at the store.
+/// Lets children do wild stores, and prints how many children were killed by their store.
 fn store_wildly(path: &Path, guard: Guard) {
     let mut segment = Options::new(BYTES).guard(guard).open(path).unwrap();
     assert_eq!(segment.guard(), guard);
@@ -47,7 +47,7 @@ fn store_wildly(path: &Path, guard: Guard) {
     for _ in 0..50 {
         business::transact(&mut segment, &mut draw, 5000);
     }
-    // All of the file, and a little behind its end.
+    // All of the file, and some addresses before and after it.
     let (first, last) = (segment.address() - (1 << 16), segment.address() + (10 << 20));
     let declared = DECLARED.start - 4096..DECLARED.end + 4096;
     let count = sizes::number("LIBTP_TEST_WILD", 2000);
@@ -83,7 +83,7 @@ fn store_wildly(path: &Path, guard: Guard) {
         assert_eq!(faulted, count, "every wild store faults");
         business::judge(&segment).unwrap();
     } else {
-        assert!(faulted < count, "a wild store into data is not seen without a guard: the control");
+        assert!(faulted < count, "the control: without a guard, no check notices a wild store into data");
     }
 }
 
@@ -113,6 +113,6 @@ fn no_wild_store_gets_past_the_guard() {
         let faulted =
             message.lines().find_map(|line| line.strip_prefix("faulted: ")).unwrap().parse::<usize>().unwrap();
         let naming = told.lines().filter(|line| line.contains(path.to_str().unwrap())).count();
-        assert_eq!(naming, if guard == Guard::Off { 0 } else { faulted }, "each names the segment: {told}");
+        assert_eq!(naming, if guard == Guard::Off { 0 } else { faulted }, "each fault names the segment: {told}");
     }
 }

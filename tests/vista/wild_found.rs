@@ -1,6 +1,6 @@
-//! Wild stores without a guard, judged one by one: which check notices each, if any does.
+//! Wild stores without a guard: for each store, which check notices it, if any.
 //!
-//! Each store is done and looked for by a child of its own; then the file gets its old bytes back.
+//! A separate child does each store and runs the checks. Then the parent restores the file's bytes.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -30,18 +30,18 @@ enum Target {
 }
 
 /// The check that noticed a store, as a child's exit status.
-const NOBODY: i32 = 0;
+const UNNOTICED: i32 = 0;
 const BUSINESS: i32 = 10;
 const VERIFY: i32 = 11;
 
-/// Called in the child: looks for the store, as `tp vista verify` does, and as the program itself can.
+/// Runs the check of `tp vista verify` and the program's own check. Returns the check that noticed a wild store.
 fn look(segment: &Segment) -> i32 {
     let look = || match (segment.verify().is_ok(), business::judge(segment).is_ok()) {
         (false, _) => VERIFY,
         (true, false) => BUSINESS,
-        (true, true) => NOBODY,
+        (true, true) => UNNOTICED,
     };
-    // A check that panics has noticed the store: finds out which one panicked.
+    // A check that panics has noticed the store. The checks run again to find which check panicked.
     catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
         let verified = catch_unwind(AssertUnwindSafe(|| segment.verify().is_ok()));
         if verified.is_ok() {
@@ -65,9 +65,9 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
     let bytes = file.metadata().unwrap().len();
     let base = segment.address() as u64;
     let front = front(file);
-    // A place in the file.
+    // An offset in the file.
     let place = match target {
-        // All of the file that is mapped there, and a little behind its end.
+        // All of the file that is mapped there, and some bytes after its end.
         Target::Program => draw.below(front + (10 << 20)),
         Target::Library => draw.below(bytes - 8),
         Target::Tables => 4096 + draw.below(front - 4096 - 8),
@@ -90,7 +90,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
             None => noticed.faulted += 1,
             Some(VERIFY) => noticed.verify += 1,
             Some(BUSINESS) => noticed.business += 1,
-            Some(NOBODY) => noticed.unnoticed += 1,
+            Some(UNNOTICED) => noticed.unnoticed += 1,
             Some(other) => panic!("the child ended with {other}"),
         },
     }
@@ -115,13 +115,13 @@ fn store_all(path: &Path) {
     }
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let count = sizes::number("LIBTP_TEST_WILD_JUDGED", 200);
-    // The line already has the test's name.
+    // Ends the line in which the test's name is printed.
     println!();
     for target in [Target::Program, Target::Library, Target::Tables] {
         let mut noticed = Noticed::default();
         for _ in 0..count {
             store_one(&segment, &file, target, &mut draw, &mut noticed);
-            assert_eq!(look(&segment), NOBODY, "everything is as it was before the next");
+            assert_eq!(look(&segment), UNNOTICED, "the file was not restored");
         }
         let Noticed { faulted, verify, business, unnoticed } = noticed;
         println!(
@@ -143,7 +143,7 @@ fn wild_stores_noticed_without_a_guard() {
         return store_all(Path::new(&path));
     }
     let directory = tempfile::tempdir().unwrap();
-    // The stores are done by another process, which makes children and has no other threads at work.
+    // A separate process makes the children that do the stores, because it has no other running threads.
     let mut child = this_program("wild_found::wild_stores_noticed_without_a_guard");
     let message = succeeds(child.env(CHILD, directory.path().join("segment")));
     message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));

@@ -1,5 +1,5 @@
-//! Tests with real files and one process: when commits are answered from memory, when such commits are refused, and
-//! what an opening reports when the memory is gone.
+//! Tests with real files and one process: when commits are acknowledged from memory, when such commits are refused, and
+//! what an opening reports if the memory was lost.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,11 @@ pub const DIRECTORY: &str = "LIBTP_TEST_WARM_DIRECTORY";
 
 pub fn region_of(directory: &Path) -> PathBuf {
     let mut files = std::fs::read_dir(directory.join("memory")).unwrap();
-    files.next().expect("the shared memory is there").unwrap().path()
+    files.next().expect("there must be a shared memory").unwrap().path()
 }
 
-/// Makes the settings of an environment, with or without the declaration that its shared memory outlives the system.
-/// No background thread syncs: the files that a test rolls back must not have been synced, since no disk loses synced
-/// bytes.
+/// Makes the settings of an environment, with or without the declaration that its shared memory outlives the system. No
+/// background thread syncs, because a test restores files to an earlier state, and no disk loses synced bytes.
 pub fn found(directory: &Path, declared: &str) {
     std::fs::create_dir_all(directory.join("memory")).unwrap();
     let always = "relaxed_millis = 3600000\nno_background = true";
@@ -83,8 +82,8 @@ fn entry() {
     let _ = next_order();
 }
 
-/// The entry of a child that opens the environment and reports whether commits are lost. In the run of all tests it
-/// does nothing.
+/// The entry of a child that opens the environment and reports whether commits are lost. In an ordinary test run this
+/// test does nothing.
 #[test]
 fn opens() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
@@ -93,7 +92,7 @@ fn opens() {
     }
 }
 
-/// The entry of a child that opens the environment from its files alone. In an ordinary test run this test does
+/// The entry of a child that opens the environment without its shared memory. In an ordinary test run this test does
 /// nothing.
 #[test]
 fn opens_by_the_files() {
@@ -102,8 +101,8 @@ fn opens_by_the_files() {
     }
 }
 
-/// Starts a process that answers a commit, kills it, and restores the files to the state before that commit: they
-/// lose the bytes that were not synced.
+/// Starts a process that acknowledges a commit, and kills it. Then restores the files to their state before that
+/// commit, as if they had lost their unsynced bytes.
 pub fn killed(directory: &Path) {
     let mut child = Process::start("basics::entry", &[(DIRECTORY, directory.display().to_string())]);
     child.says("flushed");
@@ -113,7 +112,7 @@ pub fn killed(directory: &Path) {
     child.kill();
     child.wait();
     for (path, bytes) in before {
-        // The bytes are written in place: the file stays the same file, with other contents.
+        // The bytes are written into the same file, which is not replaced.
         std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
     }
 }
@@ -151,13 +150,13 @@ fn memory_that_survived_a_restart_has_the_answered_commits() {
 }
 
 #[test]
-fn memory_that_was_not_declared_is_not_believed_after_a_new_start() {
+fn memory_without_a_declaration_is_not_trusted_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "durability = \"relaxed\"");
     killed(directory.path());
     start_machine_again(directory.path());
     let (how, lost, _) = apples(directory.path());
-    // A relaxed commit was answered, and it is not known whether it was on disk.
+    // A relaxed commit was acknowledged that may not have been on the disk, so a loss is reported.
     assert_eq!((how, lost), (How::Restarted, true));
 }
 
@@ -178,7 +177,7 @@ pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
 }
 
 fn refused_without_memory(directory: &Path) {
-    let refused = Env::open_or_create(directory).expect_err("the answered commit is in missing memory");
+    let refused = Env::open_or_create(directory).expect_err("the acknowledged commit is in missing memory");
     let text = refused.to_string();
     assert!(matches!(refused, Error::Environment { .. }), "{text}");
     for word in ["memory/libtp-", "region_directory", "--keep-files"] {
@@ -187,7 +186,7 @@ fn refused_without_memory(directory: &Path) {
 }
 
 #[test]
-fn memory_that_cannot_be_seen_yet_is_waited_for() {
+fn an_opening_without_the_memory_is_refused_until_the_memory_is_back() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     killed(directory.path());
@@ -218,7 +217,7 @@ fn a_process_without_lasting_memory_changes_nothing() {
 fn the_declaration_of_a_directory_does_not_apply_to_another() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"");
-    // The memory's directory is not mounted, so the region lies with the files.
+    // The memory's directory does not exist (as if not mounted), so the region is in the directory of the files.
     std::fs::remove_dir(directory.path().join("memory")).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     assert!(directory.path().join("region").exists());

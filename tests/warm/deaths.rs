@@ -1,5 +1,5 @@
-//! A process dies as it is about to answer a commit from memory, or as it finds such commits after a restart of the
-//! machine. The next process finds the commits in spite of that death.
+//! A process dies when it is about to acknowledge a commit from memory, or while it recovers such commits after a
+//! restart of the machine. The next process finds the commits in spite of that death.
 
 use libtp::How;
 use libtp_tests::failpoints::{self, Scene};
@@ -7,7 +7,7 @@ use libtp_tests::process::{Process, FAILPOINT};
 
 use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
 
-/// Failpoints on the way of every warm start; some of them are seldom reached.
+/// Failpoints of a warm start outside of the scene `Warm`. Some are seldom reached.
 const ON_THE_WAY: [&str; 8] = [
     "rescue: a piece written, not synced",
     "rescue: a piece synced, its name not durable",
@@ -69,11 +69,11 @@ fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process
 }
 
 #[test]
-fn commits_after_a_close_that_did_not_end_are_known_of() {
+fn commits_after_an_interrupted_close_are_not_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     assert!(dies(directory.path(), "basics::entry", "leave: closed, region not removed"));
-    // The next process finds the memory in order, and answers more commits from it.
+    // The next process finds the memory in good order, and acknowledges more commits from it.
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
     assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));

@@ -1,9 +1,9 @@
-//! Real processes answer commits from memory and are killed at random moments; then their files lose bytes that were
-//! not synced, and the machine is restarted. The next process that opens the environment finds every answered commit,
-//! and no commit in part.
+//! Real processes acknowledge commits from memory and are killed at random moments. Then their files lose unsynced
+//! bytes, and a restart of the machine is simulated. The next process that opens the environment finds every
+//! acknowledged commit, and no partial commit.
 //!
-//! The memory is a file of this machine that is declared to outlive the system; its content in the page cache stays,
-//! too. The disk consists of real files whose syncs are tracked ([`LosingDirectory`]).
+//! The memory is a file of this machine that is declared to outlive the system. Its contents stay in the page cache.
+//! The disk consists of real files whose syncs are tracked ([`LosingDirectory`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::basics::start_machine_again;
 const HOME: &str = "LIBTP_TEST_KILLED_HOME";
 const NUMBER: &str = "LIBTP_TEST_KILLED_NUMBER";
 const WORKERS: u64 = 3;
-/// Number of crashes of one environment. After that a new environment begins, because the old one's history is long.
+/// Number of crashes of one environment. Then a new environment is made, because the audit of a long history takes
+/// long.
 const CRASHES_OF_ONE: u64 = 10;
 
 fn disk(home: &Path) -> LosingDirectory {
@@ -38,8 +39,8 @@ fn open(home: &Path) -> libtp::Result<Env> {
         durability: Some(Durability::Rio),
         region_survives: Some(Survives::System),
         region_directory: Some(memory.clone()),
-        // Syncs are rare, so that a large part of the log is not on the disk when the machine goes down, and another
-        // part is.
+        // Syncs are rare, so that when the machine goes down, one part of the log is on the disk and a large part is
+        // not.
         relaxed_millis: Some(60_000),
         checkpoint_log: Some(Bytes::mib(2)),
         ..bank::settings()
@@ -54,7 +55,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
     Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
-/// The entry of a worker. Without the worker's environment variables this test does nothing.
+/// The entry of a worker. In an ordinary test run this test does nothing.
 #[test]
 fn entry() {
     let (Some(home), Ok(number)) = (std::env::var_os(HOME), std::env::var(NUMBER)) else { return };
@@ -69,7 +70,7 @@ fn entry() {
     }
 }
 
-/// A worker, and the number of its answered commits.
+/// A worker, and the number of its acknowledged commits.
 struct Worker {
     number: u64,
     process: Process,
@@ -92,17 +93,18 @@ impl Worker {
     }
 }
 
-/// Runs workers, kills and replaces some of them, and finally kills all. Returns each worker's number of answered
+/// Runs workers, kills and replaces some of them, and finally kills all. Returns each worker's number of acknowledged
 /// commits.
 fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u64> {
     let mut workers: Vec<Worker> = (first..first + WORKERS).map(|number| Worker::start(home, number)).collect();
     let is_awaited = random.chance(7, 8);
     let (mut dead, mut next) = (Vec::new(), first + WORKERS);
     if is_awaited {
-        // At least one worker works before the first kill: otherwise workers die while they open the environment.
+        // Waits for some commits before the first kill. Otherwise all workers would die while they open the
+        // environment.
         while workers.iter().all(|worker| worker.answered() < 10) {
             let ended = workers.iter_mut().find_map(|worker| worker.process.ended().map(|_| worker.process.errors()));
-            assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
+            assert!(ended.is_none(), "a worker ended without a kill: {ended:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -116,26 +118,32 @@ fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u
     }
     std::thread::sleep(Duration::from_micros(random.below(100_000)));
     for worker in &mut workers {
-        assert!(worker.process.ended().is_none(), "a worker ended by itself: {}", worker.process.errors());
+        assert!(worker.process.ended().is_none(), "a worker ended without a kill: {}", worker.process.errors());
         worker.process.kill();
         std::thread::sleep(Duration::from_micros(random.below(300)));
     }
     dead.extend(workers);
-    // Waiting reads all output of the worker.
+    // `wait` reads all output of the worker.
     dead.iter_mut().for_each(|worker| _ = worker.process.wait());
     dead.iter().map(|worker| (worker.number, worker.answered())).collect()
 }
 
-/// Compares the commits found with the commits answered: no commit is lost, and at most the last one of each worker
-/// was not answered.
+/// Compares the found commits with the acknowledged commits. No acknowledged commit is lost. For each worker, at most
+/// the last commit was found but not acknowledged.
 fn compare(found: &BTreeMap<u64, u64>, answered: &BTreeMap<u64, u64>, what: &str) {
     for (worker, &answered) in answered {
         let found = found.get(worker).copied().unwrap_or(0);
-        assert!(found >= answered, "{what}: LOST: worker {worker} was answered {answered} commits, {found} were found");
-        assert!(found <= answered + 1, "{what}: worker {worker} was answered {answered} commits, {found} were found");
+        assert!(
+            found >= answered,
+            "{what}: LOST: {answered} commits of worker {worker} were acknowledged, {found} were found"
+        );
+        assert!(
+            found <= answered + 1,
+            "{what}: {answered} commits of worker {worker} were acknowledged, {found} were found"
+        );
     }
     let stranger = found.keys().find(|worker| !answered.contains_key(worker));
-    assert!(stranger.is_none(), "{what}: there are commits of worker {stranger:?}, which was never started");
+    assert!(stranger.is_none(), "{what}: found commits of worker {stranger:?}, which was never started");
 }
 
 #[test]
@@ -162,21 +170,26 @@ fn answered_commits_survive_kills_and_a_disk_that_loses_unsynced_bytes() {
             start_machine_again(home);
         }
         let env = open(home).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert!(!env.opened().lost, "{what}: the memory was there: {:?}", env.opened());
+        assert!(
+            !env.opened().lost,
+            "{what}: commits are reported as lost, although the memory was kept: {:?}",
+            env.opened()
+        );
         survived += u64::from(env.opened().how == How::Survived);
         verify_all(&env).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
         let bank = Bank::open(&env).unwrap();
         let found = bank.audit().unwrap_or_else(|torn| panic!("{what}: {torn}"));
         compare(&found, answered, &what);
-        // The found commits are final: the last one of each worker may not have been answered.
+        // Each later opening must find all commits found now, including a worker's last commit that was not
+        // acknowledged.
         *answered = answered.keys().map(|worker| (*worker, found.get(worker).copied().unwrap_or(0))).collect();
         commits += found.iter().filter(|(worker, _)| **worker >= crash * 100).map(|(_, count)| count).sum::<u64>();
         assert!(answered.len() >= before + 3);
     }
     println!(
-        "figures: {crashes} machines with {WORKERS} processes, all killed and {survived} of them found in memory, {commits} commits, \
+        "figures: {crashes} crashes of {WORKERS} processes, {survived} survived in memory, {commits} commits, \
          {} sectors of their files lost and {} kept unsynced; 0 lost, 0 torn",
         all_lost.sectors, all_lost.kept
     );
-    assert!(survived > 0 && all_lost.sectors > 0, "nothing was tried");
+    assert!(survived > 0 && all_lost.sectors > 0, "no crash was survived in memory, or no bytes were lost");
 }

@@ -1,14 +1,15 @@
-//! Commits that are answered from memory that outlives the system, and their state after the system went down.
+//! Commits that are acknowledged from memory that outlives the system, and the recovery of these commits after the
+//! system went down.
 //!
 //! | file | what |
 //! |---|---|
-//! | `basics` | where such commits are refused, and the report when the memory is gone |
-//! | `simulated` | a simulated machine goes down: its disk loses unsynced bytes, its cache unwritten lines |
-//! | `ring` | the same for the log alone, with a small ring that moves |
+//! | `basics` | when such commits are refused, and the report if the memory was lost |
+//! | `simulated` | a simulated machine goes down: its disk loses unsynced bytes, and its cache loses unwritten lines |
+//! | `ring` | the log of a simulated machine that goes down, with a small ring that moves |
 //! | `killed` | processes are killed at random moments, and their files lose unsynced bytes |
-//! | `hit` | a wild store hits the log's words in such memory |
-//! | `deaths` | a process dies while it finds the commits that were answered from memory |
-//! | `yardstick` | planted bugs, each to be noticed by one of these |
+//! | `hit` | a wild store hits a word of the log in such memory |
+//! | `deaths` | a process dies while it recovers the commits that were acknowledged from memory |
+//! | `yardstick` | planted bugs, of which each must be noticed by one of these tests |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

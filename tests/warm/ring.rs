@@ -1,5 +1,5 @@
-//! The log alone, with a ring of small pieces that move all the time: records that were kept are found after a
-//! restart of the machine, whatever part of the cache had been written back.
+//! Only the log, with a ring of small pieces that move all the time. After a restart of the machine, kept records are
+//! found, whatever part of the cache had been written back.
 
 use std::sync::Arc;
 
@@ -109,10 +109,10 @@ fn kept_records_are_found_after_any_loss_of_the_cache() {
             }
             let image = machine.disk.crash_image(LossMode::ALL[random.index(7)], random.next_u64());
             let chance = random.below(11);
-            // All of the region is checked, also if its header is from a time when the region was smaller.
+            // Checks all of the region, even if memory has a header from a time when the region was smaller.
             assert!(machine.region.reaches(machine.region.size()));
             lost_lines += simulated_cache::crash(&machine.region, || random.chance(chance, 10));
-            // The rescue runs twice, because a crash may interrupt the first.
+            // The rescue runs twice, because a crash may interrupt the first rescue.
             let at: Arc<dyn Directory> = Arc::new(image.clone());
             let old = control_file(&at).read().unwrap();
             for _ in 0..2 {
@@ -126,7 +126,8 @@ fn kept_records_are_found_after_any_loss_of_the_cache() {
             let restarted =
                 restart(&at, &control_file(&at), &settings()).unwrap_or_else(|error| panic!("{what}: {error}"));
             control = restarted.control;
-            // The rescue has put the log of the region into the files, so a region of an earlier life is accepted.
+            // The rescue has written the region's log to the files. So the check accepts the region, even as a region
+            // of an earlier life.
             machine.region.pretend_earlier_start();
             all_in_files(&machine.region, &at, &control).unwrap_or_else(|error| panic!("{what}: {error}"));
             machine = Machine::start(image, &control, restarted.end.end);

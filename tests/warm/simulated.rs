@@ -1,5 +1,5 @@
-//! A simulated machine goes down and is restarted: its disk has lost some or all unsynced bytes; its memory is
-//! intact, or has lost some lines that were still in the processor's cache; and opening crashes, too.
+//! A simulated machine goes down and is restarted. Its disk has lost some or all unsynced bytes. Its memory is intact,
+//! or has lost some lines that were still in the processor's cache. The opening crashes, too.
 
 use libtp::{Durability, SharedMemory, Survives};
 use libtp_sim::{LossMode, Random, SimDisk};
@@ -19,15 +19,16 @@ struct Figures {
     memories_lost: u64,
 }
 
-/// The committed states, in order, and the earliest one that may be found after a crash.
+/// The committed states, in order, and the earliest states that may be found after a crash.
 struct Committed {
     states: Vec<State>,
-    /// The last state answered from memory, and the last answered from the disk.
+    /// The index of the last state acknowledged from memory.
     in_memory: usize,
+    /// The index of the last state acknowledged from the disk.
     on_disk: usize,
-    /// Whether a commit was answered from memory.
+    /// Whether there was a `Rio` transaction, which is acknowledged from memory.
     is_rio: bool,
-    /// Whether a relaxed commit was answered.
+    /// Whether a relaxed commit was acknowledged.
     is_relaxed: bool,
 }
 
@@ -40,7 +41,7 @@ impl Committed {
         self.states.len() - 1
     }
 
-    /// Returns the latest state from `from` on that equals `found`.
+    /// Returns the index of the last state that equals `found`, if it is not below `from`.
     fn place_of(&self, found: &State, from: usize) -> Option<usize> {
         (from..self.states.len()).rev().find(|&at| self.states[at] == *found)
     }
@@ -56,7 +57,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     vec![fill; bytes]
 }
 
-/// Runs some transactions of all durabilities.
+/// Runs some transactions, each with a random durability.
 fn work(process: &Process, random: &mut Random, committed: &mut Committed, figures: &mut Figures) {
     for _ in 0..2 + random.below(20) {
         let durability = match random.below(10) {
@@ -104,36 +105,39 @@ fn work(process: &Process, random: &mut Random, committed: &mut Committed, figur
     }
 }
 
-/// Starts a machine, works, and crashes it, several times.
+/// Several times, starts a machine, runs transactions, and crashes the machine.
 fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
     let mut random = Random::new(seed);
     let layout = Layout::of_seed(seed);
     let mut disk = SimDisk::new(seed);
     let mut memory = SharedMemory::lasting(is_lasting(write_back));
     let mut committed = Committed::new(State::default());
-    // Whether the memory of the life before was lost, and whether commits of that life may be lost with it.
+    // Whether the memory of the previous life was lost, and whether that may have lost commits.
     let (mut is_lost, mut may_have_lost) = (false, false);
     for life in 0..1 + random.below(3) {
         let what = format!("seed {seed}, life {life}, {write_back:?}");
         let machine = Machine::with_memory(disk.clone(), layout, memory.clone());
-        assert!(!may_have_lost || machine.start().is_err(), "{what}: the opening goes on without the memory");
+        assert!(!may_have_lost || machine.start().is_err(), "{what}: the opening is not refused without the memory");
         let machine = if is_lost { machine.keeping_files() } else { machine };
         let process = machine.start().unwrap();
         let is_told = may_have_lost || (is_lost && committed.is_relaxed);
         assert_eq!(process.has_lost(), is_told, "{what}: {}", process.opened());
         let begun = process.state(Way::Up).unwrap();
         let from = if is_lost { committed.on_disk } else { committed.in_memory };
-        assert!(committed.place_of(&begun, from).is_some(), "{what}: the state differs from the one found before");
+        assert!(
+            committed.place_of(&begun, from).is_some(),
+            "{what}: the state differs from every state that may be found"
+        );
         committed = Committed::new(begun);
         work(&process, &mut random, &mut committed, figures);
         process.kill();
         figures.crashes += 1;
         let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
-        let region = memory.region().expect("it has been used");
+        let region = memory.region().expect("the machine has used it");
         let image = disk.crash_image(mode, random.next_u64());
         let kept = random.below(11);
         if write_back == WriteBack::Simulated {
-            // All of the region is checked, also if its header is from a time when the region was smaller.
+            // Checks all of the region, even if memory has a header from a time when the region was smaller.
             assert!(region.reaches(region.size()));
             figures.lines_lost += simulated_cache::crash(&region, || random.chance(kept, 10));
         }
@@ -150,14 +154,14 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
         let Some(place) = place else {
             let wanted = &committed.states[committed.in_memory];
             panic!(
-                "{what}, {mode:?}: of {} commits {} were answered: {}",
+                "{what}, {mode:?}: of {} commits {} were acknowledged: {}",
                 committed.last(),
                 committed.in_memory,
                 wanted.difference(&found)
             );
         };
         figures.unanswered_found += u64::from(place > committed.in_memory);
-        // Opening crashes, too. The memory then is as it was before the opening.
+        // The opening crashes, too. The memory is then in the state before the opening.
         let mut walk = image.crash_images();
         walk.advance_to(random.index(walk.end() + 1));
         let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
@@ -166,7 +170,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
         assert!(found_again == found, "{what}: after a crash of opening, {mode:?}: {}", found.difference(&found_again));
         figures.within += 1;
         (disk, memory) = (image.crash_image(LossMode::KeepAll, 0), holding(&region, write_back));
-        // The next life opens with the same old memory, which it no longer needs.
+        // The next life opens with the same old memory, although all commits are now on the disk.
         committed.in_memory = place;
     }
 }
@@ -177,11 +181,15 @@ fn holding(region: &Region, write_back: WriteBack) -> SharedMemory {
     memory
 }
 
-/// Returns the state after a restart of the machine with that memory.
+/// Restarts the machine with that memory. Returns the state that is found.
 fn look(disk: &SimDisk, layout: Layout, region: &Region, write_back: WriteBack, what: &str) -> State {
     let machine = Machine::with_memory(disk.clone(), layout, holding(region, write_back));
     let process = machine.start().unwrap_or_else(|trouble| panic!("{what}: opening failed: {trouble}"));
-    assert!(!process.has_lost(), "{what}: the memory was there: {}", process.opened());
+    assert!(
+        !process.has_lost(),
+        "{what}: commits are reported as lost, although the memory was kept: {}",
+        process.opened()
+    );
     let found = process.state(Way::Up).unwrap_or_else(|trouble| panic!("{what}: reading failed: {trouble}"));
     let findings = process.findings().unwrap();
     assert!(findings.is_empty(), "{what}: {findings:?}");
@@ -198,8 +206,8 @@ fn many(write_back: WriteBack) {
         simulated_cache::forget_closed();
     }
     println!(
-        "figures: {} crashes of a system, {} of opening after it, {} commits answered from memory, {} lines of cache lost, \
-         {} times more was found than was answered, {} memories lost and told of; 0 lost, 0 torn",
+        "figures: {} crashes of a system, {} of the next opening, {} commits acknowledged from memory, {} lines of cache lost, \
+         {} times an unacknowledged commit was found, {} memories lost and reported; 0 lost, 0 torn",
         figures.crashes,
         figures.within,
         figures.answered,
@@ -207,7 +215,7 @@ fn many(write_back: WriteBack) {
         figures.unanswered_found,
         figures.memories_lost
     );
-    assert!(figures.answered > figures.crashes, "hardly anything was answered from memory");
+    assert!(figures.answered > figures.crashes, "too few commits were acknowledged from memory");
 }
 
 #[test]

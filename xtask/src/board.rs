@@ -1,7 +1,7 @@
 //! The commands that run now, and the status line that names them: every ten seconds on a terminal, every half minute
 //! elsewhere.
 //!
-//! Commands run side by side, so each command is entered here, and one thread prints for all of them.
+//! Commands run in parallel. Each command is entered on the board, and one thread prints the status of all commands.
 
 use crate::outcome::clock;
 use std::io::{self, IsTerminal};
@@ -12,7 +12,7 @@ const INTERVAL_ON_TERMINAL: Duration = Duration::from_secs(10);
 const INTERVAL_ELSEWHERE: Duration = Duration::from_secs(30);
 /// Characters shown of a command's last line.
 const SHOWN_CHARACTERS: usize = 60;
-/// Cargo's words for a lock that another cargo holds.
+/// Cargo's message while another cargo holds its lock.
 const WAITS: &str = "Blocking waiting for file lock";
 
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());

@@ -1,7 +1,7 @@
 //! Runs one command of a suite: enters it on the board, keeps its output, and kills it when it hangs.
 //!
-//! The output goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when the command fails. A
-//! suite that passes prints one line.
+//! The output goes to a file in the build directory (`target/xtask/SUITE.log`) and is shown only when the command
+//! fails. A suite that passes prints one line.
 
 use crate::board;
 use crate::outcome::clock;
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a command may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Time to read on after the command has ended: a process that it started may keep the pipe open.
+/// Longest time for which output is still read after the command has ended: a process that it started may keep the pipe
+/// open.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The beginning of the lines about a command that hung.
 pub const HUNG: &str = "hung: ";
@@ -40,7 +41,7 @@ pub fn run(name: &str, command: &mut Command, logs: &Path) -> io::Result<Ended> 
 /// Runs `command` for the suite `name`, for at most `limit`.
 ///
 /// # Errors
-/// As [`run`].
+/// When the command cannot be started, or its log cannot be written.
 pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duration) -> io::Result<Ended> {
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -125,7 +126,7 @@ fn threads_of(process: u32) -> String {
     threads.map(one).collect()
 }
 
-/// Kills the command and every process that it started. If only cargo were killed, a hung test would run on.
+/// Kills the command and every process that it started. If only cargo were killed, a hung test would continue to run.
 fn end(tree: &[u32], child: &mut Child) {
     for process in tree.iter().skip(1) {
         // The process may have ended already.
@@ -144,7 +145,8 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // "pid (name) state ppid ..."; the name may hold anything, so count from its last parenthesis.
+    // "pid (name) state ppid ..."; the name may have any characters, so the fields are counted from its last
+    // parenthesis.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hung_command_is_ended_with_all_it_started() {
+    fn a_hung_command_and_its_child_processes_are_killed() {
         let logs = logs("hung");
         let start = Instant::now();
         let mut command = shell("sh -c 'sleep 61 & sleep 62'; echo after");

@@ -1,7 +1,7 @@
 //! `cargo xtask bench WORKLOAD`: `tp-bench WORKLOAD`, built in release with the peers that it needs; `cargo xtask bench
-//! counts`: instructions of every hot path beside the kept counts.
+//! counts`: instructions of every hot path, compared with the kept counts.
 //!
-//! A few names stand for figures of the report `paper`, which then lies in `target/bench`.
+//! A few names stand for figures of the report `paper`, which is then written to `target/bench`.
 
 use crate::peers::{values, Peers};
 use crate::workspace::{cargo, Workspace};
@@ -16,7 +16,7 @@ const COUNTS: &str = "counts";
 const PAPER: &str = "paper";
 /// The workload that needs SQLite on libtp.
 const SQL: &str = "sql";
-/// The workload for a command line without one.
+/// The workload for a command line without a workload.
 const HOT_PATHS: &str = "hotpaths";
 /// Names for figures of the report, each with the beginnings of the figures' names and its peers.
 const FIGURES: [(&str, &str, &str); 4] = [
@@ -47,7 +47,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     if !workspace.has_target(PACKAGE, "bin", PROGRAM) {
         return Err(format!("package {PACKAGE} has no program {PROGRAM}: nothing to measure"));
     }
-    // Only bank workloads run on peers.
+    // Only the bank's workloads run on peers.
     let peers = match values(rest, "--engine").any(|engine| engine != "libtp") {
         true => Peers::All,
         false => Peers::None,

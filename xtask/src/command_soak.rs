@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the heavy suites at their full size, and their table in docs/reliability.md.
 //!
 //! With `--hours` the suites run in rounds. Each round has its own `LIBTP_TEST_SEED`, the source of all randomness of
-//! the suites. Therefore that number alone repeats a failed round.
+//! the suites. So the seed is enough to repeat a failed round.
 
 use crate::command_test::{logs, run_suite};
 use crate::lanes::measured;
@@ -53,7 +53,8 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
         let _litter = Litter::begin().map_err(|error| error.to_string())?;
         round(workspace, (&suites, &programs), hours.map(|_| rounds), &mut totals);
         rounds += 1;
-        // The results are recorded after every round, so that an interrupted soak has recorded its own.
+        // The results are recorded after every round, so that an interrupted soak keeps the results of its complete
+        // rounds.
         record(&workspace.root, &suites, &totals, rounds)?;
     }
     print!("\n{}", table(&totals, start.elapsed(), ""));
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_red_seed_is_remembered_over_later_rounds() {
+    fn a_failed_seed_is_kept_over_later_rounds() {
         let round = |counts, figures: &[&str]| Outcome {
             name: "crash".into(),
             elapsed: Duration::from_secs(1),

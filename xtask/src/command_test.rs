@@ -1,8 +1,8 @@
 //! `cargo xtask test`: runs every suite, all of them even after a failure, then prints the table.
 //!
-//! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at
-//! a time, since many of them sleep or sync; and the commands that compile (lints, documents, and under `--deep` the
-//! suites that are built as users build the library).
+//! One build with every feature makes all test programs. Then two groups of commands run in parallel: the test
+//! programs, a few at a time, since many of them sleep or sync; and the commands that compile (lints, documents, and
+//! under `--deep` the suites that are built as users build the library).
 
 use crate::lanes::{self, measured, Job, JobResult};
 use crate::litter::Litter;
@@ -27,7 +27,8 @@ pub struct Options {
     pub record: bool,
 }
 
-/// Whether the benchmarks' peers are built, too. Only a deep run does: they take as long to build as the library.
+/// Whether the benchmarks' peers are built, too. Only a deep run builds the peers, which take as long to build as the
+/// library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peers {
     LeftOut,
@@ -36,20 +37,20 @@ enum Peers {
 
 /// A suite that is not one integration test.
 pub struct Step {
-    /// Its name in `cargo xtask test NAME` and in the tables.
+    /// The step's name in `cargo xtask test NAME` and in the tables.
     pub name: &'static str,
     /// The doubt that the step answers.
     pub doubt: &'static str,
     run: fn(&Workspace, Peers) -> io::Result<Counts>,
 }
 
-/// The steps that run first, one after the other: they take seconds.
+/// The steps that run first, one after another: each takes seconds.
 const FIRST: &[Step] = &[
     Step { name: "packages", doubt: "Is everything installed that the tests need?", run: packages },
     Step { name: "fmt", doubt: "Is the code formatted?", run: fmt },
     Step { name: "tidy", doubt: "Does the text of the tree keep its rules?", run: |it, _| Ok(tidy::suite(it).counts) },
 ];
-/// The steps that compile, one after the other, beside the tests.
+/// The steps that compile, one after another, while the tests run.
 const COMPILING: &[Step] = &[
     Step { name: "clippy", doubt: "Do the lints pass, with all features and with none?", run: clippy },
     Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },
@@ -59,11 +60,11 @@ const COMPILING: &[Step] = &[
 pub const LOOM: &str = "loom";
 /// The doubt that `LOOM` answers.
 pub const LOOM_DOUBT: &str = "Are latches, the log's tail and thin locks right in every interleaving?";
-/// The packages that have such tests.
+/// The packages that have tests for loom.
 const LOOMS_PACKAGES: [&str; 2] = ["libtp-process", "libtp-log"];
 /// The part of the name that all of loom's tests share.
 pub const LOOM_TESTS: &str = "::loom_tests::";
-/// The test programs that are no suite.
+/// The test programs that belong to no suite.
 pub const UNIT_TESTS: &str = "unit tests";
 /// The doubt that `UNIT_TESTS` answers.
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
@@ -71,10 +72,11 @@ pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 /// Packages that are no library for users.
 const UNDOCUMENTED: [&str; 8] =
     ["libtp-bank", "libtp-bench", "libtp-cli", "libtp-console", "libtp-fuzz", "libtp-sql", "libtp-tests", "xtask"];
-/// Test programs that run beside the steps that compile. One more runs when these steps are done. Most test programs
-/// have threads or processes of their own.
+/// Number of test programs that run in parallel with the steps that compile. When these steps are done, one more test
+/// program runs. Most test programs have several threads or processes.
 const LANES: usize = 2;
-/// Suites that pass control between threads or processes at every step. They run before the others.
+/// Suites that pass control between threads or processes at every step. They run at normal priority, and all other test
+/// programs run at lower priority.
 const HANDING_OVER: [&str; 1] = ["schedules"];
 /// Longest time of one suite under `test`, on a busy machine, and under `--deep`.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -146,8 +148,8 @@ fn seed_of_today() -> String {
     std::env::var(SEED).unwrap_or_else(|_| days.to_string())
 }
 
-/// Returns the failures of a suite in a few lines. They stand at the end of the output, which every viewer of logs
-/// shows.
+/// Returns the failures of a suite in a few lines. They are printed at the end of the output, because every viewer of
+/// logs shows the end.
 fn failures_of(name: &str, logs: &Path) -> String {
     let output = fs::read_to_string(child::log_path(name, logs)).unwrap_or_default();
     let lines: String = libtest::failures(&output).iter().map(|line| format!("  {line}\n")).collect();
@@ -177,7 +179,7 @@ impl Run<'_> {
         SUITES.iter().filter(|suite| self.wants(suite.name) && built_as(suite) == build).collect()
     }
 
-    /// Builds the test programs, then runs them beside the commands that compile.
+    /// Builds the test programs, then runs them in parallel with the commands that compile.
     fn side_by_side(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let programs = self.programs().unwrap_or_else(|reason| {
@@ -229,7 +231,7 @@ impl Run<'_> {
         outcomes
     }
 
-    /// Returns the jobs that run side by side, the longest first.
+    /// Returns the jobs that run in parallel, the longest first.
     fn jobs<'b>(&'b self, programs: &'b [Program]) -> Vec<Job<'b>> {
         let suites = self.suites(Build::ForTests);
         let mut longest_first: Vec<&Suite> = suites;
@@ -373,7 +375,7 @@ fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     let mut counts = check(
         "clippy",
         workspace,
-        // All libraries that users build are dependencies of these two.
+        // All libraries that users build are dependencies of these two packages.
         cargo_behind_others().args(["clippy", "--package", "libtp-capi", "--package", "libtp-cli"]).args(DENY),
     )?;
     let mut everything = cargo_behind_others();

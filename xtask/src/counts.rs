@@ -1,10 +1,10 @@
-//! `cargo xtask bench counts`: instructions of every hot path, under callgrind, beside the figures kept in
+//! `cargo xtask bench counts`: instructions of every hot path, under callgrind, compared with the figures kept in
 //! docs/instructions.md.
 //!
 //! Times on a shared machine vary by half. Instruction counts hardly vary, so any machine shows a change that makes a
-//! path a few percent longer. The program crates/bench/examples/instructions runs the paths; only instructions inside
-//! its function [`COUNTED`], on the thread that is in it, are counted. Callgrind's files stay in `target/xtask/counts`,
-//! one for each path.
+//! path a few percent longer. The program crates/bench/examples/instructions runs the paths; only instructions of the
+//! function [`COUNTED`], on the thread that calls it, are counted. Callgrind's files stay in `target/xtask/counts`, one
+//! for each path.
 
 mod kept;
 
@@ -22,11 +22,11 @@ const EXAMPLE: &str = "instructions";
 const COUNTED: &str = "instructions::counted_operations";
 /// The empty path: the cost of counting itself.
 const NOTHING: &str = "nothing";
-/// A difference of this many instructions is ignored: for a path of thirty instructions it would be too many percent.
+/// A difference of this number of instructions is ignored: in a path of thirty instructions, two are already 7 percent.
 const SLACK: f64 = 2.0;
 
-/// Instructions of every hot path, beside the figures kept in docs/instructions.md; exits with 1 if a path has more, or
-/// is missing
+/// Count the instructions of every hot path, and compare them with docs/instructions.md; exits with 1 if a path has
+/// more instructions, or is missing
 #[derive(Parser)]
 #[command(name = "cargo xtask bench counts")]
 struct Arguments {
@@ -58,7 +58,7 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
     let is_alike = kept.with == with;
     let worse = show(&kept, &now, arguments.limit);
     let gone = gone(&kept, &now, &arguments.part);
-    gone.iter().for_each(|name| println!("{name:<48} is kept, and was not counted"));
+    gone.iter().for_each(|name| println!("{name:<48} is in the document, and was not counted"));
     println!("\nBy function: callgrind_annotate --auto=no --threshold=100 {}/PATH", logs.join("counts").display());
     if arguments.bless {
         kept.blessed(&now, &with, arguments.part.is_empty()).write(&workspace.root)?;
@@ -70,12 +70,12 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
         return Ok(ExitCode::FAILURE);
     }
     if !is_alike {
-        println!("The figures were kept with {}; this is {with}: differences are printed, but not judged.", kept.with);
+        println!("The kept figures were counted with {}, the new figures with {with}: differences are printed, but not judged.", kept.with);
         return Ok(ExitCode::SUCCESS);
     }
     if worse > 0 {
         println!(
-            "{worse} of {} paths have more than {} % more instructions than were kept.",
+            "{worse} of {} paths have more than {} % more instructions than the kept figures.",
             now.len(),
             arguments.limit
         );
@@ -223,8 +223,10 @@ mod tests {
 
     #[test]
     fn the_cost_of_counting_is_subtracted() {
-        let part =
-            |line, instructions| Part { instructions, ..Part::said(line).expect("a line as the program says it") };
+        let part = |line, instructions| Part {
+            instructions,
+            ..Part::said(line).expect("a line in the form that the program prints")
+        };
         let parts = [part("nothing\t100\t100", 600.0), part("get\t10\t100", 10_060.0)];
         assert_eq!(without_counting(&parts), Ok(vec![Count { name: "get".into(), instructions: 100.0 }]));
         assert!(without_counting(&parts[1..]).is_err(), "the cost of a call is unknown");

@@ -1,8 +1,8 @@
 //! `cargo xtask coverage`: the branches of recovery, the log and the latches that no test takes.
 //!
 //! Each side of a branch that no test takes needs a reason in docs/coverage.md, or the verb fails. The compiler counts
-//! both sides (`RUSTC_BOOTSTRAP` allows it the features of nightly) in mapped files, so that branches of a killed
-//! process count, too. LLVM's tools, from a Debian package, add the counts up.
+//! both sides (`RUSTC_BOOTSTRAP` allows it the features of nightly) in mapped files, so that the branches of a killed
+//! process are counted, too. LLVM's tools, from a Debian package, add the counts up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,11 +22,11 @@ const DOCUMENT: &str = "docs/coverage.md";
 /// The beginnings of the paths of the covered files.
 const LOOKED_AT: [&str; 3] = ["crates/log/src/", "crates/txn/src/recovery", "crates/process/src/latch"];
 const FLAGS: &str = "-Cinstrument-coverage -Zcoverage-options=branch -Cllvm-args=-runtime-counter-relocation";
-/// The suites to run beside the tests of the crates themselves.
+/// The suites to run, in addition to the tests of the crates.
 const SUITES: [&str; 9] =
     ["backup", "bad_input", "crash", "damage", "failpoints", "kills", "lived", "multiprocess", "warm"];
 const CRATES: [&str; 3] = ["libtp-log", "libtp-process", "libtp-txn"];
-/// The longest time of the run: counting makes the tests slow, and everything is built anew.
+/// The longest time of the run: counting makes the tests slow, and everything is rebuilt.
 const PATIENCE: Duration = Duration::from_secs(3 * 3600);
 /// LLVM's versions that can read the compiler's output, the newest first.
 const VERSIONS: [u32; 5] = [23, 22, 21, 20, 19];
@@ -43,7 +43,7 @@ pub fn coverage(workspace: &Workspace) -> Result<ExitCode, String> {
     setup::packages(&logs(workspace)).map_err(said)?;
     setup::packages_for_coverage(&logs(workspace)).map_err(said)?;
     let Some(version) = VERSIONS.into_iter().find(|version| is_there(*version)) else {
-        println!("SKIPPED: there is no llvm-cov of version {} or above, so no branch was looked at", VERSIONS[4]);
+        println!("SKIPPED: there is no llvm-cov of version {} or above, so no branch was checked", VERSIONS[4]);
         return Ok(ExitCode::from(u8::from(setup::in_ci())));
     };
     let folder = workspace.target.join("coverage");
@@ -143,7 +143,7 @@ fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String
     Ok(found)
 }
 
-/// Returns the text between two places on one line. A place is a line and a column, both counted from 1.
+/// Returns the text between two places, joined into one line. A place is a line and a column, both counted from 1.
 fn condition(text: &str, [first, from, last, to]: [usize; 4]) -> String {
     let lines = text.lines().enumerate().skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
     let parts = lines.map(|(nth, line)| {
@@ -154,7 +154,7 @@ fn condition(text: &str, [first, from, last, to]: [usize; 4]) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// Compares with the reasons, and prints those that are missing.
+/// Compares the sides that no test took with the reasons in the document, and prints the sides without a reason.
 fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
     let document = fs::read_to_string(root.join(DOCUMENT)).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     let reasons = reasons(&document);
@@ -164,7 +164,9 @@ fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
         println!("| {file} | `{}` | {is} | |", condition.replace('|', "\\|"));
     }
     for (file, condition, is) in reasons.iter().filter(|side| found.get(side) != Some(&0)) {
-        println!("the document names a branch that a test took, or that is gone: {file}: `{condition}` {is}");
+        println!(
+            "the document names a branch that a test took, or that does not exist any more: {file}: `{condition}` {is}"
+        );
     }
     println!(
         "{} sides of branches, {} not taken, {} of them without a reason in {DOCUMENT}",

@@ -2,7 +2,7 @@
 //!
 //! It needs neither another toolchain nor cargo-fuzz: `RUSTC_BOOTSTRAP` allows the compiler the features of nightly,
 //! `sancov-module` makes the code record its coverage, and AddressSanitizer watches the memory. libFuzzer itself is C++
-//! that `libfuzzer-sys` compiles. So the package lies outside the workspace, and without a C++ compiler the suite
+//! that `libfuzzer-sys` compiles. So the package is outside the workspace, and without a C++ compiler the suite
 //! reports that it skips this part.
 
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 const LIMITS: [&str; 4] = ["-timeout=30", "-rss_limit_mb=4096", "-malloc_limit_mb=512", "-max_len=5000"];
 /// An interrupted operation may leak memory.
 const ASAN: &str = "detect_leaks=0:quarantine_size_mb=16";
-/// Longest time of the build, and of a target's end.
+/// Longest time of the build, and of a target beyond its set time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Fuzzes each target, if `env` sets a time.
@@ -49,8 +49,8 @@ pub fn suite(workspace: &Workspace, env: &[(&str, &str)], logs: &Path) -> io::Re
     }
     let (mut counts, mut told) = (Counts::default(), Vec::new());
     for target in names(&workspace.root.join(CORPUS))? {
-        let (knocked, figures) = knock(workspace, &folder, (&target, seconds), logs)?;
-        counts += knocked;
+        let (fuzzed, figures) = fuzz_one(workspace, &folder, (&target, seconds), logs)?;
+        counts += fuzzed;
         told.push(figures);
     }
     let figures = format!(
@@ -94,7 +94,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Fuzzes one target and returns its counts and figures.
-fn knock(
+fn fuzz_one(
     workspace: &Workspace,
     folder: &Path,
     (target, seconds): (&str, u64),
@@ -113,7 +113,7 @@ fn knock(
     let ended = child::run_within("fuzz", &mut command, logs, limit)?;
     let kept: Vec<PathBuf> = files(&findings)?;
     for finding in &kept {
-        println!("  {target}: {}: keep it in {CORPUS}/{target} when it is mended", finding.display());
+        println!("  {target}: {}: when the fault is fixed, keep the input in {CORPUS}/{target}", finding.display());
     }
     let executions = executions(&ended.output);
     let is_good = ended.success && kept.is_empty() && executions > 0;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executions_are_read_of_the_last_lines() {
+    fn executions_are_read_from_the_statistics() {
         let output = "#12 NEW cov: 3\nDone 4711 runs in 2 second(s)\nstat::number_of_executed_units: 4711\nstat::peak_rss_mb: 3\n";
         assert_eq!(executions(output), 4711);
         assert_eq!(executions("nothing"), 0);

@@ -1,9 +1,10 @@
 //! `cargo xtask install`: puts all files that programs in C need into their usual places. Also installs the commands
-//! `tp`, `tp-bench` and `tp-sql`, their manual page, and the completions for shells, at the places where Debian has such files.
+//! `tp`, `tp-bench` and `tp-sql`, their manual page, and the completions for shells, in the directories where Debian
+//! has such files.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
-//! SQLite on libtp has the name of stock SQLite, `libsqlite3.so.0`, in a directory where no linker looks by itself: a program
-//! meets it only if `LD_LIBRARY_PATH` names that directory.
+//! SQLite on libtp has the name of stock SQLite, `libsqlite3.so.0`, in a directory that no linker searches by default:
+//! a program loads it only if `LD_LIBRARY_PATH` names that directory.
 
 use crate::manual;
 use crate::workspace::{cargo, Workspace};
@@ -35,7 +36,7 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     for (package, library) in LIBRARIES {
         build(library, &["rustc", "--release", "--package", package, "--lib", "--", "-C", "strip=symbols"])?;
     }
-    // The programs are built one after the other. In one build, cargo would give `tp` the library's features that only
+    // The programs are built one after another. In one build, cargo would give `tp` the library's features that only
     // the benchmarks need.
     for (package, program, features) in PROGRAMS {
         build(program, &["build", "--release", "--package", package, "--bin", program, "--features", features])?;
@@ -151,7 +152,7 @@ fn lay_out_sqlite(built: &Path, prefix: &Path) -> io::Result<usize> {
     Ok(1)
 }
 
-/// Replaces a file by a new one. A running program that has mapped the old file keeps it.
+/// Replaces a file by a new file. A running program that has mapped the old file keeps it.
 fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
     match fs::remove_file(to) {
@@ -183,7 +184,7 @@ mod tests {
         let version = version(root).expect("the workspace has a version");
         for _ in 0..2 {
             lay_out(&root.join("crates/capi"), &built, &prefix, &version, "2026-01-01")
-                .expect("it can be laid out, also over another");
+                .expect("the files can be installed, also over an earlier installation");
         }
         for file in ["lib/libtp.so", "lib/libtp.so.0", "lib/libtp.a", "include/libtp.h", "share/man/man3/tp_abort.3"] {
             assert!(fs::metadata(prefix.join(file)).is_ok_and(|found| found.len() > 0), "{file}");
@@ -204,7 +205,7 @@ mod tests {
         // A program that prints its words, in place of the command.
         let texts = texts_of_command(Path::new("/bin/echo"), &prefix).expect("the program prints");
         for _ in 0..2 {
-            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 7);
+            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("it also replaces an earlier installation"), 7);
         }
         for (file, text) in [
             ("share/man/man1/tp.1", "man\n"),
@@ -225,21 +226,21 @@ mod tests {
         fs::remove_dir_all(&scratch).expect("we made it");
     }
 
-    /// Programs that link stock SQLite are left alone: no linker looks into a directory below `lib`.
+    /// Programs that link stock SQLite keep it: no linker searches a directory below `lib`.
     #[test]
-    fn sqlite_on_libtp_has_a_directory_of_its_own() {
+    fn sqlite_on_libtp_is_installed_in_a_separate_directory() {
         let scratch = std::env::temp_dir().join(format!("xtask-install-sqlite-{}", std::process::id()));
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
         assert!(lay_out_sqlite(&built, &prefix).is_err(), "the library was not built");
         for text in ["older", "newer"] {
             fs::write(built.join(SQLITE_BUILT), text).expect("it is still writable");
-            assert_eq!(lay_out_sqlite(&built, &prefix).expect("also over another"), 1);
+            assert_eq!(lay_out_sqlite(&built, &prefix).expect("it also replaces an earlier installation"), 1);
             let found = fs::read_to_string(prefix.join("lib/libtp-sqlite/libsqlite3.so.0"));
             assert_eq!(found.ok().as_deref(), Some(text));
         }
         let lib = fs::read_dir(prefix.join("lib")).expect("it was made");
-        assert_eq!(lib.count(), 1, "nothing lies beside that directory");
+        assert_eq!(lib.count(), 1, "`lib` has nothing but that directory");
         fs::remove_dir_all(&scratch).expect("we made it");
     }
 }

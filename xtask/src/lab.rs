@@ -1,15 +1,15 @@
-//! The warm-reboot lab: programs use recoverable memory on a machine whose kernel crashes again and again. After each
+//! The warm-reboot lab: programs use recoverable memory on a machine whose kernel is crashed repeatedly. After each
 //! crash the memory is checked.
 //!
 //! Paper: Rio Vista, section 3. The machine is QEMU (emulated, without the host's virtualisation) with Debian's cloud
-//! kernel and one program, `tests/lab`. A part of its memory is kept over warm starts and has a file system that maps
-//! it directly. The kinds of crashes take turns: a panic of the kernel (c), a restart that writes nothing (b), a reset
-//! from outside (m), an interrupt from outside that causes a panic (n), and killing QEMU, whose memory is a file (k). A
-//! machine with enough crashes also has a panic after which a second kernel, loaded beside the first, takes over (p,
-//! known as kdump).
+//! kernel and one program, `tests/lab`. A part of the machine's memory is kept over warm starts. It has a file system
+//! that maps this memory directly. The kinds of crashes take turns: a panic of the kernel (c), a restart that writes
+//! nothing (b), a reset from outside (m), an interrupt from outside that causes a panic (n), and killing QEMU, whose
+//! memory is a file (k). A machine with enough crashes also has a panic after which a second kernel, loaded in advance,
+//! takes over (p, known as kdump).
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
-//! answers from memory (docs/design/0007). The judge does not rely on the machine's memory alone: the machine also
+//! acknowledges from memory (docs/design/0007). The judge does not rely on the machine's memory alone: the machine also
 //! announces each ended transaction through a port (`told`).
 //!
 //! | file | contents |
@@ -19,7 +19,7 @@
 //! | `machine` | QEMU, its console, its monitor |
 //! | `told` | the announcements |
 //! | `judge` | the comparison of announcements and findings, for segments |
-//! | `records` | the same for records |
+//! | `records` | the comparison of announcements and findings, for records |
 
 mod build;
 mod cpio;
@@ -49,7 +49,7 @@ const KINDS_OF_MANY: &str = "c,b,m,n,k,p";
 const KIND_COUNT: u64 = 6;
 /// The number of crashes, set by a suite (`suites`).
 const CYCLES: &str = "LIBTP_TEST_CYCLES";
-/// Longest time of a few crashes without the build, and of one start.
+/// Longest time of a run with few crashes, without the build; and of one start of the machine.
 const LIMIT: Duration = Duration::from_secs(240);
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 /// From this number of crashes on, two machines share them, and there is no limit for the total time.
@@ -145,7 +145,7 @@ fn crash_again_and_again(
         let boot = since + limits.boot;
         let left = limits.end.map_or(boot, |end| end.min(boot)).saturating_duration_since(Instant::now());
         let Some(line) = machine.line(left) else {
-            judge.fail("the machine did not come back, or ended, or time was up");
+            judge.fail("the machine did not start again, or ended, or the time was up");
             break;
         };
         let Some(said) = line.strip_prefix("LAB ") else {

@@ -1,4 +1,4 @@
-//! Jobs side by side: each lane takes the next job of a list until the list is empty.
+//! Jobs in parallel: each lane takes the next job of a list until the list is empty.
 
 use crate::outcome::{clock, Counts, Outcome};
 use std::io;
@@ -10,7 +10,7 @@ pub type JobResult = io::Result<(Counts, Vec<String>)>;
 
 /// One job.
 pub struct Job<'a> {
-    /// Its name in the table.
+    /// The job's name in the table.
     pub name: String,
     /// Does the job.
     pub run: Box<dyn FnOnce() -> JobResult + Send + 'a>,
@@ -23,7 +23,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs the jobs in `count` lanes, in their order. One more lane runs `first`, and then takes jobs as the other lanes
+/// Runs the jobs in `count` lanes, in their order. The calling thread runs `first`, and then takes jobs as the lanes
 /// do. The outcomes have no order.
 pub fn run(jobs: Vec<Job<'_>>, count: usize, first: impl FnOnce() -> Vec<Outcome> + Send) -> Vec<Outcome> {
     let (waiting, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));

@@ -11,7 +11,7 @@ const FIGURES: &str = "figures: ";
 const FAILED: &str = " ... FAILED";
 const PANICKED: &str = " panicked at ";
 const SLOW: &str = " has been running for over ";
-/// A message may be a long table of locks; the log has the rest.
+/// Largest number of shown lines of a message, which may be a long table of locks. The log has all lines.
 const MESSAGE_LINES: usize = 12;
 /// The beginning of lines that only help a reader of the log.
 const BACKTRACE: [&str; 2] = ["stack backtrace:", "note: run with `RUST_BACKTRACE"];
@@ -49,7 +49,7 @@ pub fn figures(output: &str) -> Vec<String> {
     output.lines().filter_map(after).collect()
 }
 
-/// Returns, for each failed test, its name and the first lines of its panic message. A thread's name is its test's.
+/// Returns, for each failed test, its name and the first lines of its panic message. A thread has the name of its test.
 pub fn failures(output: &str) -> Vec<String> {
     let names = output.lines().filter_map(|line| line.strip_suffix(FAILED)).filter_map(|line| line.rsplit(' ').next());
     let mut said: Vec<String> = Vec::new();
@@ -134,7 +134,7 @@ hung: target/full still runs after 10:00 and is ended
     }
 
     #[test]
-    fn figures_are_found_behind_an_unfinished_line() {
+    fn figures_are_found_after_an_unfinished_line() {
         assert_eq!(figures(OUTPUT), ["200 states, 0 lost"]);
     }
 }

@@ -68,7 +68,9 @@ impl Drop for Litter {
         std::env::set_var("TMPDIR", &self.home);
         if !processes.is_empty() || !regions.is_empty() {
             let (processes, regions) = (processes.len(), regions.len());
-            println!("removed what tests left: {processes} processes, the shared memory of {regions} environments");
+            println!(
+                "removed the remains of tests: {processes} processes, the shared memory of {regions} environments"
+            );
         }
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_is_of_the_place_where_its_environment_was() {
+    fn a_region_belongs_to_the_directory_of_its_environment() {
         let home = std::env::temp_dir().join(format!("xtask-litter-{}", std::process::id()));
         fs::create_dir_all(&home).expect("a directory");
         let made = |name: &str, text: &str| fs::write(home.join(name), format!("\0\0{text}\0")).expect("a file");
@@ -131,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_run_that_was_interrupted_is_left_after_a_day() {
+    fn the_directory_of_an_interrupted_run_counts_as_left_after_a_day() {
         let home = std::env::temp_dir().join(format!("xtask-left-{}", std::process::id()));
         let long_ago = std::time::SystemTime::now() - 2 * QUIET;
-        // No process has the first number.
+        // No process has the first two numbers.
         for (process, is_old) in [(u32::MAX, true), (u32::MAX - 1, false), (std::process::id(), true)] {
             let place = home.join(format!("{PLACE}{process}"));
             fs::create_dir_all(&place).expect("a directory");

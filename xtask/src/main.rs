@@ -1,7 +1,7 @@
 //! The verbs of the workshop: `cargo xtask VERB` builds, checks or measures this tree.
 //!
-//! `cargo xtask` alone lists the verbs. CI runs `test` and nothing else, so a run that passes here passes there. A new
-//! suite is one line in `suites.rs`; a new rule about the text of the tree is one function in `tidy/`.
+//! `cargo xtask` without a verb lists the verbs. CI runs `test` and nothing else, so a run that passes here also passes
+//! in CI. A new suite is one line in `suites.rs`; a new rule about the text of the tree is one function in `tidy/`.
 #![forbid(unsafe_code)]
 
 mod board;
@@ -59,29 +59,30 @@ enum Verb {
     },
     /// The heavy suites at their full size; writes their table to docs/reliability.md
     Soak {
-        /// Only this suite (default: all heavy ones)
+        /// Only this suite (default: all heavy suites)
         suite: Option<String>,
         /// Repeat with a new LIBTP_TEST_SEED each round until this many hours have passed
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench processes`: TPC-B by 1 to
-    /// 64 processes; `bench memory`: recoverable memory; `bench rows`: plain records beside the peers; `bench paper`:
-    /// the papers' figures and the peers; `bench counts`: instructions of every hot path beside the kept figures; and
-    /// all workloads of `tp bench`: `recovery`, `snapshots`, `tpcb`, `growth`, ..
+    /// TPC-B, reads and synced commits of libtp, of peers and of a bare loop, in one run; `bench processes`: TPC-B by 1
+    /// to 64 processes; `bench memory`: recoverable memory; `bench rows`: plain records of libtp and of the peers;
+    /// `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path, compared with
+    /// the kept figures; and all workloads of `tp bench`: `recovery`, `snapshots`, `tpcb`, `growth`, ..
     Bench {
-        /// Passed on to the benchmark
+        /// Arguments of the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Crash the kernel of a machine (QEMU) under recoverable memory and under commits answered from memory, and check
-    /// the state after each restart
+    /// Crash the kernel of a machine (QEMU) that uses recoverable memory and commits acknowledged from memory, and
+    /// check the state after each restart
     Lab {
         /// Number of crashes; from 20 on two machines share them
         #[arg(long, default_value_t = 5)]
         cycles: u64,
     },
-    /// Branches of recovery, the log and the latches that no test takes, beside the reasons in docs/coverage.md
+    /// Find the branches of recovery, the log and the latches that no test takes, and compare them with
+    /// docs/coverage.md
     Coverage,
     /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp with tp(1) and completions, and tp-bench
     Install {
@@ -89,9 +90,9 @@ enum Verb {
         #[arg(long, default_value = "/usr/local")]
         prefix: std::path::PathBuf,
     },
-    /// Only the rules about the text of the tree (also a suite of `test`)
+    /// Check only the rules about the text of the tree (also a suite of `test`)
     Tidy,
-    /// The names of the places where a test process can be killed (LIBTP_FAILPOINT)
+    /// List the places where a test process can be killed (LIBTP_FAILPOINT)
     Failpoints,
     /// Compare the structs on disk or in shared memory with their tables in docs/formats
     Formats {

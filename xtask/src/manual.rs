@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The headers with pages of their own, the first of which has an overview of all pages.
+/// The headers whose sections become pages. The page with the overview is made from the first header.
 const HEADERS: [&str; 2] = ["libtp.h", "vista.h"];
 /// The page with the overview.
 const OVERVIEW: &str = "libtp";
@@ -25,11 +25,11 @@ pub struct Page {
     /// The names that it documents. The first is the page's own.
     pub names: Vec<String>,
     title: String,
-    /// Its source, for `man`.
+    /// The page's source, for `man`.
     pub text: String,
 }
 
-/// Returns all pages in section 3, with the version and the date at their feet. `home` is the directory of the crate
+/// Returns all pages in section 3, with the version and the date in their footers. `home` is the directory of the crate
 /// `libtp-capi`.
 ///
 /// # Errors
@@ -66,7 +66,7 @@ struct Homes {
     functions: BTreeMap<String, String>,
     types: BTreeMap<String, String>,
     constants: BTreeSet<String>,
-    /// For each type of handle the pages with functions that make one.
+    /// For each type of handle, the pages with functions that make such a handle.
     makers: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -141,7 +141,7 @@ fn made(header: &Header, section: &Section, homes: &Homes, foot: &str) -> Page {
     Page { names, title: section.title.clone(), text: without_idle_requests(&text) }
 }
 
-/// Makes the page that lists the others.
+/// Makes the page that lists all other pages.
 fn overview(header: &Header, pages: &[Page], homes: &Homes, foot: &str) -> Page {
     let names = vec![OVERVIEW.to_owned()];
     let words = Words { here: &names, functions: &homes.functions, types: &homes.types, constants: &homes.constants };

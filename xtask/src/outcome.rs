@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Tests (or checks) by how they ended.
+/// Numbers of tests (or checks), by result.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Tests that ran and had the expected result.
@@ -62,7 +62,7 @@ pub fn clock(elapsed: Duration) -> String {
     format!("{}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
 }
 
-/// Returns the final table with the total time, then the failures, then the sums alone on the last line.
+/// Returns the final table with the total time, then the failures, and on the last line only the sums.
 pub fn table(outcomes: &[Outcome], total: Duration, failures: &str) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max("suite".len());
     let mut text = format!("{:width$} {:>7} {:>7} {:>7} {:>8}\n", "suite", "time", "passed", "failed", "skipped");

@@ -17,7 +17,7 @@ const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 /// The figure that needs the second build.
 const FIGURE: &str = "libtp-5";
 
-/// Builds `tp-bench` in release, and beside it `tp`, because one figure measures its shell. Then measures.
+/// Builds `tp-bench` in release, and also `tp`, because one figure measures the shell of `tp`. Then measures.
 ///
 /// # Errors
 /// When cargo or apt-get cannot be started, or a build fails.
@@ -68,7 +68,7 @@ fn build(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Returns whether a figure is among the chosen ones.
+/// Returns whether a figure is among the chosen figures.
 fn wants(arguments: &[String], figure: &str) -> bool {
     let mut names = values(arguments, "--only").flat_map(|names| names.split(',')).peekable();
     names.peek().is_none() || names.any(|name| figure.starts_with(name))

@@ -11,7 +11,7 @@ pub enum Peers {
     None,
     /// SQLite, LMDB, redb and fjall.
     Light,
-    /// RocksDB and Berkeley DB as well.
+    /// All light peers, and RocksDB, Berkeley DB, libpmemobj and PostgreSQL.
     All,
 }
 

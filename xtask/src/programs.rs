@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// One program of tests.
 pub struct Program {
-    /// The package it belongs to.
+    /// The package of the program.
     pub package: String,
     /// `lib`, `bin`, `test` or `example`, and the target's name.
     pub target: (String, String),
@@ -149,7 +149,7 @@ impl Program {
     /// Returns a command that runs this program, at normal or at lower priority.
     pub fn command(&self, is_first: bool) -> Command {
         let mut command = if is_first { Command::new(&self.path) } else { behind_others(&self.path) };
-        // Cargo sets the same for programs that it runs.
+        // Cargo sets the same directory and variable for the test programs that it runs.
         command.current_dir(&self.home).env("CARGO_MANIFEST_DIR", &self.home);
         command
     }

@@ -3,8 +3,8 @@
 //! ThreadSanitizer watches the tests of the crates whose threads share memory. It needs no other toolchain
 //! (`RUSTC_BOOTSTRAP` allows the compiler the features of nightly). The standard library is the shipped one, so
 //! ThreadSanitizer does not see inside it; `sanitizers.supp` names the false reports that follow from that. Each test
-//! is a process of its own: ThreadSanitizer does not see mappings by system calls, so memory of one test would count as
-//! memory of the next at the same address.
+//! runs in a separate process: ThreadSanitizer does not see mappings made by system calls, so it would mistake memory
+//! of one test for memory of the next test at the same address.
 //!
 //! Miri runs tests that touch neither files nor mapped memory, if a nightly toolchain has it.
 
@@ -28,13 +28,13 @@ const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
 const SUPPRESSED: &str = "xtask/src/sanitizers.supp";
 /// The option for the exit code of a program with reports.
 const REPORTED: &str = "exitcode=66";
-/// The packages whose threads share memory. Not `vista`, whose segments lie at addresses that ThreadSanitizer reserves
+/// The packages whose threads share memory. Not `vista`, whose segments are at addresses that ThreadSanitizer reserves
 /// for itself; and not `libtp`, whose handles each have a `Mutex`.
 const SHARING: [&str; 7] =
     ["libtp-rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
 /// Tests that ThreadSanitizer breaks: it reserves signal stacks for itself, and does not know loom's stacks.
 const LEFT_OUT: [&str; 2] = ["guard::", LOOM_TESTS];
-/// Tests in memory alone: their packages, and the beginnings of their names.
+/// Tests that use only ordinary memory: their packages, and the beginnings of their names.
 const IN_MEMORY: [&str; 4] = ["libtp-record", "libtp-buffer", "libtp-lock", "libtp-log"];
 const NAMES: [&str; 14] = [
     "key_range::",
@@ -55,7 +55,7 @@ const NAMES: [&str; 14] = [
 /// Everything is many times slower under the sanitizers.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// Runs both, if `env` asks for it.
+/// Runs ThreadSanitizer and Miri, if `env` asks for them.
 ///
 /// # Errors
 /// When a process cannot be started.
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_watched_where_it_is_not_said() {
+    fn no_sanitizer_runs_without_its_variable() {
         let workspace = Workspace { root: "/".into(), target: "/".into(), packages: Vec::new() };
         let (counts, figures) = suite(&workspace, &[("LIBTP_TEST_SEEDS", "1")], Path::new("/")).unwrap();
         assert_eq!((counts.passed, counts.failed, figures.len()), (0, 0, 0));

@@ -11,15 +11,15 @@ use std::process::{Command, Stdio};
 
 /// Debian packages that the tests use, each with its purpose.
 const PACKAGES: &[(&str, &str)] = &[
-    ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
-    ("g++", "the headers for C, read as C++"),
-    ("pkg-config", "how programs in C find the library"),
-    ("mandoc", "the manual pages of the calls for C"),
-    ("valgrind", "the programs in C, watched"),
-    ("perl", "the module DB_File, which is built against db.h"),
+    ("db5.3-util", "db5.3_dump and db5.3_load, which exchange dumps with `tp load` and `tp dump`"),
+    ("g++", "compiles the headers for C as C++"),
+    ("pkg-config", "tells programs in C where the library is"),
+    ("mandoc", "checks the manual pages of the calls for C"),
+    ("valgrind", "watches the memory of the programs in C"),
+    ("perl", "for its module DB_File, which is built against db.h"),
     ("make", "builds the module DB_File"),
-    ("python3", "its module of SQLite, which finds SQLite on libtp"),
-    ("binutils", "the names that a library offers"),
+    ("python3", "for its module sqlite3, which loads SQLite on libtp"),
+    ("binutils", "lists the names that a library exports"),
 ];
 
 /// Packages of the warm-reboot lab.
@@ -40,10 +40,10 @@ const PACKAGES_OF_LIGHT_PEERS: &[(&str, &str)] = &[("gcc", "a C compiler, for SQ
 
 /// The packages of all peers.
 const PACKAGES_OF_ALL_PEERS: &[(&str, &str)] = &[
-    ("gcc", "a C compiler, for SQLite, LMDB and the calls of the others"),
+    ("gcc", "a C compiler, for SQLite, LMDB and the calls of the other peers"),
     ("librocksdb-dev", "RocksDB"),
     ("libdb5.3-dev", "Berkeley DB"),
-    ("libpmemobj-dev", "persistent memory's library"),
+    ("libpmemobj-dev", "libpmemobj, the library for persistent memory"),
 ];
 
 const LISTS: &str = "/var/lib/apt/lists";
@@ -61,27 +61,27 @@ pub fn packages(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES, logs)
 }
 
-/// Does the same for the warm-reboot lab.
+/// Installs the missing packages of the warm-reboot lab, as [`packages`] does.
 pub fn packages_for_lab(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_LAB, logs)
 }
 
-/// Does the same for `cargo xtask coverage`.
+/// Installs the missing packages of `cargo xtask coverage`, as [`packages`] does.
 pub fn packages_for_coverage(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COVERAGE, logs)
 }
 
-/// Does the same for `cargo xtask bench counts`.
+/// Installs the missing packages of `cargo xtask bench counts`, as [`packages`] does.
 pub fn packages_for_counts(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COUNTS, logs)
 }
 
-/// Does the same for the peers that bring their own source.
+/// Installs the missing packages of the peers whose source cargo fetches, as [`packages`] does.
 pub fn packages_for_light_peers(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_LIGHT_PEERS, logs)
 }
 
-/// Does the same for every peer.
+/// Installs the missing packages of all peers, as [`packages`] does.
 pub fn packages_for_all_peers(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_ALL_PEERS, logs)
 }
@@ -103,7 +103,7 @@ fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<C
     Ok(if in_ci() { Counts::ONE_FAILED } else { Counts::ONE_SKIPPED })
 }
 
-/// Installs packages. Returns the reason if it could not.
+/// Installs packages. Returns the reason if they cannot be installed.
 fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
     if fs::metadata("/proc/self").map_or(true, |process| process.uid() != 0) {
         return Ok(Some("only root can install packages".into()));

@@ -7,7 +7,7 @@
 /// The features that a suite is built with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Build {
-    /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
+    /// All features: planted bugs, failpoints, scheduling points. One build serves all suites with this value.
     ForTests,
     /// No features: `--deep` and `soak` build the library as users do. `test` has no such build, and runs these suites
     /// with all features.
@@ -59,15 +59,15 @@ impl Suite {
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "backup", package: TESTS, target: "backup", only: "", build: Build::ForTests,
-        doubt: "Is a copy of an environment at work one moment of it?",
-        catches: "a copy that mixes two moments, a cut copy that opens, damage in a copy; planted bugs of backup",
+        doubt: "Is a backup of an environment in use a copy of one moment?",
+        catches: "a backup that mixes two moments, a truncated backup that opens, unnoticed damage in a backup; planted bugs of backup",
         test_env: &[("LIBTP_TEST_SHARE", "3")],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_BACKUPS", "100"), ("LIBTP_TEST_BACKUP_CUTS", "2000"), ("LIBTP_TEST_HARMS", "2000")],
     },
     Suite {
         name: "bad_input", package: TESTS, target: "bad_input", only: "", build: Build::ForTests,
-        doubt: "Does bad input end in a sentence, with nothing lost?",
+        doubt: "Does bad input cause an error that is a sentence, with nothing lost?",
         catches: "a panic, a SIGBUS or a lost record on a limit, a foreign file, a full disk or full memory",
         test_env: &[],
         deep_env: &[],
@@ -75,7 +75,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "crash", package: TESTS, target: "crash", only: "", build: Build::ForTests,
-        doubt: "Is every answered commit there after a power cut?",
+        doubt: "Is every acknowledged commit kept after a power cut?",
         catches: "a lost or half-done transaction after any sampled power cut, failed call or torn flush",
         test_env: &[("LIBTP_TEST_STATES", "200"), ("LIBTP_TEST_FAULTS", "30"), ("LIBTP_TEST_SHARE", "4")],
         deep_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")],
@@ -84,15 +84,15 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "damage", package: TESTS, target: "damage", only: "", build: Build::ForTests,
         doubt: "Is damage ever returned as data?",
-        catches: "a wrong value read from a file with turned, zeroed or exchanged blocks",
+        catches: "a wrong value read from a file with flipped bits, or with zeroed or exchanged blocks",
         test_env: &[("LIBTP_TEST_FLIPS", "1000")],
         deep_env: &[("LIBTP_TEST_FLIPS", "2000")],
         soak_env: &[("LIBTP_TEST_FLIPS", "100000")],
     },
     Suite {
         name: "failpoints", package: TESTS, target: "failpoints", only: "", build: Build::ForTests,
-        doubt: "Do others go on when a process dies between two valid states?",
-        catches: "a process that is stuck, a lost commit, a lock or page left behind, at each failpoint",
+        doubt: "Do other processes continue when a process dies between two valid states?",
+        catches: "a stuck process, a lost commit, a lock or page that is not released, after a death at each failpoint",
         test_env: &[("LIBTP_TEST_SHARE", "6")],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")],
@@ -100,7 +100,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "files", package: TESTS, target: "files", only: "", build: Build::ForTests,
         doubt: "Do plain files change with their records?",
-        catches: "a file and a record of two versions, a temporary file left; planted bugs of plain files",
+        catches: "a file and a record of different versions, a temporary file that remains; planted bugs of plain files",
         test_env: &[("LIBTP_TEST_SHARE", "3")],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_SEEDS", "50"), ("LIBTP_TEST_STATES", "500"), ("LIBTP_TEST_KILLS", "1000")],
@@ -116,7 +116,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "isolation", package: TESTS, target: "isolation", only: "", build: Build::ForTests,
         doubt: "Is every history serializable?",
-        catches: "a cycle in the histories of threads, of appends and of killed processes; Hermitage cases; a look that goes backwards; a wait that does not end",
+        catches: "a cycle in the histories of threads, of appends and of killed processes; Hermitage cases; a read of an older state than an earlier read saw; a wait that does not end",
         test_env: &[("LIBTP_TEST_TXNS", "14000")],
         deep_env: &[("LIBTP_TEST_TXNS", "14000")],
         soak_env: &[("LIBTP_TEST_TXNS", "1000000")],
@@ -124,14 +124,14 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "joint", package: TESTS, target: "joint", only: "", build: Build::ForTests,
         doubt: "Do records and recoverable memory commit together?",
-        catches: "a commit in one of the two, a message delivered twice; planted bugs of joined transactions",
+        catches: "a commit of only the records or only the memory, a message delivered twice; planted bugs of joined transactions",
         test_env: &[("LIBTP_TEST_SHARE", "3")],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")],
     },
     Suite {
         name: "kills", package: TESTS, target: "kills", only: "", build: Build::ForUsers,
-        doubt: "Do survivors go on at once when processes are killed?",
+        doubt: "Do survivors continue at once when processes are killed?",
         catches: "a lost transfer, a stuck survivor, a rebuild of the shared memory",
         test_env: &[("LIBTP_TEST_KILL_SECONDS", "4")],
         deep_env: &[("LIBTP_TEST_KILL_SECONDS", "20")],
@@ -180,7 +180,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "sanitizers", package: WATCHERS, target: "", only: "", build: Build::ForTests,
         doubt: "Is there a data race or undefined behaviour?",
-        catches: "a report of ThreadSanitizer or Miri; soaked only",
+        catches: "a report of ThreadSanitizer or Miri; only in a soak",
         test_env: &[],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_WATCHED", "1")],
@@ -203,15 +203,15 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "stepped", package: TESTS, target: "stepped", only: "", build: Build::ForUsers,
-        doubt: "Do others go on when a process dies between any two instructions?",
-        catches: "a stuck survivor, a lost or half-done transaction, a lock, pin or session left, before each store of each operation",
+        doubt: "Do other processes continue when a process dies between any two instructions?",
+        catches: "a stuck survivor, a lost or half-done transaction, a lock, pin or session that remains, at a death before each store of each operation",
         test_env: &[("LIBTP_TEST_SHARE", "4"), ("LIBTP_TEST_STORES", "40"), ("LIBTP_TEST_REPAIRERS", "12")],
         deep_env: &[("LIBTP_TEST_STORES", "60"), ("LIBTP_TEST_REPAIRERS", "60")],
         soak_env: &[("LIBTP_TEST_STORES", "0"), ("LIBTP_TEST_REPAIRERS", "0")],
     },
     Suite {
         name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,
-        doubt: "Is recoverable memory whole at a kill between any two stores?",
+        doubt: "Is recoverable memory consistent after a kill between any two stores?",
         catches: "a torn or lost transaction at kills, single steps and wild stores; planted bugs of vista",
         test_env: &[("LIBTP_TEST_SHARE", "4"), ("LIBTP_TEST_KILLS", "400"), ("LIBTP_TEST_WILD", "10000"), ("LIBTP_TEST_TRACED", "5"), ("LIBTP_TEST_TRACED_TWO", "5")],
         deep_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
@@ -244,7 +244,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", build: Build::ForTests,
         doubt: "Does `lived` notice growth?",
-        catches: "each planted bug by which something grows",
+        catches: "each planted bug that makes a file, the log, the shared memory or the process grow",
         test_env: &[],
         deep_env: &[],
         soak_env: &[],
@@ -287,7 +287,8 @@ mod tests {
         assert_eq!(names.len(), SUITES.len());
     }
 
-    /// No run would include such a test: unit tests leave out names of suites, and a suite has one package.
+    /// No run would include a test with such a name: the run of unit tests leaves out the names of suites, and a suite
+    /// has one package.
     #[test]
     fn tests_of_other_packages_do_not_share_the_name_of_a_suite_test() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

@@ -102,6 +102,6 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCUMENT);
         let document = fs::read_to_string(path).unwrap();
         let same = with_times(&document, Column::Test, &[]).unwrap();
-        assert!(document == same, "`cargo xtask test --record tidy` writes {DOCUMENT} anew");
+        assert!(document == same, "`cargo xtask test --record tidy` rewrites {DOCUMENT}");
     }
 }

@@ -1,7 +1,7 @@
 //! Rules about the text of the tree that no compiler checks.
 //!
-//! Each rule is a function from the tree to complaints, so a test needs only a tree of three lines. A complaint names
-//! the place, the fault and the remedy. A rule counts as one check.
+//! Each rule is a function from the tree to complaints, so a test of a rule needs only a tree of three lines. A
+//! complaint names the place, the fault and the remedy. A rule counts as one check.
 
 pub mod failpoints;
 pub mod formats;
@@ -45,12 +45,12 @@ const RULES: &[(&str, Rule)] = &[
     ("paths that documents name exist", |tree| words::dead_paths(tree.files)),
     ("every dependency is explained", |tree| dependencies::unexplained(tree.files, tree.packages)),
     ("every dependency is used", |tree| dependencies::unused(tree.files, tree.packages)),
-    ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
+    ("crates depend only as ARCHITECTURE.md's figure allows", |tree| dependencies::wrong_arrows(tree.packages)),
     ("imports go downwards", |tree| imports::upwards(tree.files)),
     ("cycles of imports only become fewer", |tree| imports::cycles(tree.files)),
     ("a process that changes shared memory can be killed", |tree| failpoints::missing(tree.files)),
-    ("shared types count in the layout's hash", |tree| shared_types::uncounted(tree.files)),
-    ("riddles only become fewer", |tree| english::riddles(tree.files)),
+    ("shared types are part of the layout's hash", |tree| shared_types::uncounted(tree.files)),
+    ("sentences that are read twice only become fewer", |tree| english::riddles(tree.files)),
     ("formats match their tables", |tree| formats::check(tree.files)),
 ];
 

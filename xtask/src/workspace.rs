@@ -19,13 +19,13 @@ pub struct Workspace {
 pub struct Package {
     /// The package's name in its `Cargo.toml`.
     pub name: String,
-    /// Its folder, relative to the workspace's root, with `/` between the parts.
+    /// The package's folder, relative to the workspace's root, with `/` between the parts.
     pub folder: String,
-    /// Its dependencies of all kinds.
+    /// The package's dependencies of all kinds.
     pub dependencies: Vec<Dependency>,
-    /// Its targets.
+    /// The package's targets.
     pub targets: Vec<Target>,
-    /// Its cargo features.
+    /// The package's cargo features.
     pub features: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct Package {
 pub struct Dependency {
     /// The package depended on.
     pub name: String,
-    /// Its name in the source: the package's, or another that the line gives it.
+    /// The name that the source code uses: the package's name, or the name that the line gives it with `package = ..`.
     pub called: String,
     /// True for `[dev-dependencies]`.
     pub for_tests: bool,
@@ -45,7 +45,7 @@ pub struct Target {
     pub name: String,
     /// `lib`, `bin`, `test`, `bench`, `example`, `custom-build`.
     pub kind: String,
-    /// Its first file, relative to the workspace's root.
+    /// The target's first file, relative to the workspace's root.
     pub source: String,
 }
 
@@ -112,7 +112,7 @@ pub fn cargo() -> Command {
     Command::new(cargos_path())
 }
 
-/// Returns the same command at lower priority.
+/// Returns cargo's command at lower priority.
 pub fn cargo_behind_others() -> Command {
     behind_others(cargos_path())
 }
@@ -121,8 +121,9 @@ fn cargos_path() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Returns a command at lower priority. Programs that pass control from process to process at every step would
-/// otherwise wait for a time slice at each step beside programs that compute.
+/// Returns a command at lower priority, for programs that compute. They run in parallel with programs whose processes
+/// pass control to each other at every step. At equal priority, these processes would wait for a time slice at each
+/// step.
 pub fn behind_others(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10"]).arg(program);

@@ -1,12 +1,13 @@
-//! Checks whether the bank adds up: every record is read back and compared with the history.
+//! The audit of a bank: reads every record, and compares the balances with the history.
 //!
-//! TPC-B's consistency conditions: the sums of the balances of accounts, tellers and branches, and of the amounts in
-//! the history, are one number. The audit asks more: each balance is the sum of *its own* history, no transfer is there
-//! twice, every record is whole, and the history has one record for each acknowledged transaction.
+//! TPC-B's consistency conditions: the balances of all accounts, of all tellers, of all branches, and all amounts in
+//! the history have the same sum. The audit checks more. Each balance is the sum of the amounts that the history has
+//! for this record, no transfer is in the history twice, no record is damaged, and the history has one record for each
+//! acknowledged transaction.
 
 use crate::tpcb::{balance_of, is_intact, Scale, Table, Transfer, SEQUENCE_BITS};
 
-/// Number of faults that are described; the rest are only counted.
+/// Number of faults that a verdict describes. Further faults are only counted.
 const FAULTS_DESCRIBED: usize = 4;
 
 /// The findings of an audit.
@@ -24,16 +25,16 @@ pub struct Audit {
     pub history_count: u64,
     /// The ids of all transfers in the history, sorted.
     pub transfers: Vec<u64>,
-    /// The number of the first client that has no transfer in the history.
+    /// The client number above all client numbers of the history.
     pub next_client: u32,
-    /// Balances of accounts, tellers and branches, by number.
+    /// Balances of accounts, tellers and branches, by id.
     balances: [Vec<Option<i64>>; 3],
     fault_count: u64,
     faults: Vec<String>,
 }
 
 impl Audit {
-    /// Returns the sum of a transfer's three balances, or `None` if one is missing.
+    /// Returns the sum of the balances of a transfer's account, teller and branch, or `None` if one of them is missing.
     pub fn sum_of(&self, transfer: &Transfer) -> Option<i64> {
         let balances = Table::BALANCES.map(|table| {
             let id = usize::try_from(transfer.record_in(table)).ok()?;
@@ -42,7 +43,8 @@ impl Audit {
         balances.into_iter().try_fold(0_i64, |sum, balance| Some(sum.wrapping_add(balance?)))
     }
 
-    /// Returns `ok`, or the disagreements. `committed` transactions were acknowledged in the bank's life.
+    /// Returns `ok`, or a description of the faults. `committed` is the number of transactions that the engine has
+    /// acknowledged since the bank was loaded.
     pub fn verdict(&self, committed: u64) -> String {
         let mut said = Vec::new();
         let sums = [self.accounts_sum, self.tellers_sum, self.branches_sum];
@@ -67,7 +69,7 @@ impl Audit {
     }
 }
 
-/// Adds up a bank while an engine walks it.
+/// An audit in progress: collects balances and history records while an engine walks the bank.
 #[derive(Debug)]
 pub struct Tally {
     scale: Scale,
@@ -94,7 +96,7 @@ impl Tally {
         }
     }
 
-    /// Takes in one record of a file of balances.
+    /// Adds one account, teller or branch record to the audit.
     pub fn see_balance(&mut self, table: Table, id: u64, record: &[u8]) {
         if !is_intact(id, record) {
             return self.fault(format!("{} record {id} is damaged", table.name()));
@@ -102,12 +104,12 @@ impl Tally {
         let slot = usize::try_from(id).ok().and_then(|i| self.balances[place(table)].get_mut(i));
         match slot {
             None => self.fault(format!("{} record {id} is beyond the bank's scale", table.name())),
-            Some(Some(_)) => self.fault(format!("{} record {id} is there twice", table.name())),
+            Some(Some(_)) => self.fault(format!("{} record {id} occurs twice", table.name())),
             Some(empty) => *empty = Some(balance_of(record)),
         }
     }
 
-    /// Takes in one history record.
+    /// Adds one history record to the audit.
     pub fn see_history(&mut self, record: &[u8]) {
         let Some(transfer) = Transfer::from_history(record) else {
             return self.fault(format!("a history record of {} bytes is damaged", record.len()));
@@ -125,7 +127,7 @@ impl Tally {
         }
     }
 
-    /// Compares balances with history and closes the audit.
+    /// Compares the balances with the history, and returns the findings.
     pub fn finish(mut self) -> Audit {
         let mut transfers = std::mem::take(&mut self.transfers);
         transfers.sort_unstable();
@@ -191,12 +193,13 @@ mod tests {
 
     const SCALE: Scale = Scale { accounts: 50, tellers: 5, branches: 2 };
 
-    /// A correct bank after ten transfers, as lists that a test may falsify.
+    /// The records of a bank, as lists that a test may falsify.
     struct Bank {
         balances: [Vec<i64>; 3],
         history: Vec<Vec<u8>>,
     }
 
+    /// Returns a correct bank after ten transfers.
     fn bank() -> Bank {
         let mut bank = Bank { balances: [vec![0; 50], vec![0; 5], vec![0; 2]], history: vec![] };
         let mut stream = Transfers::new(SCALE, 1, 2);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_bank_is_ok() {
+    fn the_verdict_on_a_correct_bank_is_ok() {
         let audit = audit(&bank());
         assert_eq!(audit.verdict(10), "ok");
         assert_eq!(audit.next_client, 3);
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_balance_in_any_file_is_named() {
+    fn a_wrong_balance_in_any_table_is_named() {
         for table in Table::BALANCES {
             let mut bank = bank();
             bank.balances[place(table)][1] += 1;
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_a_doubled_and_an_unacknowledged_transfer_are_noticed() {
+    fn a_lost_transfer_a_duplicate_and_an_unacknowledged_transfer_are_noticed() {
         let mut lost = bank();
         lost.history.pop();
         assert!(audit(&lost).verdict(10).contains("10 transactions were acknowledged"));
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_missing_foreign_and_doubled_records_are_noticed() {
+    fn damaged_missing_foreign_and_duplicate_records_are_noticed() {
         let mut damaged = bank();
         damaged.history[4][30] = 0;
         assert!(audit(&damaged).verdict(10).contains("damaged"));

@@ -1,4 +1,4 @@
-//! The clock that all processes of the machine share and that cannot be set: `CLOCK_MONOTONIC`.
+//! The clock `CLOCK_MONOTONIC`: all processes of the machine share it, and no program can set it.
 
 use rustix::time::{clock_gettime, ClockId};
 

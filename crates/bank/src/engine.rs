@@ -1,7 +1,7 @@
-//! The small interface through which every engine runs the same bank.
+//! The interface through which every engine runs the same bank.
 //!
-//! An engine is opened by a function of its own file, loaded once, and then serves any number of sessions, one for each
-//! client. The driver makes one dynamic call for each transaction.
+//! Each engine's source file has the function that opens the engine. The bank is loaded once; then the engine serves
+//! any number of sessions, one for each client. The driver makes one dynamic call for each transaction.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,16 +17,16 @@ use crate::tpcb::{Scale, Table, Transfer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// The loss of power: on disk before the answer.
+    /// A loss of power: the commit is on disk before it is acknowledged.
     Sync,
-    /// The death of the process; the disk follows later.
+    /// The death of the process; the commit is on disk soon afterwards.
     Relaxed,
-    /// All events that the memory survives, which must include the death of the process (libtp only); the disk follows
-    /// later.
+    /// The events that the shared memory survives, the death of the process at least; the commit is on disk soon
+    /// afterwards. Only libtp has this durability.
     Rio,
 }
 
-/// The extent of a lock, where the engine has a choice.
+/// What one lock covers, for an engine that offers the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
@@ -39,24 +39,25 @@ pub enum Granularity {
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Acknowledged.
+    /// The engine acknowledged the commit.
     Committed {
-        /// The account's new balance; for a read-only transaction the sum of the three read.
+        /// The account's new balance; for a read-only transaction, the sum of the three balances that it read.
         balance: i64,
     },
-    /// The transaction was a deadlock's victim. It left no trace and can be sent again.
+    /// The transaction was the victim of a deadlock and was rolled back. The client may send it again.
     Aborted,
 }
 
 /// One database engine holding one bank.
 pub trait Engine: Send + Sync {
-    /// The name in reports.
+    /// Returns the engine's name in reports.
     fn name(&self) -> &'static str;
 
-    /// The extent of its locks, for reports: `record`, `page`, `environment`.
+    /// Returns what a lock of this engine covers, for reports: `record`, `page`, `environment`, `bank` or `none`.
     fn lock_granularity(&self) -> &'static str;
 
-    /// Returns whether a transfer reads a balance under a shared lock before it locks it for the change.
+    /// Returns whether a transfer first reads each balance under a shared lock, and then locks the balance for the
+    /// change.
     fn reads_first(&self) -> bool {
         false
     }
@@ -65,20 +66,20 @@ pub trait Engine: Send + Sync {
     /// with the number of records written.
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()>;
 
-    /// Opens the session of one client. Called and used on the client's own thread.
+    /// Opens the session of one client. The client's own thread makes this call and uses the session.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Calls `each` with every record of a file, in any order: its id (for the history its place), and its bytes. Only
-    /// called while no session is active.
+    /// Calls `each` for every record of a table, in any order, with the record's id and bytes. A history record has its
+    /// place in the table instead of an id. The caller makes sure that no session is active.
     fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()>;
 
-    /// Returns the bytes that the engine has written to its log so far, by its own account; 0 if it has no log or does
-    /// not report it.
+    /// Returns the bytes that the engine reports to have written to its log so far; 0 if it has no log or does not
+    /// report the bytes.
     fn log_bytes(&self) -> Result<u64> {
         Ok(0)
     }
 
-    /// Returns the number of syncs of the engine's log so far, or `None` if it does not report it.
+    /// Returns the number of syncs of the engine's log so far, or `None` if the engine does not report the number.
     fn log_syncs(&self) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -86,7 +87,7 @@ pub trait Engine: Send + Sync {
     /// Closes the bank cleanly; it can be opened again.
     fn close(self: Box<Self>) -> Result<()>;
 
-    /// Reads the whole bank and adds it up.
+    /// Audits the whole bank.
     fn audit(&self, scale: &Scale) -> Result<Audit> {
         let mut tally = Tally::new(*scale);
         for table in Table::BALANCES {
@@ -97,8 +98,8 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// Calls `load` for the records of a new bank, at most `most` of one file at a time, and `progress` after each call with
-/// the number of records so far.
+/// Loads a new bank in batches. Each call of `load` gets at most `most` ids of one table; after each call, `progress`
+/// gets the number of records loaded so far.
 ///
 /// # Errors
 /// The error of `load`.
@@ -124,15 +125,15 @@ pub fn load_in_batches(
 
 /// The operations of one client.
 pub trait Session {
-    /// The transaction of TPC-B: three balances change and a history record is written, or nothing.
+    /// Runs TPC-B's transaction: changes three balances and writes a history record, all of it or nothing.
     fn transact(&mut self, transfer: &Transfer) -> Result<Outcome>;
 
-    /// The paper's read-only transaction (§5.1.2): reads the three records of `transfer`.
+    /// Runs the paper's read-only transaction (§5.1.2): reads the account, the teller and the branch of `transfer`.
     fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome>;
 }
 
 impl Durability {
-    /// The name in settings and reports.
+    /// Returns the name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
@@ -143,7 +144,7 @@ impl Durability {
 }
 
 impl Granularity {
-    /// The name in settings and reports.
+    /// Returns the name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             Granularity::Record => "record",

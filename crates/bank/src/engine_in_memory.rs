@@ -1,7 +1,7 @@
-//! The bank in this process's own memory behind one mutex: the row without any protection.
+//! The bank in this process's own memory behind one mutex: an engine without durability.
 //!
-//! Nothing survives the process. This engine shows the cost of the workload by itself, and serves the driver's own
-//! tests.
+//! Nothing survives the process. The report's row of this engine shows the cost of the workload alone; tests of the
+//! driver use the engine, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer
 
 type Record = [u8; RECORD_BYTES];
 
-/// The map of std that holds the records.
+/// The standard library's map that holds the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
     /// `HashMap`.
@@ -78,7 +78,8 @@ impl InMemory {
         InMemory { kind, bank: Mutex::new(Bank { tables, history: Vec::new() }) }
     }
 
-    /// Locks the bank. A panic of another client leaves the maps whole, and the audit checks their contents.
+    /// Locks the bank, also if a client panicked while it held the lock: the panic leaves the maps usable, and the
+    /// audit finds wrong contents.
     fn bank(&self) -> MutexGuard<'_, Bank> {
         self.bank.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
-//! libtp itself, through its public interface only: accounts, tellers and branches in B-trees, the history by number.
+//! The bank in libtp, through its public interface only: accounts, tellers and branches in B-trees, the history in a
+//! recno database.
 //!
-//! Balances change in place under an exclusive lock, by a call that adds (`add`). A transfer reads only balances that it
-//! writes, so it asks for each lock once and upgrades none, unless [`Libtp::reading_first`] asks for that. Keys are
-//! record numbers of four big-endian bytes.
+//! A transfer changes a balance by one call, `add`, which takes the exclusive lock at once. So a transfer never
+//! upgrades a lock, unless [`Libtp::reading_first`] asks for that. Keys are ids of four big-endian bytes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::tpcb::{balance_of, new_record, Scale, Table, Transfer, BALANCE_AT, HISTORY_BYTES};
 
 const NAME: &str = "libtp";
-/// Records of one transaction of the load, and of the audit.
+/// Number of records in one transaction of the load, and of the audit.
 const BATCH: u32 = 5_000;
 
 /// A bank in an environment.
@@ -29,11 +29,11 @@ pub struct Libtp {
 }
 
 impl Libtp {
-    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP). With `once` it has
-    /// no double write and no syncs of pages either.
+    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP). With `once`, the
+    /// environment also writes each page once, without the double-write file, and does not sync pages.
     ///
     /// # Errors
-    /// As [`Libtp::open`].
+    /// The reason why the environment cannot be made.
     #[cfg(feature = "unprotected")]
     pub fn unprotected(directory: &Path, once: bool) -> Result<Libtp> {
         let builder = Env::builder().unprotected();
@@ -46,8 +46,8 @@ impl Libtp {
         )
     }
 
-    /// Opens the environment in `directory`, makes or recovers it if necessary, and makes the four files if they do not
-    /// exist. Calls `watch` with the progress of a recovery: the step, the bytes done, and the total bytes.
+    /// Opens the environment in `directory`, makes or recovers it if necessary, and makes the four databases if they do
+    /// not exist. Calls `watch` with the progress of a recovery: the step, the bytes done, and the total bytes.
     ///
     /// # Errors
     /// The reason why the environment cannot be opened.
@@ -93,24 +93,24 @@ impl Libtp {
         })
     }
 
-    /// Makes transfers read each balance under a shared lock and then upgrade it to an exclusive one, as the paper's
-    /// programs did. Two transfers that have read the same balance deadlock.
+    /// Makes transfers read each balance under a shared lock and then upgrade the lock to an exclusive lock, as the
+    /// paper's programs did. Two transfers that have read the same balance deadlock.
     #[must_use]
     pub fn reading_first(mut self, reads_first: bool) -> Libtp {
         self.reads_first = reads_first;
         self
     }
 
-    /// Makes read-only transactions use a snapshot, without locks, as peers do; otherwise they use shared locks, as the
-    /// paper's programs did.
+    /// Makes each read-only transaction read from a snapshot, without locks, as the peers do. Without this setting, the
+    /// transactions take shared locks, as the paper's programs did.
     #[must_use]
     pub fn reading_snapshots(mut self, reads_snapshots: bool) -> Libtp {
         self.reads_snapshots = reads_snapshots;
         self
     }
 
-    /// Makes one of `transfers` transfers, chosen by its account, take its locks in reverse order; zero: no transfer
-    /// does. Transfers that all take them in one order cannot deadlock.
+    /// Makes one of `transfers` transfers, chosen by its account, take its locks in reverse order; zero: no transfer.
+    /// Transfers cannot deadlock while all of them take their locks in the same order.
     #[must_use]
     pub fn reversing_one_in(mut self, transfers: u32) -> Libtp {
         self.reversed_one_in = transfers;
@@ -122,12 +122,12 @@ impl Libtp {
         &self.env
     }
 
-    /// Opens a client's session, at a durability of its own.
+    /// Opens a client's session whose transactions have this durability instead of the bank's.
     pub fn session_at(&self, durability: Durability) -> LibtpSession<'_> {
         LibtpSession { bank: self, durability: in_libtp(durability) }
     }
 
-    /// Writes records `ids` of one file in one transaction.
+    /// Writes the records `ids` of one table in one transaction.
     fn load_batch(&self, table: Table, ids: std::ops::Range<u32>) -> Result<()> {
         let place = Table::BALANCES.into_iter().position(|one| one == table).expect("the history begins empty");
         let db = &self.balances[place];
@@ -137,7 +137,8 @@ impl Libtp {
         loaded.map_err(Error::engine(NAME, table_doing(table)))
     }
 
-    /// Reads one file in one transaction for each batch: a bank at rest need not be locked as a whole.
+    /// Reads one table, in a transaction for each batch of records. No session changes the bank meanwhile, so the
+    /// transaction need not lock the whole table.
     fn walk_balances(&self, db: &Db, each: &mut dyn FnMut(u64, &[u8])) -> libtp::Result<()> {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -195,7 +196,7 @@ impl Engine for Libtp {
         let failed = || Error::engine::<libtp::Error>(NAME, "writing the loaded bank to disk");
         load_in_batches(scale, BATCH, progress, |table, ids| self.load_batch(table, ids))?;
         self.env.flush().map_err(failed())?;
-        // Returns false only while the background thread is making a checkpoint.
+        // The call returns false only if the background thread is making a checkpoint, which has the same effect.
         self.env.checkpoint().map_err(failed())?;
         Ok(())
     }
@@ -214,11 +215,11 @@ impl Engine for Libtp {
     }
 
     fn log_bytes(&self) -> Result<u64> {
-        Ok(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_bytes_written)
+        Ok(self.env.stats().map_err(Error::engine(NAME, "reading its statistics"))?.log_bytes_written)
     }
 
     fn log_syncs(&self) -> Result<Option<u64>> {
-        Ok(Some(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_syncs))
+        Ok(Some(self.env.stats().map_err(Error::engine(NAME, "reading its statistics"))?.log_syncs))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -308,7 +309,7 @@ fn read(bank: &Libtp, reader: &impl Reader, transfer: &Transfer) -> std::result:
     Ok(sum)
 }
 
-/// Returns the outcome. A commit that is refused as a deadlock's victim left no trace, like an earlier victim.
+/// Returns the outcome of a commit. A transaction that the commit refuses as the victim of a deadlock was rolled back.
 fn ended(committed: libtp::Result<()>, balance: i64, doing: &'static str) -> Result<Outcome> {
     match committed {
         Ok(()) => Ok(Outcome::Committed { balance }),
@@ -348,13 +349,13 @@ fn in_libtp(durability: Durability) -> libtp::Durability {
     }
 }
 
-/// Big-endian, so that the order of keys is the order of numbers.
+/// Returns a record's key. The bytes are big-endian, so that the order of keys is the order of ids.
 #[inline]
 fn key_of(id: u32) -> [u8; 4] {
     id.to_be_bytes()
 }
 
-/// Returns a key's number. A key from elsewhere becomes a number beyond every bank's scale, which the audit reports.
+/// Returns the id in a key. A key of another length becomes an id above every bank's scale, which the audit reports.
 fn id_of(key: &[u8]) -> u64 {
     key.try_into().map_or(u64::MAX, |key| u64::from(u32::from_be_bytes(key)))
 }

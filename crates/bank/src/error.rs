@@ -6,7 +6,7 @@ use libtp_console::failure::Failure;
 
 use crate::tpcb::Table;
 
-/// The result of every fallible function here.
+/// The result of every function of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The reason why a benchmark could not be carried out.
@@ -32,14 +32,14 @@ pub enum Error {
         /// The record's id.
         id: u64,
     },
-    /// A file of the benchmark itself could not be used.
+    /// A file of the benchmark, not of an engine, could not be used.
     #[error("cannot {doing} {path}: {source}")]
     File {
         /// The operation.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The settings contradict each other or ask for nothing.
@@ -50,7 +50,7 @@ pub enum Error {
     Client {
         /// The client's number.
         client: u32,
-        /// Its failure.
+        /// The client's failure, as the rest of a sentence that begins with the client.
         what: String,
     },
 }
@@ -65,7 +65,7 @@ impl From<Error> for Failure {
 }
 
 impl Error {
-    /// Wraps an engine's own error; for use in `map_err`.
+    /// Returns a function that wraps an engine's own error; for use in `map_err`.
     pub fn engine<E: std::fmt::Display>(engine: &'static str, doing: &'static str) -> impl FnOnce(E) -> Error {
         move |why| Error::Engine { engine, doing, why: why.to_string() }
     }
@@ -75,7 +75,7 @@ impl Error {
         Error::Missing { engine, table: table.name(), id: u64::from(id) }
     }
 
-    /// Wraps an error of the file system; for use in `map_err`.
+    /// Returns a function that wraps an error of the file system; for use in `map_err`.
     pub fn file(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::File { doing, path, source }

@@ -1,16 +1,16 @@
-//! The history of a bank before a run: clients get numbers that no earlier client had.
+//! The history of a bank before a run. It shows which client numbers earlier runs used.
 
 use crate::audit::next_client;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::tpcb::{Table, Transfer};
 
-/// The history of a bank: runs in one bank must not repeat each other's ids.
+/// The history that earlier runs left in a bank. A new run begins at `first_client`, so no transfer's id is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct History {
-    /// Number of records.
+    /// Number of history records.
     pub count: u64,
-    /// The first client number that was never used.
+    /// The client number above all client numbers of the history.
     pub first_client: u32,
 }
 

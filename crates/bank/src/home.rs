@@ -1,4 +1,4 @@
-//! The bank that a benchmark or a demonstration works in: its directory, and loading it.
+//! The bank of a benchmark or demonstration: its directory, and its loading.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use crate::tpcb::{Scale, Table};
 /// The directory of a bank.
 pub struct BankDirectory {
     path: PathBuf,
-    /// Whether dropping this removes the directory.
+    /// Whether dropping this value removes the directory.
     removed_at_end: bool,
 }
 
 impl BankDirectory {
-    /// Opens the named directory, which is made if it is missing; or makes a fresh one.
+    /// Opens the directory `named`, and makes it if it is missing. Without a name, makes a new directory whose name
+    /// begins with `fresh_name`.
     pub fn open(named: Option<&Path>, fresh_name: &str) -> Result<BankDirectory> {
         let path = match named {
             Some(path) => {
@@ -33,15 +34,15 @@ impl BankDirectory {
         Ok(BankDirectory { path, removed_at_end: false })
     }
 
-    /// Makes a directory of this run alone inside a directory that may have other contents. The new directory is
-    /// removed at the end.
+    /// Makes a directory for this run inside `parent`, which may have other contents. Dropping the value removes the
+    /// new directory.
     pub fn inside(parent: &Path, name: &str) -> Result<BankDirectory> {
         let path = parent.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
         Ok(BankDirectory { path, removed_at_end: true })
     }
 
-    /// Lets the directory be removed at the end of the run, also after a failure.
+    /// Makes the drop of this value remove the directory, also after a failure of the run.
     pub fn removed_at_end(mut self) -> BankDirectory {
         self.removed_at_end = true;
         self
@@ -64,8 +65,8 @@ impl Drop for BankDirectory {
     }
 }
 
-/// Makes the first of `NAME-1`, `NAME-2`, .. that does not exist, in `TMPDIR`, else in `/var/tmp`: `/tmp` is often in
-/// memory, and a benchmark there would not measure a disk.
+/// Makes the first of the directories `NAME-1`, `NAME-2`, .. that does not exist. The parent is `TMPDIR`, else
+/// `/var/tmp`: `/tmp` is often in memory, where a benchmark would not measure a disk.
 fn fresh_directory(name: &str) -> Result<PathBuf> {
     let kept = Path::new("/var/tmp");
     let parent = match std::env::var_os("TMPDIR") {
@@ -81,32 +82,33 @@ fn fresh_directory(name: &str) -> Result<PathBuf> {
             Err(error) => return Err(Failure::doing(format!("make the directory {}", path.display()))(error)),
         }
     }
-    unreachable!("a directory cannot hold four billion others")
+    unreachable!("a directory cannot have four billion directories")
 }
 
-/// Result of loading.
+/// The loaded bank.
 pub struct Loaded {
     /// The bank's scale.
     pub scale: Scale,
-    /// Time of the loading; `None` if the bank existed already.
+    /// The time that the load took; `None` if the bank existed already.
     pub time: Option<Duration>,
 }
 
-/// The wanted size of a bank. A number that is left out is taken from the existing bank.
+/// The wanted size of a bank. An omitted number is taken from the existing bank, or is the default for a new bank.
 #[derive(Args, Clone, Copy, Default)]
 pub struct Size {
     /// Number of accounts. Default for a new bank: 1000000 in a benchmark, 100000 in a demonstration.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: Option<u32>,
-    /// Number of branches, the records that all clients want; each has ten tellers. Default for a new bank: 10.
+    /// Number of branches; each branch has ten tellers. With few branches, clients often wait for each other's locks.
+    /// Default for a new bank: 10.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     branches: Option<u32>,
 }
 
-/// Loads the bank, unless it exists.
+/// Loads the bank, unless it is loaded already.
 ///
 /// # Errors
-/// A bank of another size than asked for.
+/// `Usage` if the bank exists with another size than asked for; otherwise the engine's error.
 pub fn load(engine: &dyn Engine, asked: Size, usual_accounts: u32, output: &Output) -> Result<Loaded> {
     if let Some(scale) = scale_of(engine)? {
         for (asked, there, what) in
@@ -128,7 +130,8 @@ pub fn load(engine: &dyn Engine, asked: Size, usual_accounts: u32, output: &Outp
     Ok(Loaded { scale, time: Some(begin.elapsed()) })
 }
 
-/// Returns the bank's size; `None` if it was not loaded to its end. Branches come last, in one transaction.
+/// Returns the bank's size; `None` if it was not loaded completely. The load writes the branches last, in one
+/// transaction, so a bank without branches is incomplete.
 fn scale_of(engine: &dyn Engine) -> Result<Option<Scale>> {
     let count = |table| -> Result<u32> {
         let mut records = 0_u32;

@@ -2,8 +2,8 @@
 //!
 //! Paper: LIBTP §5.1. One transfer changes the balance of an account, a teller and a branch,
 //! and writes a history record. Accounts, tellers and branches are drawn uniformly and
-//! independently (no notion of remote accesses). The paper gives no record sizes; they are
-//! TPC-B's: 100 bytes, and 50 for history.
+//! independently of each other (TPC-B draws the teller from the branch). The paper gives no
+//! record sizes, so the sizes are TPC-B's: 100 bytes, and 50 bytes for a history record.
 //!
 //! Invariants
 //! 1. One seed and one client number give the same transfers for ever, whatever the engine.
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 pub const RECORD_BYTES: usize = 100;
 /// Bytes of a history record.
 pub const HISTORY_BYTES: usize = 50;
-/// The place of the balance, eight little-endian bytes, in a record.
+/// Offset of the balance, eight little-endian bytes, in a record.
 pub const BALANCE_AT: usize = 8;
 /// The largest amount moved, in either direction.
 pub const AMOUNT_MAX: i64 = 999_999;
-/// Low bits of a transfer's id, which count the client's transfers.
+/// Number of low bits of a transfer's id. These bits count the client's transfers.
 pub const SEQUENCE_BITS: u32 = 40;
 
-/// The filler of every record. The audit notices damage to any byte of it.
+/// The filler of every record. The audit notices damage to any byte of the filler.
 const FILLER: u8 = b'.';
 
-/// One of the bank's four files.
+/// One of the bank's four tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
     /// 1,000,000 accounts at the paper's scale.
@@ -34,15 +34,15 @@ pub enum Table {
     Teller,
     /// 10 branches, the hot records.
     Branch,
-    /// One record for every transfer, in order of arrival.
+    /// One record for each committed transfer.
     History,
 }
 
 impl Table {
-    /// The three files of balances, in the order in which every transfer locks them.
+    /// The three tables of balances, in the order in which transfers usually lock their records.
     pub const BALANCES: [Table; 3] = [Table::Account, Table::Teller, Table::Branch];
 
-    /// The file's name, in the singular.
+    /// Returns the table's name, in the singular.
     pub fn name(self) -> &'static str {
         match self {
             Table::Account => "account",
@@ -71,7 +71,7 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// The paper's bank of 10 transactions a second (§5.1).
+    /// The paper's bank (§5.1): the size that TPC-B demands for 10 transactions a second.
     pub const PAPER: Scale = Scale { accounts: 1_000_000, tellers: 100, branches: 10 };
     /// The paper's small bank, all of which fits in memory (§5.1.2).
     pub const SMALL: Scale = Scale { accounts: 1_000, ..Scale::PAPER };
@@ -81,12 +81,12 @@ impl Scale {
         Scale { accounts, ..Scale::PAPER }
     }
 
-    /// Returns a bank with another number of branches, too; each has ten tellers, as in the paper.
+    /// Returns a bank of this many accounts and branches; each branch has ten tellers, as in the paper.
     pub fn with_branches(accounts: u32, branches: u32) -> Scale {
         Scale { accounts, tellers: branches.saturating_mul(10), branches }
     }
 
-    /// Returns the number of records that `table` is loaded with; 0 for history.
+    /// Returns the number of records that the load writes into `table`; 0 for the history.
     pub fn count(&self, table: Table) -> u32 {
         match table {
             Table::Account => self.accounts,
@@ -118,12 +118,15 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the number of the client that sent it.
+    /// Returns the number of the client that sent the transfer.
     pub fn client(&self) -> u64 {
         self.id >> SEQUENCE_BITS
     }
 
-    /// Returns the id of its record in one of the three files of balances.
+    /// Returns the id of the record that the transfer changes in one of the three tables of balances.
+    ///
+    /// # Panics
+    /// For the history.
     pub fn record_in(&self, table: Table) -> u32 {
         match table {
             Table::Account => self.account,
@@ -133,7 +136,7 @@ impl Transfer {
         }
     }
 
-    /// Returns its history record: id, amount, account, teller, branch (little-endian), filler.
+    /// Returns the transfer's history record: id, amount, account, teller, branch (little-endian), filler.
     pub fn to_history(&self) -> [u8; HISTORY_BYTES] {
         let mut record = [FILLER; HISTORY_BYTES];
         record[0..8].copy_from_slice(&self.id.to_le_bytes());
@@ -144,7 +147,7 @@ impl Transfer {
         record
     }
 
-    /// Reads a history record back. Returns `None` if its size or its filler is wrong.
+    /// Decodes a history record. Returns `None` if the record's size or filler is wrong.
     pub fn from_history(record: &[u8]) -> Option<Transfer> {
         let record: &[u8; HISTORY_BYTES] = record.try_into().ok()?;
         if record[28..].iter().any(|&byte| byte != FILLER) {
@@ -168,20 +171,20 @@ pub fn new_record(id: u32, balance: i64) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Reads the balance of a record of at least 16 bytes.
+/// Returns the balance of a record of at least 16 bytes.
 ///
 /// # Panics
-/// On a shorter record: the engine returned a record that was never written.
+/// If the record has fewer than 16 bytes: then the engine has returned bytes that are no record of the bank.
 #[inline]
 pub fn balance_of(record: &[u8]) -> i64 {
     let bytes = record[BALANCE_AT..BALANCE_AT + 8].try_into();
     i64::from_le_bytes(bytes.expect("a slice of eight bytes is an array of eight bytes"))
 }
 
-/// Adds `amount` to the balance of a record in place and returns the new balance.
+/// Adds `amount` to the balance inside a record, and returns the new balance.
 ///
 /// # Panics
-/// As [`balance_of`].
+/// If the record has fewer than 16 bytes.
 #[inline]
 pub fn add_to_balance(record: &mut [u8], amount: i64) -> i64 {
     let balance = balance_of(record).wrapping_add(amount);
@@ -189,7 +192,7 @@ pub fn add_to_balance(record: &mut [u8], amount: i64) -> i64 {
     balance
 }
 
-/// Checks that `record` is record `id` as the load wrote it, with any balance.
+/// Returns whether `record` is record `id` as the load wrote it, except for the balance, which may have any value.
 pub fn is_intact(id: u64, record: &[u8]) -> bool {
     record.len() == RECORD_BYTES
         && record[0..8] == id.to_le_bytes()
@@ -207,12 +210,12 @@ pub struct Transfers {
 impl Transfers {
     /// Starts the stream of one client; `client` is below 2^24.
     pub fn new(scale: Scale, seed: u64, client: u32) -> Transfers {
-        // The client's number goes through the mixer; otherwise neighbours would share their streams.
+        // Without the inner `mix`, clients with neighbouring numbers would get parts of the same stream.
         let state = mix(seed ^ mix(u64::from(client).wrapping_add(1)));
         Transfers { scale, state, next_id: u64::from(client) << SEQUENCE_BITS }
     }
 
-    /// Makes the next transfer. The stream of transfers never ends, so it is no `Iterator`.
+    /// Makes the next transfer. `Transfers` is no `Iterator`, because its stream never ends.
     #[inline]
     pub fn next_transfer(&mut self) -> Transfer {
         let id = self.next_id;
@@ -241,7 +244,7 @@ impl Transfers {
     }
 }
 
-/// Returns SplitMix64's output: every bit of the input reaches every bit of the output.
+/// Returns SplitMix64's output function of `z`: every bit of the input influences every bit of the output.
 #[inline]
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -259,7 +262,7 @@ mod tests {
         let first = stream.next_transfer();
         let mut again = Transfers::new(Scale::PAPER, 42, 3);
         assert_eq!(first, again.next_transfer());
-        // Written down: a change of the generator would make old and new figures incomparable.
+        // Fixed values: after a change of the generator, new figures could not be compared with old figures.
         assert_eq!(first.id, 3 << SEQUENCE_BITS);
         assert_eq!((first.account, first.teller, first.branch, first.amount), GOLDEN_FIRST_OF_CLIENT_3);
         for _ in 0..1000 {
@@ -304,11 +307,11 @@ mod tests {
         assert!(accounts.iter().all(|&n| n.abs_diff(1_000) < 190));
         assert!(tellers.iter().all(|&n| n.abs_diff(10_000) < 600));
         assert!(branches.iter().all(|&n| n.abs_diff(100_000) < 1_800));
-        assert!((sum / 1_000_000).abs() < 3_500, "amounts lean to one side: {sum}");
+        assert!((sum / 1_000_000).abs() < 3_500, "the mean amount is not near zero; the sum is {sum}");
     }
 
     #[test]
-    fn a_history_record_reads_back_as_its_transfer() {
+    fn a_history_record_decodes_to_its_transfer() {
         let mut stream = Transfers::new(Scale::PAPER, 1, 9);
         for _ in 0..100 {
             let transfer = stream.next_transfer();

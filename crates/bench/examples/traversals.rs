@@ -1,8 +1,8 @@
-//! Traverses OO1's parts again and again on one contender: for a profiler, and to compare two builds in turns.
+//! Repeats OO1's traversal on one contender: for a profiler, and to compare two builds in alternate runs.
 //!
 //! `cargo run --release -p libtp-bench --features peers --example traversals -- CONTENDER PARTS SECONDS [backward]`,
-//! where the contender is `libtp`, `libtp hash`, `libtp links` or a peer. The database lies in /dev/shm. Prints
-//! nanoseconds per part: the mean, and the best traversal's.
+//! where the contender is `libtp`, `libtp hash`, `libtp links` or a peer. The database is in /dev/shm. The example
+//! prints nanoseconds per part: the mean, and the value of the fastest traversal.
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
 use std::time::{Duration, Instant};
@@ -18,8 +18,11 @@ fn main() {
     let (parts, time) = (parts.parse::<u32>().unwrap(), Duration::from_secs(seconds.parse().unwrap()));
     let way = if way.is_empty() { Way::Forward } else { Way::Backward };
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
-    let (_, open) =
-        ours().into_iter().chain(catalogue::parts()).find(|(name, _)| name == contender).expect("the engine is built");
+    let (_, open) = ours()
+        .into_iter()
+        .chain(catalogue::parts())
+        .find(|(name, _)| name == contender)
+        .expect("this build has the contender");
     let (database, graph) = (open(place.path()).unwrap(), Graph::make(parts, 0));
     let client = database.client().unwrap();
     client.load(&graph, 1..parts + 1).unwrap();
@@ -31,5 +34,5 @@ fn main() {
         root = (root + 7919) % parts;
     }
     let mean = begin.elapsed().as_secs_f64() / seen as f64;
-    println!("{contender}, {parts} parts: {:.0} ns a part, {:.0} in the best traversal", mean * 1e9, best * 1e9);
+    println!("{contender}, {parts} parts: {:.0} ns per part, {:.0} in the fastest traversal", mean * 1e9, best * 1e9);
 }

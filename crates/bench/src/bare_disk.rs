@@ -1,7 +1,7 @@
-//! The floor of a durable commit: write 512 bytes, fdatasync, on a preallocated file.
+//! The least time of a durable commit: a write of 512 bytes and fdatasync, on a preallocated file.
 //!
-//! The speed of a shared disk drifts by up to ten times in an hour. So an engine's figure is meaningful only beside
-//! this loop's figure from the same minute, and both are measured in slices, in turns.
+//! The speed of a shared disk changes by up to a factor of ten in an hour. So an engine's figure can be compared only
+//! with a figure of this loop from the same minute. The slices of both alternate.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,12 +12,12 @@ use libtp_console::numbers::{nanos, per_second};
 
 use crate::error::{Error, Result};
 
-/// Bytes of one write: a TPC-B commit's log records are about that long.
+/// Bytes of one write: about the length of the log records of a TPC-B transaction.
 pub const WRITE_BYTES: usize = 512;
-/// The preallocated file; the loop starts again at its end.
+/// Length of the preallocated file. At the file's end the loop continues at its beginning.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// The file of the bare loop. The file is removed when this value is dropped.
+/// The file of the loop of writes and syncs. Dropping the value removes the file.
 #[derive(Debug)]
 pub struct BareDisk {
     file: File,
@@ -27,13 +27,13 @@ pub struct BareDisk {
 }
 
 impl BareDisk {
-    /// Preallocates a zeroed and synced file in `directory`, which must be on the disk that the
-    /// engine beside it uses.
+    /// Preallocates a zeroed and synced file in `directory`, which must be on the same disk as the
+    /// engine that is compared.
     pub fn create(directory: &Path) -> Result<BareDisk> {
         BareDisk::of(directory, FILE_BYTES)
     }
 
-    /// Does the same with a file of `bytes` bytes, whole MiB.
+    /// Preallocates a zeroed and synced file of `bytes` bytes, a multiple of 1 MiB, in `directory`.
     pub(crate) fn of(directory: &Path, bytes: u64) -> Result<BareDisk> {
         let path = directory.join(format!("bare-disk-{}", std::process::id()));
         let file = OpenOptions::new()
@@ -54,7 +54,7 @@ impl BareDisk {
         Ok(disk)
     }
 
-    /// Writes and syncs for this long. Returns the writes per second.
+    /// Writes and syncs for the given time. Returns the writes per second.
     pub(crate) fn slice(&mut self, time: Duration) -> Result<u64> {
         let (begin, mut elapsed, mut writes) = (Instant::now(), Duration::ZERO, 0);
         while elapsed < time {
@@ -83,7 +83,7 @@ impl BareDisk {
 
 impl Drop for BareDisk {
     fn drop(&mut self) {
-        // Nothing depends on its removal; a second run takes the same name.
+        // A failure does no harm: the next value of this process overwrites the file.
         std::fs::remove_file(&self.path).ok();
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
+    fn the_error_for_a_missing_directory_names_it() {
         let error = BareDisk::create(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
     }

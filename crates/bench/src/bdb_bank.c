@@ -1,17 +1,17 @@
 /*
- * The bank on Berkeley DB 5.3, as flat functions: Berkeley DB's own interface is tables of
- * function pointers whose layout only <db.h> knows.
+ * The bank on Berkeley DB 5.3, as plain functions that Rust can call. Berkeley DB's interface
+ * consists of structures of function pointers, whose layout only <db.h> has.
  *
- * The functions return the answers of "bdb_open.h". They open handles with DB_THREAD: any
- * thread may call any function on one bank at the same time.
+ * The functions have the return values of "bdb_open.h". They open handles with DB_THREAD, so
+ * any threads may call any functions on one bank at the same time.
  *
- * The settings are the best for Berkeley DB, each tried in turns with the others, with one and
- * two clients:
- * - B-trees of 4 KiB pages for all three files of balances (pages of 512 B for tellers and
- *   branches: 3 % fewer transactions; a hash file for accounts: up to a third fewer);
- * - a record is read under a write lock (DB_RMW) and put back through the same cursor (a get and
- *   a put without a cursor: 5 % fewer);
- * - a queue for the history (DB_RECNO: 12 % fewer).
+ * The settings are the best for Berkeley DB. The alternatives in parentheses were measured in
+ * alternate runs, with one and two clients:
+ * - B-trees of 4 KiB pages for all three tables of balances (pages of 512 B for tellers and
+ *   branches: 3 % fewer transactions; a hash table for accounts: up to a third fewer);
+ * - a record is read under a write lock (DB_RMW) and written through the same cursor (a get and
+ *   a put without a cursor: 5 % fewer transactions);
+ * - a queue for the history (DB_RECNO: 12 % fewer transactions).
  */
 #include "bdb_open.h"
 
@@ -32,7 +32,7 @@ struct bank {
 	DB *table[TABLES];
 };
 
-/* In the order of the Rust side: account, teller, branch, history. */
+/* The files, in the order of the numbers that Rust passes: account, teller, branch, history. */
 static const char *const file_name[TABLES] = { "account", "teller", "branch", "history" };
 
 /* Returns, for example, "Berkeley DB 5.3.28: (September  9, 2013)". */
@@ -41,7 +41,7 @@ const char *bank_version(void)
 	return db_version(NULL, NULL, NULL);
 }
 
-/* Big-endian, so that the B-tree's order of bytes is the order of numbers. */
+/* Stores an id as a key. The bytes are big-endian, so that the order of keys is the order of ids. */
 static void put_key(uint8_t *key, uint32_t id)
 {
 	key[0] = (uint8_t)(id >> 24);
@@ -99,7 +99,7 @@ int bank_close(struct bank *bank)
 	return first;
 }
 
-/* Joins the environment in `home` if other processes have it open, else makes or recovers it. */
+/* Opens the bank in `home`. With `recover`, makes or recovers its environment; otherwise another process has it open. */
 int bank_open(const char *home, int recover, int sync, uint64_t cache_bytes, struct bank **out)
 {
 	struct bdb_settings settings = { cache_bytes, LOCKS, sync, recover };
@@ -120,7 +120,7 @@ failed:
 	return ret;
 }
 
-/* Puts `count` records with ids from `first` on, in one transaction. */
+/* Puts `count` records in one transaction. Their ids are `first`, `first` + 1, and so on. */
 int bank_load(struct bank *bank, int which, uint32_t first, uint32_t count, uint8_t *records)
 {
 	DB *db = bank->table[which];
@@ -166,7 +166,7 @@ static int change(DB *db, DB_TXN *txn, uint32_t id, int64_t amount, int64_t *bal
 	return ret == 0 ? closed : ret;
 }
 
-/* Makes one transfer; stores the account's new balance in `balance`. */
+/* Carries out a transfer. Stores the account's new balance in `balance`. */
 int bank_transfer(struct bank *bank, const uint32_t *ids, int64_t amount, uint8_t *history,
     int64_t *balance)
 {
@@ -195,7 +195,7 @@ failed:
 	return bdb_answer(ret);
 }
 
-/* Reads three records in one transaction; stores the sum of their balances in `sum`. */
+/* Reads three records in one transaction. Stores the sum of their balances in `sum`. */
 int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
 {
 	DBT key, data;
@@ -219,13 +219,13 @@ int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
 	return bdb_answer(txn->commit(txn, 0));
 }
 
-/* Starts a walk through all records of a file. */
+/* Opens a cursor over all records of a table. */
 int bank_walk_open(struct bank *bank, int which, DBC **cursor)
 {
 	return bank->table[which]->cursor(bank->table[which], NULL, cursor, 0);
 }
 
-/* Reads the next record, at most its first RECORD_BYTES bytes; BDB_END after the last record. */
+/* Reads the next record, at most its first RECORD_BYTES bytes. Returns BDB_END after the last record. */
 int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32_t *size)
 {
 	DBT key, data;
@@ -256,7 +256,7 @@ int bank_checkpoint(struct bank *bank)
 	return bank->env->txn_checkpoint(bank->env, 0, 0, 0);
 }
 
-/* Bytes written to the log since the environment was made. */
+/* Stores the number of bytes written to the log since the environment was made in `bytes`. */
 int bank_log_bytes(struct bank *bank, uint64_t *bytes)
 {
 	DB_LOG_STAT *stat;

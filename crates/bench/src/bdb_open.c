@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Berkeley DB would otherwise print the message. A library should not print, and the call returns the error anyway. */
+/* Prevents Berkeley DB from printing its messages. The calls return the errors, too. */
 static void say_nothing(const DB_ENV *env, const char *prefix, const char *message)
 {
 }
@@ -32,9 +32,9 @@ static int set_up(DB_ENV *env, const struct bdb_settings *settings)
 		return ret;
 	if ((ret = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
 		return ret;
-	/* "Zero all pages of a log file when that log file is created. This has shown to provide greater transaction throughput in
-	 * some environments": so it does here, where each commit is synced. A sync need not write the length of a file that has
-	 * its full length already. */
+	/* The manual on DB_LOG_ZERO: "Zero all pages of a log file when that log file is created. This has shown to provide greater
+	 * transaction throughput in some environments." It does so here if each commit is synced: a sync need not write the
+	 * length of a file that has its full length already. */
 	return settings->sync ? env->log_set_config(env, DB_LOG_ZERO, 1) : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
 }
 

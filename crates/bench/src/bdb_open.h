@@ -1,8 +1,9 @@
 /*
- * Opening an environment of Berkeley DB, and the answers of all functions that call Berkeley DB.
+ * The opening of an environment of Berkeley DB, and the return values of all functions that call Berkeley DB.
  *
- * Every function returns 0, BDB_ABORTED (the transaction was a deadlock's victim: nothing happened), BDB_END (the record does not
- * exist, or no record follows), or an error of Berkeley DB or the system, which bdb_error() puts into words.
+ * Every function returns 0, BDB_ABORTED (the transaction was the victim of a deadlock: nothing was changed), BDB_END
+ * (the record does not exist, or there is no next record), or an error code of Berkeley DB or the system, for which
+ * bdb_error() returns a text.
  */
 #ifndef BDB_OPEN_H
 #define BDB_OPEN_H
@@ -15,22 +16,24 @@
 
 struct bdb_settings {
 	uint64_t cache_bytes;
-	/* The number of locks that may be held at once, and of objects with locks. */
+	/* The largest number of locks at a time, and of locked objects. */
 	uint32_t lock_count;
-	/* Syncs the log at each commit; else each commit only writes the log. */
+	/* Whether each commit syncs the log. Otherwise a commit only writes the log. */
 	int sync;
-	/* Makes or recovers the environment; else joins the processes that have it open. */
+	/* Whether to make or recover the environment. Otherwise another process has it open already. */
 	int recover;
 };
 
-/* Opens an environment with transactions, for any number of threads and processes. Every conflict starts a search for deadlocks. */
+/* Opens an environment with transactions, for any number of threads and processes. Every lock conflict starts a search for deadlocks. */
 int bdb_open(const char *home, const struct bdb_settings *settings, DB_ENV **out);
 
+/* Converts a return value of Berkeley DB to a return value of these functions. */
 int bdb_answer(int ret);
 
+/* Returns the text of an error code. */
 const char *bdb_error(int ret);
 
-/* DB_THREAD demands that the caller owns the memory. */
+/* Makes `dbt` refer to `size` bytes of the caller's memory (DB_DBT_USERMEM), as handles with DB_THREAD demand. */
 void bdb_use(DBT *dbt, void *bytes, uint32_t size);
 
 #endif

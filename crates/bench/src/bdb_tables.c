@@ -1,10 +1,10 @@
 /*
- * The B-trees of a Berkeley DB environment for the benchmarks of plain records and OO1. Functions return the answers of "bdb_open.h".
- * One thread at a time.
+ * The B-trees of a Berkeley DB environment for the benchmarks of plain records and OO1. The functions have the return
+ * values of "bdb_open.h". Only one thread at a time may use an environment.
  *
- * Each step is done in the best way that Berkeley DB documents. A put takes a buffer of pairs (DB_MULTIPLE_KEY). A load of sorted pairs
- * runs in a transaction that logs no contents of new pages and writes the pages when it commits (DB_TXN_BULK). A read in order fills a
- * buffer with pairs, too.
+ * Each step uses the fastest way that Berkeley DB's manual has. A put takes a buffer of pairs (DB_MULTIPLE_KEY). A load
+ * of sorted pairs is a transaction that does not log the contents of new pages, and writes these pages when it commits
+ * (DB_TXN_BULK). A read in order gets a buffer of pairs at a time.
  */
 #include "bdb_open.h"
 #include "pairs.h"
@@ -14,11 +14,11 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096
-/* Longest key of a search or of an answer. */
+/* Longest key to search for or to return. */
 #define KEY_MAX 64
-/* For a put of many pairs Berkeley DB demands a buffer of a multiple of four bytes, and for a read of many pairs of 1024 bytes. */
+/* Berkeley DB demands that the length of the buffer is a multiple of four bytes for a put of many pairs, and of 1024 bytes for a read. */
 #define BUFFER_BYTES (1u << 20)
-/* Size of the buffer for a few pairs: Berkeley DB copies a whole page into it, with the places of as many pairs as have room. */
+/* Length of the buffer for a few pairs. Berkeley DB copies a whole page into it, and the offsets of as many pairs as fit. */
 #define FEW_BYTES (PAGE_BYTES + 1024)
 
 struct bdb_tables {
@@ -27,12 +27,12 @@ struct bdb_tables {
 	void *buffer;
 };
 
-/* A transaction that reads, and a cursor over each table that it has read in order. */
+/* A read-only transaction, with a cursor over each table that it has read in order. */
 struct bdb_reader {
 	struct bdb_tables *tables;
 	DB_TXN *txn;
 	DBC *cursor[TABLES_MAX];
-	/* The place of the next pair in `few_bytes`, in the form of Berkeley DB's macros. */
+	/* The position of the next pair in `few_bytes`, as Berkeley DB's macros use it. */
 	void *at;
 	DBT few;
 	uint32_t few_bytes[FEW_BYTES / sizeof(uint32_t)];
@@ -72,10 +72,10 @@ static int open_table(struct bdb_tables *tables, int which)
 	return db->open(db, NULL, file_name[which], NULL, DB_BTREE, DB_CREATE | DB_THREAD | DB_AUTO_COMMIT, 0644);
 }
 
-/* Makes or recovers an environment of `count` tables; with `sync`, a commit returns when it is on the disk. */
+/* Makes or recovers an environment of `count` tables. With `sync`, a commit returns when it is on the disk. */
 int bdb_tables_open(const char *home, int count, int sync, uint64_t cache_bytes, struct bdb_tables **out)
 {
-	/* One transaction may read, or fill, every page that the cache holds. */
+	/* The number of locks: one transaction may lock every page that fits into the cache. */
 	struct bdb_settings settings = { cache_bytes, (uint32_t)(cache_bytes / PAGE_BYTES), sync, 1 };
 	struct bdb_tables *tables;
 	int i, ret;
@@ -122,7 +122,7 @@ static int put_all(struct bdb_tables *tables, DB_TXN *txn, const struct pairs *p
 	return 0;
 }
 
-/* Puts the pairs of `count` tables in one transaction; `bulk` is for new tables. */
+/* Puts the pairs of `count` tables in one transaction. `bulk` is only for empty tables. */
 int bdb_tables_put(struct bdb_tables *tables, const struct pairs *pairs, size_t count, int bulk)
 {
 	DB_TXN *txn;
@@ -174,7 +174,7 @@ int bdb_reader_end(struct bdb_reader *reader)
 	return bdb_answer(ret);
 }
 
-/* Reads a value into the `room` bytes at `value_at`; BDB_END if the key does not exist. */
+/* Reads a value into the `room` bytes at `value_at`. Returns BDB_END if the key does not exist. */
 int bdb_reader_get(struct bdb_reader *reader, int table, const void *key_at, size_t key_bytes, void *value_at,
     size_t room, size_t *size)
 {
@@ -182,7 +182,7 @@ int bdb_reader_get(struct bdb_reader *reader, int table, const void *key_at, siz
 	DBT key, value;
 	int ret;
 
-	/* Berkeley DB does not write to the key, but its type for keys is also its type for answers, without `const`. */
+	/* Berkeley DB does not write to the key. The cast is needed because a DBT is for results, too, and has no `const`. */
 	bdb_use(&key, (void *)key_at, (uint32_t)key_bytes);
 	bdb_use(&value, value_at, (uint32_t)room);
 	ret = db->get(db, reader->txn, &key, &value, 0);
@@ -209,7 +209,7 @@ static int few_more(struct bdb_reader *reader, int table, DBT *key, uint32_t whi
 	return 0;
 }
 
-/* The next pair of the table of the last bdb_reader_first(); BDB_END if the table has no more pairs. */
+/* Finds the next pair of the table of the last bdb_reader_first(). Returns BDB_END if the table has no more pairs. */
 int bdb_reader_next(struct bdb_reader *reader, int table, struct pair *pair)
 {
 	uint32_t key_bytes, value_bytes;
@@ -230,7 +230,7 @@ int bdb_reader_next(struct bdb_reader *reader, int table, struct pair *pair)
 	return 0;
 }
 
-/* The first pair of a table whose key is this key or a later key; BDB_END if the table has no such pair. */
+/* Finds the first pair of a table whose key is this key or a later key. Returns BDB_END if the table has no such pair. */
 int bdb_reader_first(struct bdb_reader *reader, int table, const void *key_at, size_t key_bytes, struct pair *pair)
 {
 	uint8_t room[KEY_MAX];
@@ -262,7 +262,7 @@ int bdb_reader_scan(struct bdb_reader *reader, int table, uint64_t *bytes)
 	*bytes = 0;
 	if ((ret = db->cursor(db, reader->txn, &cursor, 0)) != 0)
 		return bdb_answer(ret);
-	/* Berkeley DB demands this key, and leaves it unused: the keys come in the buffer. */
+	/* Berkeley DB demands this key but does not use it: the buffer has the keys. */
 	memset(&key, 0, sizeof key);
 	bdb_use(&pairs, reader->tables->buffer, BUFFER_BYTES);
 	while ((ret = cursor->get(cursor, &key, &pairs, DB_NEXT | DB_MULTIPLE_KEY)) == 0) {
@@ -271,7 +271,7 @@ int bdb_reader_scan(struct bdb_reader *reader, int table, uint64_t *bytes)
 			DB_MULTIPLE_KEY_NEXT(at, &pairs, key_at, key_bytes, value_at, value_bytes);
 			if (at == NULL)
 				break;
-			/* Only the sizes are added up. */
+			/* Only the lengths are needed. */
 			(void)key_at, (void)value_at;
 			*bytes += (uint64_t)key_bytes + value_bytes;
 		}

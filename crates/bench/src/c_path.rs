@@ -1,4 +1,4 @@
-//! Paths for C.
+//! Paths for functions in C.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Returns a path with a zero byte at its end. `engine` and `doing` name the operation in the error.
 ///
 /// # Errors
-/// The path contains a zero byte.
+/// `Engine` if the path contains a zero byte.
 pub(crate) fn c_path(path: &Path, engine: &'static str, doing: &'static str) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(Error::engine(engine, doing))
 }

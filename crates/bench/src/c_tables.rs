@@ -1,7 +1,7 @@
-//! Sorted tables in the databases whose libraries are in C, behind one interface for plain records (`rows`) and OO1
-//! (`oo1`).
+//! One interface to sorted tables in Berkeley DB and RocksDB, whose functions are called through C. Plain records and
+//! OO1 use it.
 //!
-//! `peers/bdb.rs` and `peers/rocksdb.rs` implement it; `rows` and `parts` use it.
+//! `peers/bdb.rs` and `peers/rocksdb.rs` implement the interface. The modules `rows` and `parts` use it.
 #![allow(unsafe_code)] // Reads bytes that C functions return.
 
 mod parts;
@@ -20,10 +20,10 @@ pub(crate) use rows::RowsInC;
 
 /// Cache size of each engine, in bytes.
 pub(crate) const CACHE_BYTES: u64 = 256 << 20;
-/// Most tables of a database.
+/// Largest number of tables of a database.
 pub(crate) const TABLES_MAX: c_int = 3;
 
-/// A database with tables in the order of their keys' bytes. It stays on one thread.
+/// A database of tables, each sorted by the bytes of its keys. Only the thread that opened it uses it.
 pub(crate) trait Tables: Sized {
     /// The engine's name.
     const NAME: &'static str;
@@ -33,14 +33,14 @@ pub(crate) trait Tables: Sized {
     where
         Self: 't;
 
-    /// Opens the database in `directory`, and makes it with `tables` tables (one to three) if it does not exist. With
-    /// [`Durability::Sync`], [`Tables::put`] returns when its pairs are on the disk.
+    /// Opens the database in `directory`. If the database does not exist, makes it with `tables` tables (one to three).
+    /// With [`Durability::Sync`], [`Tables::put`] returns when its pairs are on the disk.
     ///
     /// # Errors
     /// The engine's error.
     fn open(directory: &Path, tables: c_int, durability: Durability) -> Result<Self>;
 
-    /// Puts sorted pairs into an empty table, in the way that suits the engine best.
+    /// Puts sorted pairs into an empty table, in the fastest way that the engine offers.
     ///
     /// # Errors
     /// The engine's error.
@@ -58,17 +58,17 @@ pub(crate) trait Tables: Sized {
     /// The engine's error.
     fn settle(&self) -> Result<()>;
 
-    /// Begins to read.
+    /// Begins a read-only transaction, or takes a snapshot.
     ///
     /// # Errors
     /// The engine's error.
     fn reader(&self) -> Result<Self::Reader<'_>>;
 }
 
-/// Reads in one transaction or snapshot.
+/// A read-only transaction or a snapshot.
 pub(crate) trait ReadTables {
-    /// Reads a value into `value`, which must have room for it. Returns its length, or `None` if the key does not
-    /// exist.
+    /// Reads the value of a key into `value`, which must be long enough. Returns the value's length, or `None` if the
+    /// key does not exist.
     ///
     /// # Errors
     /// The engine's error.
@@ -80,15 +80,15 @@ pub(crate) trait ReadTables {
     /// The engine's error.
     fn prefix(&mut self, table: c_int, prefix: &[u8], each: impl FnMut(&[u8], &[u8])) -> Result<()>;
 
-    /// Reads all pairs of a table in order. Returns the number of their bytes.
+    /// Reads all pairs of a table in order. Returns the sum of their bytes.
     ///
     /// # Errors
     /// The engine's error.
     fn scan(&mut self, table: c_int) -> Result<u64>;
 }
 
-/// Pairs of a table for the C functions, `struct pairs` of `pairs.h`: the places of the first key and value, and the
-/// distance to the next.
+/// Pairs of a table for the C functions (`struct pairs` of `pairs.h`): the addresses of the first key and the first
+/// value, and the distance from a key to the next key, and from a value to the next value.
 #[repr(C)]
 pub(crate) struct Pairs<'p> {
     keys: *const u8,
@@ -97,13 +97,13 @@ pub(crate) struct Pairs<'p> {
     value_bytes: usize,
     stride: usize,
     count: usize,
-    /// The table.
+    /// The table's number, from zero.
     pub(crate) table: c_int,
     of: PhantomData<&'p [u8]>,
 }
 
 impl<'p> Pairs<'p> {
-    /// Returns the pairs in the form for C.
+    /// Returns the pairs in the form of the C functions.
     pub(crate) fn of<const K: usize, const V: usize>(table: c_int, pairs: &'p [([u8; K], [u8; V])]) -> Pairs<'p> {
         let first: *const u8 = pairs.as_ptr().cast();
         Pairs {
@@ -119,7 +119,7 @@ impl<'p> Pairs<'p> {
     }
 }
 
-/// A pair that was found, `struct pair` of `pairs.h`: valid until the next call of its reader.
+/// A pair that a reader has found (`struct pair` of `pairs.h`). It is valid until the next call of the reader.
 #[repr(C)]
 pub(crate) struct Found {
     key: *const u8,
@@ -133,32 +133,32 @@ impl Found {
     pub(crate) const NONE: Found =
         Found { key: std::ptr::null(), value: std::ptr::null(), key_bytes: 0, value_bytes: 0 };
 
-    /// Returns its key and its value.
+    /// Returns the pair's key and value.
     ///
     /// # Safety
-    /// A C function has found the pair, and its reader is not called while the slices live.
+    /// A C function has found the pair, and the caller does not call the pair's reader while it uses the slices.
     pub(crate) unsafe fn bytes(&self) -> (&[u8], &[u8]) {
-        // SAFETY: `pairs.h` says that a found pair has this number of bytes, and the caller promises that the pair is
-        // still valid.
+        // SAFETY: a found pair has a key of this length, and the caller promises that the pair is still valid.
         let key = unsafe { bytes_at(self.key, self.key_bytes) };
-        // SAFETY: as for the key.
+        // SAFETY: a found pair has a value of this length, and the caller promises that the pair is still valid.
         (key, unsafe { bytes_at(self.value, self.value_bytes) })
     }
 }
 
-/// Returns `count` bytes. If `count` is zero, the address may be any.
+/// Returns the `count` bytes from the address `first` on. If `count` is zero, the address may be invalid.
 ///
 /// # Safety
-/// The bytes are valid while the slice lives.
+/// The bytes are valid as long as the caller uses the slice.
 unsafe fn bytes_at<'b>(first: *const u8, count: usize) -> &'b [u8] {
     match count {
         0 => &[],
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that these bytes are valid.
         _ => unsafe { std::slice::from_raw_parts(first, count) },
     }
 }
 
-/// Refuses a table that a database of `count` tables does not have: the C functions use it as an index.
+/// Panics if a database of `count` tables has no table `table`. The C functions use the number as an index without a
+/// check.
 #[inline]
 pub(crate) fn check(table: c_int, count: c_int) {
     assert!((0..count).contains(&table), "a database of {count} tables has no table {table}");
@@ -183,7 +183,7 @@ pub(crate) mod tests {
     pub(crate) fn tables_are_read_as_they_were_put<T: Tables>() {
         let dir = tempfile::tempdir().unwrap();
         let (loaded, more) = ([pair(*b"abc", 1), pair(*b"abd", 2), pair(*b"b..", 3)], [pair(*b"abb", 4)]);
-        // More pairs than a page or a buffer holds.
+        // These are more pairs than fit on a page or into a buffer.
         let many: Vec<([u8; 4], [u8; 30])> = (0..5000_u32).map(|id| (id.to_be_bytes(), [7; 30])).collect();
         let is_many = |tables: &T| assert_eq!(begins_with(tables, 2, &[0, 0]).len(), many.len(), "{}", T::NAME);
         {
@@ -197,7 +197,7 @@ pub(crate) mod tests {
         is_many(&tables);
         let found = |(key, value): ([u8; 3], [u8; 2])| (key.to_vec(), value.to_vec());
         assert_eq!(begins_with(&tables, 1, b"ab"), [more[0], loaded[0], loaded[1]].map(found), "{}", T::NAME);
-        assert_eq!(begins_with(&tables, 1, b"b"), [found(loaded[2])], "the last one, {}", T::NAME);
+        assert_eq!(begins_with(&tables, 1, b"b"), [found(loaded[2])], "the last pair, {}", T::NAME);
         assert!(begins_with(&tables, 1, b"c").is_empty() && begins_with(&tables, 1, b"a.").is_empty());
         assert_eq!(begins_with(&tables, 0, b""), [(b"only".to_vec(), Vec::new())]);
         let (mut reader, mut value) = (tables.reader().unwrap(), [0; 2]);

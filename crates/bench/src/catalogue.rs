@@ -18,8 +18,8 @@ use crate::rows::{self, Contender as RowsContender};
 /// Opens an engine's bank, and creates it if the directory is empty; [`Engine::load`] loads it.
 ///
 /// # Errors
-/// `Settings` if the engine was left out of this build, or cannot be used by several processes; otherwise the engine's
-/// error.
+/// `Settings` if the build does not have the engine, if `sharing` asks for several processes and the engine serves only
+/// one, or for durability Rio; otherwise the engine's error.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
     let OpenSettings { durability, sharing, .. } = *settings;
     if durability == Durability::Rio {
@@ -53,11 +53,11 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
         #[cfg(feature = "peers-all")]
         EngineKind::Postgres => Ok(Box::new(crate::peers::postgres::Postgres::open(settings.directory, durability)?)),
         #[cfg(not(all(feature = "peers", feature = "peers-all")))]
-        _ => unreachable!("it was checked that this build has the engine"),
+        _ => unreachable!("the check above refuses engines that are not in this build"),
     }
 }
 
-/// Returns the contenders for plain records, libtp first.
+/// Returns the contenders of the workload of plain records, libtp first.
 pub fn rows() -> Vec<RowsContender> {
     let peers: Vec<RowsContender> = vec![
         #[cfg(feature = "peers")]
@@ -76,7 +76,7 @@ pub fn rows() -> Vec<RowsContender> {
     rows::ours().into_iter().chain(peers).collect()
 }
 
-/// Returns the peers for OO1.
+/// Returns the peers for OO1, each with the function that opens its database of parts.
 pub fn parts() -> Vec<(&'static str, OpenParts)> {
     vec![
         #[cfg(feature = "peers")]
@@ -116,8 +116,8 @@ const OURS: &str = "locks on records and the other default settings, with a cach
                     so a crash of the machine loses only the last commits; or synced at each commit, with one sync \
                     for all commits that wait together";
 
-/// Returns text for reports: an engine's version, from the build or from the library, its settings, and the fate of
-/// commits that are not synced.
+/// Returns a description of an engine for reports: its version, its settings, and the crashes that its relaxed commits
+/// survive.
 pub fn about(engine: &str) -> String {
     if engine == "libtp" {
         return format!("{}; {OURS}", env!("CARGO_PKG_VERSION"));
@@ -148,16 +148,18 @@ fn settings(kind: EngineKind) -> &'static str {
         }
         EngineKind::Redb => {
             "integer keys, 256 MiB of cache; relaxed: Durability::None, whose commits do not survive the process \
-             (less than asked), or Immediate; by processes MultiWriter, which has only Immediate (more than asked)"
+             (less durable than asked), or Immediate; with several processes MultiWriter, which has only Immediate \
+             (more durable than asked)"
         }
         EngineKind::Fjall => {
-            "transactions with one writer at a time, 256 MiB of cache, LZ4; relaxed: PersistMode::Buffer, a log that survives the process, and \
-             is not synced; or SyncData at each commit; one \
-             process"
+            "transactions with one writer at a time, 256 MiB of cache, LZ4; relaxed: PersistMode::Buffer, a log that \
+             survives the process, and is not synced; or SyncData at each commit; only one process can use the \
+             database"
         }
         EngineKind::RocksDb => {
-            "TransactionDB, pessimistic; 512 MiB of block cache, Bloom filters of 10 bits, no compression; relaxed: a log that is written, \
-             survives the process, and is not synced; or synced at each commit; one process"
+            "TransactionDB, pessimistic; 512 MiB of block cache, Bloom filters of 10 bits, no compression; relaxed: a \
+             log that is written, survives the process, and is not synced; or synced at each commit; only one process \
+             can use the database"
         }
         EngineKind::Bdb => {
             "transactions, B-trees of 4 KiB pages, DB_RMW; a read-only transaction locks the data that it reads \
@@ -165,11 +167,11 @@ fn settings(kind: EngineKind) -> &'static str {
              survives the process, and is not synced; or synced at each commit"
         }
         EngineKind::Postgres => {
-            "a server of its own on a socket of the file system, a function in the server for the transaction, 512 MB \
+            "a server started for the benchmark, with a Unix socket; a stored function runs the transaction; 512 MB \
              of shared buffers, 8 GB of log between checkpoints; relaxed: fsync=off and full_page_writes=off, after \
-             which a crash of the machine may damage the whole database; or its default"
+             which a crash of the machine may damage the whole database; or the server's default"
         }
-        EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",
+        EngineKind::HashMap | EngineKind::BTreeMap => "the standard library's map, in the process, behind a mutex",
     }
 }
 
@@ -182,11 +184,10 @@ mod tests {
     use crate::oo1::{ours, Glance, Graph, Seen, Way, INSERTED, TRAVERSED};
     use crate::rows::{bytes_in, shuffled, sorted, Pair};
 
-    /// Bytes of the value of a plain record.
     const VALUE_BYTES: usize = crate::rows::VALUE_BYTES;
 
     #[test]
-    fn an_engine_of_one_process_refuses_to_be_shared_in_a_sentence() {
+    fn the_error_for_sharing_an_engine_of_one_process_is_a_sentence() {
         let directory = std::env::temp_dir();
         for sharing in [Sharing::First, Sharing::Joined] {
             let settings = OpenSettings { directory: &directory, durability: Durability::Relaxed, sharing };
@@ -228,7 +229,8 @@ mod tests {
                 rows.settle()?;
                 assert_eq!(rows.scan()?, 5000 * each, "{name}");
                 assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
-                // Consecutive keys share most of their bytes, and fjall's tables keep one copy of these.
+                // Files may be smaller than keys and values together: fjall's tables store bytes that consecutive keys
+                // share once.
                 let bytes = bytes_in(dir.path())?;
                 assert!(bytes > 5000 * VALUE_BYTES as u64, "{name}: {bytes} bytes, sorted: {is_sorted}");
             }
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_peer_of_the_build_is_among_the_rows() {
+    fn every_peer_of_the_build_is_a_contender_for_plain_records() {
         let peers: Vec<_> = rows().into_iter().filter_map(|engine| engine.peer).collect();
         for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
             assert_eq!(peers.contains(&kind), kind.is_built_in(), "{}", kind.name());
@@ -246,7 +248,7 @@ mod tests {
 
     const PARTS: u32 = 1000;
 
-    /// Returns the parts that a contender saw in an operation.
+    /// Returns the count and the sum of the parts that a contender met in an operation.
     fn seen_by(work: impl FnOnce(&mut dyn FnMut(Glance)) -> Result<()>) -> Result<Seen> {
         let mut seen = Seen::default();
         work(&mut |part| seen.see(part))?;
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_peer_of_the_build_is_among_the_contenders_once() {
+    fn every_peer_of_the_build_is_a_contender_for_oo1_exactly_once() {
         let peers: Vec<_> = parts().into_iter().map(|(name, _)| name).collect();
         for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
             let times = peers.iter().filter(|name| **name == kind.name()).count();
@@ -263,8 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_contender_meets_the_parts_that_the_graph_has_before_and_after_inserts_and_when_opened_again() -> Result<()>
-    {
+    fn every_contender_meets_the_expected_parts_before_and_after_inserts_and_when_opened_again() -> Result<()> {
         let graph = Graph::make(PARTS, 2);
         for (name, open) in ours().into_iter().chain(parts()) {
             let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
@@ -277,13 +278,16 @@ mod tests {
                 for root in [1, 17, PARTS / 2, PARTS] {
                     for way in [Way::Forward, Way::Backward] {
                         let met = seen_by(|seen| client.traverse(root, way, seen))?;
-                        assert_eq!(met, graph.traversed(root, way, last), "{name}, {way:?} from {root} of {last}");
+                        assert_eq!(met, graph.traversed(root, way, last), "{name}, {way:?} from part {root} of {last}");
                         assert!(way == Way::Backward || met.count == TRAVERSED, "{name}: {met:?}");
                     }
                 }
                 let ids: Vec<u32> = (1..=last).rev().step_by(7).collect();
                 assert_eq!(seen_by(|seen| client.lookup(&ids, seen))?, graph.looked_up(&ids), "{name}");
-                assert!(seen_by(|seen| client.lookup(&[last + 1], seen)).is_err(), "{name} has a part too many");
+                assert!(
+                    seen_by(|seen| client.lookup(&[last + 1], seen)).is_err(),
+                    "{name} found a part that was not inserted"
+                );
                 if last < graph.last() {
                     client.insert(&graph, last + 1..last + 1 + INSERTED)?;
                     last += INSERTED;

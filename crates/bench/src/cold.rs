@@ -1,8 +1,9 @@
-//! Cold files.
+//! Makes files cold.
 //!
-//! *Cold* here: no process has the files open, they are on the disk, and the system keeps none of their pages in memory
-//! (`POSIX_FADV_DONTNEED`). The library's shared memory is removed with the last process, and made anew. Caches of the
-//! disk itself, or of the host of a virtual disk, are out of reach.
+//! Files are *cold* if no process has them open, they are on the disk, and the system has none of their pages in memory
+//! (`POSIX_FADV_DONTNEED`). When the last process closes an environment, its shared memory is removed, so the next
+//! opening begins with new shared memory. The caches of the disk itself, or of the host of a virtual disk, cannot be
+//! emptied.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,10 @@ use rustix::fs::{fadvise, Advice};
 use crate::error::{Error, Result};
 
 /// Writes the files below a directory to the disk, and drops their pages from the system's memory. No process may have
-/// them open.
+/// the files open.
 ///
 /// # Errors
-/// `File` with the system's refusal.
+/// `File` if a file cannot be read, synced or dropped from memory.
 pub fn forget_files(directory: &Path) -> Result<()> {
     let mut left: Vec<PathBuf> = vec![directory.to_path_buf()];
     while let Some(path) = left.pop() {

@@ -1,10 +1,10 @@
-//! The same trees without protection: LIBTP's NOTP, FLOCK and FSYNC (5.1.1).
+//! libtp's trees without protection: LIBTP's NOTP, FLOCK and FSYNC (5.1.1).
 //!
-//! NOTP is libtp with neither locks nor log, used by one thread. Its pages are written like protected ones, twice and
-//! synced, or once and not synced. FLOCK takes flock(2) on a file around each transaction, and nothing is durable.
-//! FSYNC has no locks and syncs each of the four files at each commit. Our pages reach the disk only through the page
-//! cache's writer, which would write them twice. So FSYNC writes a page of its own into each of four files beside the
-//! bank, and syncs them: the least cost of writing the changed pages.
+//! NOTP is libtp with neither locks nor log, used by one thread. Its pages are written twice and synced, as protected
+//! pages are, or written once and not synced. FLOCK holds a flock(2) on a file during each transaction, and nothing is
+//! durable. FSYNC has no locks and syncs four files at each commit. In the paper these are the bank's files. Here the
+//! page cache would write each page twice, so FSYNC writes a page into each of four other files, and syncs them: the
+//! least cost of writing the changed pages.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,20 +20,20 @@ use crate::tpcb::{Scale, Table, Transfer};
 
 /// Bytes of a page.
 const PAGE: usize = 8192;
-/// Pages of a file; the writes start again at its end.
+/// Number of pages of a synced file. At the file's end the writes continue at its beginning.
 const PAGES: u64 = 1024;
 const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-history"];
 
-/// The replacement for protection.
+/// What replaces the protection by locks and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Substitute {
-    /// No replacement: NOTP.
+    /// NOTP: no replacement.
     Nothing,
-    /// No replacement, and pages are written once and not synced: NOTP without any chance of recovery.
+    /// NOTP whose pages are written once and not synced.
     NothingAtAll,
-    /// flock(2) around each transaction: FLOCK.
+    /// FLOCK: a flock(2) during each transaction.
     Flock,
-    /// Four files are written and synced at each commit: FSYNC.
+    /// FSYNC: each commit writes into four files and syncs them.
     Fsync,
 }
 
@@ -51,7 +51,7 @@ impl Substitute {
     pub const ALL: [Substitute; 4] =
         [Substitute::Nothing, Substitute::NothingAtAll, Substitute::Flock, Substitute::Fsync];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Substitute::Nothing => "notp",
@@ -66,7 +66,7 @@ impl Unprotected {
     /// Makes the bank in an empty `directory`.
     ///
     /// # Errors
-    /// The reason why the environment cannot be made; `File`.
+    /// The reason why the environment cannot be made; `File` if a file of FLOCK or FSYNC cannot be made.
     pub fn open(directory: &Path, instead: Substitute) -> Result<Unprotected> {
         let bank = Libtp::unprotected(directory, instead == Substitute::NothingAtAll)?;
         let make = |name: &str| -> Result<(File, PathBuf)> {
@@ -78,7 +78,7 @@ impl Unprotected {
         let names = if instead == Substitute::Fsync { &FILES[..] } else { &[] };
         let synced = names.iter().map(|name| make(name)).collect::<Result<Vec<_>>>()?;
         for (file, path) in &synced {
-            // A growing file costs more to sync than one that is overwritten.
+            // The file is preallocated, because the sync of a growing file costs more.
             let zeros = vec![0; PAGE * 64];
             for at in 0..PAGES / 64 {
                 file.write_all_at(&zeros, at * zeros.len() as u64).map_err(Error::file("write", path))?;
@@ -94,7 +94,7 @@ impl Unprotected {
     }
 
     fn sync(&self) -> Result<()> {
-        // Relaxed: only the numbers must differ, in any order.
+        // Relaxed is enough: the numbers only have to differ.
         let page = self.commits.fetch_add(1, Ordering::Relaxed) % PAGES;
         let bytes = [b'.'; PAGE];
         for (file, path) in &self.synced {
@@ -173,7 +173,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn pages_of_a_bank_without_a_log_leave_the_cache() {
+    fn a_bank_without_a_log_can_be_larger_than_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         for instead in [Substitute::Nothing, Substitute::NothingAtAll] {
             let place = dir.path().join(instead.name());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn banks_without_protection_add_up_and_write_no_log() {
+    fn the_audit_accepts_banks_without_protection_and_they_write_no_log() {
         for instead in Substitute::ALL {
             let dir = tempfile::tempdir().unwrap();
             let bank = Unprotected::open(dir.path(), instead).unwrap();

@@ -1,13 +1,13 @@
-//! The cost of an operation as a database grows: `tp bench growth`. The figures go by the number of records, by the
-//! share of them in the cache, by the size of values and by processes.
+//! The cost of an operation as a database grows: `tp bench growth`. The figures show the cost by the number of records,
+//! by the part of the database that is in the cache, by the length of values, and by the number of processes.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `tree`, `space` | a database of a given size, and the check that there is room for it |
-//! | `work` | operations in slices, and the page cache's work for them |
-//! | `bare` | the same operations without a library |
+//! | `work` | operations in slices of time, and the page cache's work for them |
+//! | `bare` | comparable work without a library |
 //! | `by_size`, `by_processes` | the figures |
-//! | `bends` | the reasons why a curve bends, and bends without a reason |
+//! | `bends` | the rises of a curve: their reasons, and rises without a reason |
 //! | `chapter` | the report |
 
 mod bare;
@@ -33,7 +33,7 @@ use chapter::{Chapter, Report};
 use space::Space;
 use tree::{Size, Tree};
 
-/// The choice of measurements and their places.
+/// The settings of a run: its figures, their sizes, and the directories.
 pub struct GrowthSettings<'s> {
     /// The report's directory, which is made.
     pub out: PathBuf,
@@ -41,28 +41,28 @@ pub struct GrowthSettings<'s> {
     pub disk: PathBuf,
     /// Whether to measure smaller sizes, for a shorter time.
     pub is_quick: bool,
-    /// Sizes of the figure by records, instead of the default; at least 100 each.
+    /// Numbers of records for the figure by records, at least 100 each; empty: the default numbers.
     pub records: Vec<u64>,
-    /// Only figures whose names begin with one of these; all if empty.
+    /// Beginnings of the names of the figures to measure; empty: all figures.
     pub only: Vec<String>,
-    /// The command line.
+    /// The command that the user typed, for the report.
     pub command: String,
-    /// The source that the program was built from.
+    /// The program's source and compiler, for the report.
     pub build: Build,
-    /// Starts a client process of a contender on a bank.
+    /// Returns the command that starts a client process of a contender on a bank.
     pub client: &'s dyn Fn(&Contender, &Path) -> Command,
 }
 
 /// The results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// Figures that were drawn.
+    /// Names of the figures that were drawn.
     pub figures: Vec<String>,
-    /// Compared steps from one size to the next.
+    /// Number of compared steps from one size to the next.
     pub steps: usize,
-    /// Steps that cost more than is explained, each a sentence.
+    /// Descriptions of the steps whose rise in cost has no explanation.
     pub cliffs: Vec<String>,
-    /// Failed audits, each a sentence. The report has none of their figures.
+    /// Descriptions of the failed audits. The report has no figures of these databases.
     pub failed_audits: Vec<String>,
 }
 
@@ -71,14 +71,15 @@ struct Pace {
     records: &'static [u64],
     /// Cache size of the figure by cache, in bytes.
     cache: u64,
-    /// Total size of the values in a database of the figure by values, in bytes. There are at least 16 and at most
-    /// `values_max` values.
+    /// Total size of the values in a database of the figure by values, in bytes.
     values_bytes: u64,
+    /// Largest number of values in a database of the figure by values. The smallest number is 16.
     values_max: u64,
     scale: Scale,
     processes: &'static [u32],
+    /// Time of one sample.
     slice: Duration,
-    /// Slice of the figure by processes.
+    /// Time of one sample of the figure by processes.
     long_slice: Duration,
     rounds: u32,
 }
@@ -109,11 +110,11 @@ const FULL: Pace = Pace {
 
 const RECORDS_MIN: u64 = 100;
 const VALUE_BYTES: usize = 100;
-/// Sizes of databases relative to the cache, in hundredths.
+/// Sizes of the databases of the figure by cache, in percent of the cache.
 const BY_CACHE: [u64; 4] = [50, 100, 200, 400];
 const VALUES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// A part of the report.
+/// A function that measures one figure and returns its part of the report.
 type Part = fn(&mut Study<'_>) -> Result<Chapter>;
 
 const PARTS: [(&str, Part); 4] = [
@@ -132,15 +133,16 @@ struct Study<'g> {
     made: u32,
 }
 
-/// Measures everything, or the chosen figures, and writes the report.
+/// Measures the chosen figures, or all, and writes the report.
 ///
 /// # Errors
-/// `Settings` if no figure has a chosen name; `File` if the report cannot be written; the library's error. A database
-/// without room is no error: its points report that.
+/// `Settings` if no figure has a chosen name, or a number of records is too small; `File` if the report cannot be
+/// written; otherwise the library's error. It is no error if there is no room for a database: its points have the
+/// reason.
 pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Growth> {
     let parts = wanted(&PARTS, &settings.only)?;
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
-        return Err(Error::Settings(format!("{few} records are too few to draw from: give {RECORDS_MIN} or more")));
+        return Err(Error::Settings(format!("{few} records are too few: give {RECORDS_MIN} or more")));
     }
     let minutes = Minutes::begin(&settings.out, watch)?;
     let pace = if settings.is_quick { &QUICK } else { &FULL };
@@ -159,7 +161,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
-        // The report is written anew after each part, so that an interrupted run leaves its results.
+        // The report is written again after each part, so that an interrupted run leaves its results.
         let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
         Report { machine: &machine, build: &settings.build, command, seconds, chapters: &chapters }
             .write(&settings.out)?;
@@ -181,10 +183,11 @@ fn by_records(study: &mut Study<'_>) -> Result<Chapter> {
     let figure = figure(
         "growth-records",
         "By records",
-        "Values have 100 bytes. The cache has its default size, a quarter of the memory. For comparison: a bare load \
-         of a word from as many bytes of memory as the file has (at most 1 GiB); a bare read of a page of the file; a \
-         bare write of a page, twice, 64 pages at a time with a sync after each of the two writes, into a file of the \
-         same length (at most 256 MiB).",
+        "Values have 100 bytes. The cache has its default size, a quarter of the memory. For comparison, the same work \
+         without the library: a bare load of a word from as many bytes of memory as the file has (at most 1 GiB); a \
+         bare read of a page of the file; and a bare write of a page, twice. These pages are written 64 at a time, \
+         first in sequence and then in their places in a file of the same length (at most 256 MiB), with a sync after \
+         each of the two writes.",
         "records",
     );
     by_size::measure(study, Plan { figure, places: places.collect(), bare: Bare::Memory })
@@ -203,7 +206,7 @@ fn by_cache(study: &mut Study<'_>) -> Result<Chapter> {
         &format!(
             "Values have 100 bytes. The cache has {}. The databases have from half of this size to four times this \
              size. A page that is not in the cache comes from the system's file cache while memory is free, and \
-             otherwise from the disk. For comparison: the same bare loads, reads and writes as by records.",
+             otherwise from the disk. For comparison, the bare loads, reads and writes of the figure by records.",
             space::mib(cache)
         ),
         "database by cache",
@@ -221,8 +224,8 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
         "By the bytes of a value",
         &format!(
             "The values of all records together have {} (at most {} records, at least 16). An update changes one byte \
-             of the value. A value longer than a quarter of a page is in pages of its own. For comparison: a bare \
-             copy of as many bytes, which stay in the processor's cache.",
+             of the value. A value longer than a quarter of a page is in overflow pages. For comparison, a bare copy \
+             of as many bytes, which stay in the processor's cache.",
             space::mib(study.pace.values_bytes),
             crate::paper::spelled(number(study.pace.values_max))
         ),
@@ -237,7 +240,7 @@ impl Study<'_> {
         self.minutes.in_turns(figure, cases, order, self.pace.rounds)
     }
 
-    /// Discards the points of a database or bank whose audit failed, and records the failure for the run's end.
+    /// Discards the points of a database or bank if its audit failed, and notes the failure for the end of the run.
     fn judge<'s>(&mut self, of: &str, verdict: &str, points: impl Iterator<Item = &'s mut Point>) {
         if verdict == "ok" {
             return;
@@ -247,7 +250,7 @@ impl Study<'_> {
         self.minutes.failed_audits.push(format!("{of}: {why}"));
     }
 
-    /// Returns the directory of the next database.
+    /// Returns a new directory's path, for the next database.
     fn directory(&mut self) -> PathBuf {
         self.made += 1;
         self.settings.disk.join(format!("database-{}", self.made))

@@ -1,4 +1,4 @@
-//! The engines that have a bank, by name, and the settings for opening one.
+//! The names of the engines that have a bank, and the settings for opening an engine.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// The peer of recoverable memory, which has no bank.
 pub(crate) const PMEMOBJ: &str = "pmemobj";
 
-/// An engine that this crate can open by itself.
+/// An engine that this crate opens, other than libtp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
     /// SQLite.
@@ -24,18 +24,18 @@ pub enum EngineKind {
     RocksDb,
     /// Berkeley DB 5.3.
     Bdb,
-    /// PostgreSQL, in its own server, if it is installed.
+    /// PostgreSQL, if it is installed; the benchmark starts a server.
     Postgres,
-    /// std's `HashMap` behind a mutex.
+    /// The standard library's `HashMap` behind a mutex.
     HashMap,
-    /// std's `BTreeMap` behind a mutex.
+    /// The standard library's `BTreeMap` behind a mutex.
     BTreeMap,
 }
 
-/// How to open an engine.
+/// The settings for opening an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenSettings<'a> {
-    /// The bank's directory; it exists. Not used by the engines in memory.
+    /// The bank's directory, which exists. The engines in memory do not use it.
     pub directory: &'a Path,
     /// The events that a commit must survive.
     pub durability: Durability,
@@ -48,11 +48,12 @@ pub struct OpenSettings<'a> {
 pub enum Sharing {
     /// No other process.
     Alone,
-    /// Other processes of this benchmark will join, after this one.
+    /// Other processes of this benchmark will open the bank after this process.
     First,
     /// Another process of this benchmark has the bank open already.
     Joined,
-    /// This process is alone, and will be killed. Its log is kept whole until then, for the next opening of the bank.
+    /// No other process, and this process will be killed. Until then the engine keeps its whole log, so that the next
+    /// opening of the bank has a long log to read.
     Doomed,
 }
 
@@ -73,10 +74,10 @@ impl EngineKind {
     /// The engines of feature `peers`, which need only a C compiler.
     pub const LIGHT: [EngineKind; 4] = [EngineKind::Sqlite, EngineKind::Lmdb, EngineKind::Redb, EngineKind::Fjall];
 
-    /// The engines that feature `peers-all` adds, with packages of Debian.
+    /// The engines that feature `peers-all` adds; they need Debian packages.
     pub const HEAVY: [EngineKind; 2] = [EngineKind::RocksDb, EngineKind::Bdb];
 
-    /// The name in settings and reports.
+    /// Returns the name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Sqlite => "sqlite",
@@ -102,7 +103,7 @@ impl EngineKind {
     /// Checks that this build has the engine.
     ///
     /// # Errors
-    /// `Settings` if not, with the feature that adds it.
+    /// `Settings` if this build does not have the engine; the message names the feature that adds it.
     pub fn check_built_in(self) -> Result<()> {
         if self.is_built_in() {
             return Ok(());
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_found_by_name_and_an_unknown_name_gets_a_list() {
+    fn engines_are_found_by_name_and_the_error_for_an_unknown_name_lists_the_engines() {
         for kind in EngineKind::ALL {
             assert_eq!(kind.name().parse::<EngineKind>().unwrap(), kind);
         }

@@ -1,10 +1,12 @@
-//! The papers' workloads, and the peers they are compared with.
+//! The papers' workloads, and the peers that are compared with libtp.
 //!
-//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, the workloads of recoverable memory in [`memory`], plain
-//! records in [`rows`], and databases of growing size in [`growth`]. A peer is a file of [`peers`] that defines how
-//! it opens, loads, and carries out one transfer; the driver, the latencies and the audit are the same for all. SQLite,
-//! LMDB, redb and fjall are behind feature `peers`, because they take long to compile, and two of them need a C
-//! compiler; RocksDB, Berkeley DB and libpmemobj are behind `peers-all`, because they need Debian's packages.
+//! TPC-B (LIBTP §5.1) uses every engine through the trait [`Engine`]. The workloads of recoverable memory are in
+//! [`memory`], plain records in [`rows`], and databases of growing size in [`growth`]. Each peer has a file in
+//! [`peers`], which opens the peer, loads it, and carries out a transfer. The driver, the measurement of latencies and
+//! the audit are the same for all engines.
+//!
+//! SQLite, LMDB, redb and fjall need the feature `peers`, because they take long to compile, and two of them need a C
+//! compiler. RocksDB, Berkeley DB and libpmemobj need the feature `peers-all`, because they need Debian packages.
 //!
 //! ```
 //! use libtp_bench::{run_threads, Engine, InMemory, MapKind, RunSettings, Scale};

@@ -1,21 +1,21 @@
 //! The benchmarks of recoverable memory (Rio Vista, section 5). In each run, rounds with transactions alternate with
-//! rounds of the same work without transactions.
+//! rounds of the same work without transactions (the bare work, on bare memory).
 //!
 //! | file | contents |
 //! |---|---|
 //! | `change` | the operations of a workload on a memory: begin, declare a range, end |
-//! | `synthetic` | bytes changed at a random place of 50 MB; two pointers swapped |
+//! | `synthetic` | bytes changed at a random place in 50 MB; two pointers swapped |
 //! | `debit_credit` | TPC-B with a circular audit trail of 2 MB |
 //! | `order_entry` | TPC-C's new-order, payment and delivery |
-//! | `rounds` | short alternating rounds |
-//! | `together` | rounds of several threads, and their work in the time that they have in common |
-//! | `report` | the figures made from the rounds |
+//! | `rounds` | short alternating rounds of one thread |
+//! | `together` | alternating rounds of one thread and of several threads |
+//! | `report` | the report, computed from the rounds |
 //! | `judge` | the check that the memory has the same contents as after the same work without transactions |
 //! | `pmemobj` | libpmemobj, if it was built in |
-//! | `place` | the check whether a directory lies in memory |
+//! | `place` | the check whether a directory is in memory |
 //! | `response` | the time of each transaction until it is safe |
 //! | `bounded`, `client` | a database of any size, used by a process with limited memory |
-//! | `bound` | the limit: a control group |
+//! | `bound` | the limit of a process's memory: a control group |
 
 mod bound;
 mod bounded;
@@ -57,10 +57,11 @@ use rounds::measure;
 use synthetic::{Swap, Synthetic, SyntheticOf};
 use together::measure_threads;
 
-/// Default size of RVM's log: larger than the database, so that many transactions share the writes of a truncation.
+/// Default size of RVM's log. The log is larger than the database, so a large number of transactions share the writes
+/// of a truncation.
 pub const LOG_BYTES: u64 = 64 << 20;
 
-/// Bytes stored in one transaction when a memory is loaded: they fit into half of the shortest log.
+/// Bytes that one transaction stores when the memory is loaded. They fit into half of the shortest log.
 const PIECE: usize = 1 << 20;
 
 /// A benchmark.
@@ -70,15 +71,16 @@ pub enum Workload {
     Synthetic {
         /// The number of bytes.
         bytes: u64,
-        /// Whether the bytes are always at the same place, in the processor's cache, instead of at a random place.
+        /// Whether the bytes are always at the same place, which is in the processor's cache, instead of at a random
+        /// place.
         is_hot: bool,
     },
     /// Two pointers are swapped.
     Swap {
-        /// Whether the two pointers are always the same, in the processor's cache.
+        /// Whether all transactions swap the same two pointers, which are in the processor's cache.
         is_hot: bool,
     },
-    /// Three balances, a record of the audit trail, and the trail's end change.
+    /// Three balances and the audit trail's end change, and a record of the trail is written.
     DebitCredit,
     /// New orders, payments, deliveries.
     OrderEntry,
@@ -89,42 +91,42 @@ pub enum Workload {
 pub enum MemoryEngine {
     /// This library's Vista.
     Vista,
-    /// Redo logging: the new bytes go to a log on a disk, which is synced when a group of transactions has ended.
+    /// RVM: the new bytes go to a redo log on a disk, which RVM syncs when a group of transactions has ended.
     Rvm {
-        /// Transactions that are written and synced together.
+        /// Number of transactions that RVM writes and syncs together.
         group: u32,
     },
-    /// The same with the log in memory, where a sync does nothing: the cost of RVM on Rio.
+    /// RVM with its redo log in memory, where a sync does nothing: the paper's RVM on Rio.
     RvmRio {
-        /// Transactions that are written together.
+        /// Number of transactions that RVM writes together.
         group: u32,
     },
     /// libpmemobj, if it was built in (feature `peers-all`).
     Pmemobj,
-    /// Nothing: the bare work against itself, which shows the noise.
+    /// No transactions: the bare work is compared with itself, which shows the noise of the measurement.
     None,
 }
 
-/// The benchmark, its engine and its places.
+/// The settings of a run: the benchmark, its engine, its directories and its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// The benchmark.
     pub workload: Workload,
     /// The transaction system.
     pub engine: MemoryEngine,
-    /// The directory of the memory; its segments are made there and removed.
+    /// The directory in memory where the run makes the segments. The run removes them at its end.
     pub memory: PathBuf,
     /// The directory of RVM's log and database.
     pub directory: PathBuf,
-    /// The length of that log, in bytes. The bare writes beside it go through a file of the same length.
+    /// The length of RVM's log, in bytes. The bare writes that are compared with it use a file of the same length.
     pub log_bytes: u64,
-    /// Vista writes its stores back from the processor's cache, as for memory that outlives the cache.
+    /// Whether Vista writes its stores back from the processor's cache, as for memory that outlives the cache.
     pub write_back: bool,
-    /// Threads, each with its own undo log and database. One thread alone is compared with all.
+    /// Number of threads, each with an undo log and a database. The run compares one thread with all threads.
     pub threads: u32,
-    /// The threads lock stripes of the segment instead of keeping parts of it.
+    /// Whether each transaction locks stripes of the segment. Otherwise each thread keeps a part of it.
     pub is_striped: bool,
-    /// Also measures, for half of the time and by one thread, how long each transaction takes until it is safe.
+    /// Whether one thread also measures, for half of the time, how long each transaction takes until it is safe.
     pub times_responses: bool,
     /// Approximate duration.
     pub time: Duration,
@@ -134,19 +136,19 @@ pub struct MemorySettings {
 pub(crate) trait Work: Sync {
     /// Bytes of memory that the benchmark needs.
     const BYTES: u64;
-    /// Prepares the memory, in one transaction.
+    /// Writes the initial contents of the memory.
     fn load(&self, memory: &mut [u8]);
-    /// Carries out the transactions with these numbers.
+    /// Runs the transactions with these numbers.
     fn run<M: Memory>(&self, memory: &mut M, numbers: std::ops::Range<u64>) -> Result<()>;
-    /// Checks that the contents add up.
+    /// Checks that the contents of the memory are consistent. Otherwise returns a description of the fault.
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String>;
 }
 
 /// Runs a benchmark.
 ///
 /// # Errors
-/// `Settings` if the settings ask for no work, or if RVM's log would be on the wrong kind of filesystem (see `place`);
-/// `Engine` if the memory cannot be allocated.
+/// `Settings` if a transaction would change no bytes or too many, if the build or the engine does not support the
+/// settings, or if RVM's log would be on the wrong kind of filesystem (see `place`); `Engine` if the engine fails.
 pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
     place::check(settings)?;
     match settings.workload {
@@ -176,7 +178,7 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     let file = OwnFile::new(&settings.memory, "bare");
     let mut bare = Segment::open(&file.0, W::BYTES).map_err(failed("making the memory"))?;
     let mut txn = bare.begin();
-    // One transaction over the whole segment, which never ends, serves as bare memory of the same kind.
+    // The bare memory is of the same kind: a segment in one transaction that declares all of it and never ends.
     let flat = txn.set_range(0, size(W::BYTES)).map_err(failed("making the memory"))?;
     work.load(flat);
     let mut bare = Bare(flat);
@@ -217,10 +219,11 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
 }
 
 /// Environment variables that libpmemobj needs at the program's start to treat memory as this benchmark does. The
-/// second variable is set only if libpmemobj's stores are not written back from the cache.
+/// second variable makes libpmemobj leave its stores in the processor's cache, so it is not set with `write_back`.
 pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), ("PMEM_NO_FLUSH", "1")];
 
-/// Measures half of the time in turns with the bare work, and half in turns with this library's Vista.
+/// Measures libpmemobj, half of the time in rounds that alternate with this library's Vista, and half in rounds that
+/// alternate with the bare work.
 #[cfg(feature = "peers-all")]
 fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Spent> {
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
@@ -239,7 +242,8 @@ fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>
     let beside = measure(&settings, work, &mut pool, &mut segment)?;
     let beside = beside.audited(|ended| judge(work, pool.bytes(), ended[0]));
     drop(pool);
-    // The second half needs a new pool, because its transaction numbers begin again.
+    // The second half needs a new pool, because its transactions have the same numbers as those of the first half, and
+    // the audit counts each number once.
     let (_second, mut pool) = of_pool("pmemobj-again")?;
     let spent = measure(&settings, work, &mut pool, bare)?;
     let spent = spent.audited(|ended| judge(work, pool.bytes(), ended[0]));
@@ -254,11 +258,11 @@ fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<r
     ))
 }
 
-/// Does the same as `run` with several threads of one segment: one of them alone, and all, in turns.
+/// Measures several threads on one segment: rounds of one thread alternate with rounds of all threads.
 fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     if settings.engine != MemoryEngine::Vista {
         return Err(Error::Settings(
-            "only vista lets several threads change one segment: choose that engine, or leave out --threads".into(),
+            "only vista lets several threads change one segment: choose vista, or leave out --threads".into(),
         ));
     }
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
@@ -281,7 +285,7 @@ fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryRep
     Ok(spent.report(settings))
 }
 
-/// Stores a whole image, one piece in each transaction. Passes over pieces of zeros, because new memory is zero.
+/// Stores a whole image, one piece in each transaction. Skips pieces of zeros, because new memory is zero.
 fn store<M: Memory>(memory: &mut M, image: &[u8]) -> Result<()> {
     for (piece, at) in image.chunks(PIECE).zip((0..).step_by(PIECE)) {
         if piece.iter().all(|byte| *byte == 0) {
@@ -304,13 +308,13 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("the memory is mapped")
 }
 
-/// A file for this value alone, removed when it is dropped.
+/// The path of a file that no other value uses. Dropping the value removes the file.
 struct OwnFile(PathBuf);
 
 impl OwnFile {
     fn new(directory: &Path, name: &str) -> OwnFile {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: only the numbers must differ.
+        // `Relaxed` is enough: the numbers only have to differ.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         OwnFile(directory.join(format!("tp-bench-{}-{count}-{name}", std::process::id())))
     }

@@ -1,15 +1,16 @@
-//! OO1, the benchmark of connected parts (Cattell and Skeen 1992), as in LIBTP section 5.2: libtp in three shapes, and
-//! peers.
+//! OO1, the benchmark of connected parts (Cattell and Skeen 1992), as in LIBTP section 5.2: libtp with three kinds of
+//! databases, and peers.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `graph` | the parts and their connections, always the same, and the expected results |
-//! | `traversal`, `keys`, `sorted` | seven hops, depth first, over any contender with indices; the indices' keys, and
-//! all records in their order |
-//! | `indexed`, `hashed`, `linked` | libtp: B-trees, hash files, addresses of records kept in records |
+//! | `graph` | the parts and their connections, which are the same in every run, and the expected results |
+//! | `traversal` | the traversal of a contender with indices: seven hops, depth first |
+//! | `keys` | the keys of the indices |
+//! | `sorted` | the parts and connections in the order of the indices' keys |
+//! | `indexed`, `hashed`, `linked` | libtp with B-trees, with hash files, with addresses of records in records |
 //!
-//! A contender carries out one operation at a time, in its own transaction. Inserts are on the disk when they are
-//! acknowledged.
+//! A contender carries out one operation at a time, each in a transaction. An insert is acknowledged when it is on
+//! disk.
 
 mod graph;
 mod hashed;
@@ -30,21 +31,21 @@ pub(crate) use keys::{arriving, leaving, neighbour};
 #[cfg(feature = "peers")]
 pub(crate) use traversal::{depth_first, Look};
 
-/// Hops of a traversal.
+/// Number of hops of a traversal.
 pub const HOPS: u32 = 7;
-/// Parts that a traversal visits: 1 + 3 + 9 + ... + 3^7.
+/// Number of parts that a forward traversal visits: 1 + 3 + 9 + ... + 3^7.
 pub const TRAVERSED: u64 = 3280;
-/// Parts of a lookup.
+/// Number of parts of a lookup.
 pub const LOOKED_UP: u32 = 1000;
-/// Parts of an insert.
+/// Number of parts of an insert.
 pub const INSERTED: u32 = 100;
 
-/// The direction in which connections are followed.
+/// The direction in which a traversal follows connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Out of a part.
+    /// Along a connection, to the part that it leads to.
     Forward,
-    /// Into a part.
+    /// Against a connection, to the part that it leaves.
     Backward,
 }
 
@@ -56,9 +57,9 @@ pub trait Parts {
     /// The engine's error.
     fn client(&self) -> Result<Box<dyn Client + '_>>;
 
-    /// Moves inserted records to the place from which they are read after the next opening, for an engine that would
-    /// otherwise do so later. If the records were only in a log, that opening would read all of them into memory, and
-    /// no record would be cold.
+    /// Makes the engine move inserted records from its log to its data files, if it would otherwise do so later. If
+    /// records were only in the log, the next opening would read them into memory, and a cold operation would find them
+    /// there.
     ///
     /// # Errors
     /// The engine's error.
@@ -67,9 +68,10 @@ pub trait Parts {
     }
 }
 
-/// The operations of one client. Each visited part goes to `seen`, the benchmark's null procedure.
+/// The operations of one client. Each operation passes the parts that it visits to `seen`, the benchmark's null
+/// procedure.
 pub trait Client {
-    /// Loads these parts and their connections into the empty database, in the engine's best way.
+    /// Loads these parts and their connections into the empty database, as fast as the engine can.
     ///
     /// # Errors
     /// The engine's error.
@@ -78,26 +80,28 @@ pub trait Client {
     /// Reads the parts with these ids in one transaction.
     ///
     /// # Errors
-    /// The engine's error, or a part that does not exist.
+    /// The engine's error; `Engine` if a part does not exist.
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()>;
 
-    /// Reads all parts within [`HOPS`] connections, each as often as it is reached, in one transaction.
+    /// Reads all parts within [`HOPS`] connections of `root` in one transaction. Reads a part as often as a path leads
+    /// to it.
     ///
     /// # Errors
-    /// As [`Client::lookup`].
+    /// The engine's error; `Engine` if a part does not exist.
     fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()>;
 
-    /// Inserts these parts and their connections in one transaction, which is on the disk afterwards.
+    /// Inserts these parts and their connections in one transaction. Returns when the transaction is on disk.
     ///
     /// # Errors
     /// The engine's error.
     fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()>;
 }
 
-/// Opens a contender's database in an existing directory, which is empty the first time.
+/// A function that opens a contender's database in an existing directory. If the directory is empty, the function makes
+/// the database.
 pub type OpenParts = fn(&Path) -> Result<Box<dyn Parts>>;
 
-/// Returns libtp's contenders, by the shape of the connections.
+/// Returns libtp's contenders, each with its name.
 pub fn ours() -> [(&'static str, OpenParts); 3] {
     [
         ("libtp", |path| Ok(Box::new(indexed::Indexed::open(path)?))),
@@ -106,7 +110,7 @@ pub fn ours() -> [(&'static str, OpenParts); 3] {
     ]
 }
 
-/// Returns the error for a part that a connection leads to, or that was inserted, and that does not exist.
+/// Returns the error for a part that must exist and is missing or damaged.
 pub(crate) fn not_there(engine: &'static str, id: u32) -> Error {
-    Error::engine(engine, "reading a part")(format!("part {id} is not there, or is no part"))
+    Error::engine(engine, "reading a part")(format!("part {id} is missing, or its record is too short"))
 }

@@ -1,11 +1,11 @@
-/* Records in the form of the Rust side: `count` keys and values of a table, each `stride` bytes after the previous. */
+/* Pairs in the form that Rust passes: `count` keys and values of a table, each key and value `stride` bytes after the previous one. */
 #ifndef PAIRS_H
 #define PAIRS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Most tables of a database. */
+/* Largest number of tables of a database. */
 #define TABLES_MAX 3
 
 struct pairs {
@@ -19,7 +19,7 @@ struct pairs {
 	int table;
 };
 
-/* A pair that was found; valid until the next call of its reader. */
+/* A pair that a reader has found. It is valid until the next call of the reader. */
 struct pair {
 	const void *key;
 	const void *value;

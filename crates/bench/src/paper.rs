@@ -1,16 +1,16 @@
-//! The papers' figures, measured on this machine, and the peers beside libtp: `tp bench paper`.
+//! Measures the papers' figures on this machine, and compares libtp with the peers: `tp bench paper`.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
-//! | `rounds`, `minutes` | cases in turns, and the record of a run |
-//! | `bank`, `beside` | a contender's bank, used in slices; further values of the same slices |
+//! | `rounds`, `minutes` | alternating measurements of cases, and the record of a run |
+//! | `bank`, `beside` | a contender's bank, measured in slices of time; further values of the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `insertion_order` | LIBTP 5.2.2: the influence of the insertion order on a tree's size |
-//! | `beside_peers` | TPC-B, reads, and durable commits, beside every peer |
-//! | `rows` | plain records beside every peer: load, insert, get, scan, bytes |
-//! | `recovery` | reading the log after the death of all processes, beside every peer that has a log |
+//! | `beside_peers` | TPC-B, reads, and durable commits, compared with every peer |
+//! | `rows` | plain records, compared with every peer: load, insert, get, scan, bytes |
+//! | `recovery` | reading the log after the death of all processes, compared with every peer that has a log |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
 //! | `machine`, `build`, `draw`, `tables`, `write` | the machine and the program; pictures; tables; the report |
 
@@ -59,7 +59,7 @@ use crate::kinds::PMEMOBJ;
 use crate::memory::StartMemory;
 use crate::tpcb::Scale;
 
-/// The choice of measurements and their places.
+/// The settings of a run: its figures, contenders and directories.
 pub struct PaperSettings<'s> {
     /// The report's directory, which is made.
     pub out: PathBuf,
@@ -69,33 +69,34 @@ pub struct PaperSettings<'s> {
     pub memory: PathBuf,
     /// Whether to measure fewer points, for a shorter time.
     pub is_quick: bool,
-    /// Whether to measure next to nothing, for tests. The figures mean nothing then.
+    /// Whether to measure as little as possible, for tests. The figures of such a run mean nothing.
     pub is_tiny: bool,
-    /// The names of the available peers.
+    /// The names of the peers to measure.
     pub peers: Vec<String>,
-    /// Only figures whose names begin with one of these; all if empty.
+    /// Beginnings of the names of the figures to measure; empty: all figures.
     pub only: Vec<String>,
-    /// The command line.
+    /// The command that the user typed, for the report.
     pub command: String,
-    /// The source that the program was built from.
+    /// The program's source and compiler, for the report.
     pub build: Build,
-    /// Starts a client process of a contender on a bank.
+    /// Returns the command that starts a client process of a contender on a bank.
     pub client: StartClient<'s>,
-    /// The same for a build whose latches can be made to call the kernel; `None` if there is no such build.
+    /// Returns the command that starts a client process whose latches can be made to call the kernel; `None` if there
+    /// is no build with such latches.
     pub kernel_client: Option<StartClient<'s>>,
-    /// Starts a process that does a job of the benchmarks of recoverable memory
-    /// ([`serve_memory`](crate::memory::serve_memory)), given as JSON.
+    /// Returns the command that starts a process for a job of the benchmarks of recoverable memory
+    /// ([`serve_memory`](crate::memory::serve_memory)). The job is given as JSON.
     pub memory_client: StartMemory<'s>,
-    /// Starts a shell on an environment.
+    /// Returns the command that starts a shell on an environment.
     pub shell: &'s dyn Fn(&Path) -> Command,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperOutcome {
-    /// The goals.
+    /// The goals, with the reached ratios.
     pub goals: Vec<Goal>,
-    /// Failed audits, each a sentence. The report has none of their figures.
+    /// Descriptions of the failed audits. The report has no figures of these banks.
     pub failed_audits: Vec<String>,
 }
 
@@ -104,11 +105,11 @@ pub struct PaperOutcome {
 pub enum News<'n> {
     /// A figure begins.
     Figure {
-        /// Its name.
+        /// The figure's name.
         id: &'n str,
-        /// Its number, from 1.
+        /// The figure's number, from 1.
         nth: usize,
-        /// The number of figures.
+        /// The number of all figures.
         of: usize,
     },
     /// The current work.
@@ -118,11 +119,11 @@ pub enum News<'n> {
 /// The sizes and durations of a run.
 struct Pace {
     scale: Scale,
-    /// Slice of work that waits for nothing.
+    /// Time of a sample whose transactions do not wait for the disk.
     slice: Duration,
-    /// Warm-up before each slice.
+    /// Time of the warm-up before a sample.
     warmup: Duration,
-    /// Slice of work that waits for the disk, or by processes.
+    /// Time of a sample whose transactions wait for the disk, or whose clients are processes.
     long_slice: Duration,
     rounds: u32,
     threads: &'static [u32],
@@ -130,17 +131,19 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
-    /// Runs of a warm sample of OO1, after one more to warm up.
+    /// Number of measured runs of a warm sample of OO1. One more run before them warms up.
     warm_runs: u32,
-    /// Traversals in each direction that warm up a reopened database of OO1.
+    /// Number of traversals in each direction that warm up a reopened database of OO1.
     warming: u32,
-    /// Records of a database whose size is measured.
+    /// Number of records of a database whose size is measured.
     inserted: u32,
-    /// Plain records that are loaded and inserted, and gets of them.
+    /// Number of plain records that are loaded and inserted.
     rows: u32,
+    /// Number of gets of plain records.
     gets: usize,
-    /// Transactions in a log that recovery reads, and the scale of their bank.
+    /// Number of transactions in a log that recovery reads.
     recovered: u64,
+    /// The scale of the bank that is recovered.
     recovered_scale: Scale,
 }
 
@@ -208,13 +211,13 @@ struct Paper<'p> {
     minutes: Minutes<'p>,
     figures: Vec<Figure>,
     goals: Vec<Goal>,
-    /// Parts that could not be measured.
+    /// Descriptions of the parts that could not be measured.
     notes: Vec<String>,
     /// Number of banks made so far. Each has its own directory.
     banks: u32,
 }
 
-/// A part of the report. The names of its figures begin with the part's name.
+/// A function that measures a part of the report. The names of the part's figures begin with the part's name.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
 const PARTS: [(&str, Part); 16] = [
@@ -236,24 +239,24 @@ const PARTS: [(&str, Part); 16] = [
     ("peers-recovery", recovery::after_a_death),
 ];
 
-/// Returns the part of a figure.
+/// Returns the name of the part that a figure belongs to.
 fn part_of(figure: &str) -> Option<&'static str> {
     let parts = PARTS.iter().map(|(name, _)| *name).filter(|name| figure.starts_with(name));
     parts.max_by_key(|name| name.len())
 }
 
-/// Measures everything, or the chosen figures, and writes the report anew after each part, so that an interrupted run
-/// leaves its results.
+/// Measures the chosen figures, or all. Writes the report again after each part, so that an interrupted run leaves its
+/// results.
 ///
 /// # Errors
-/// `Settings` if no figure has a chosen name; `File` if the report cannot be written. A part that could not be measured
-/// is no error, but a row that says so.
+/// `Settings` if no figure has a chosen name; `File` if the report cannot be written. A part that cannot be measured is
+/// no error: the report has the reason.
 pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
     let parts = wanted(&PARTS, &settings.only)?;
     let minutes = Minutes::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
     let mut paper = Paper::new(settings, minutes);
-    // These peers take part in some figures only, if they are installed.
+    // PostgreSQL and libpmemobj take part only in some figures, and only if they are available.
     let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
     let memory = recoverable::has_pmemobj(settings).then_some(PMEMOBJ);
     let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server).chain(memory);
@@ -305,13 +308,13 @@ impl Paper<'_> {
         self.minutes.in_turns(figure, cases, Order::BackAndForth, rounds)
     }
 
-    /// Returns the notes at the report's beginning: failed audits, and parts that could not be measured.
+    /// Returns the notes for the report's beginning: failed audits, and parts that could not be measured.
     fn notes(&self) -> Vec<String> {
         let failed = self.minutes.failed_audits.iter().map(|what| format!("**{what}**"));
         failed.chain(self.notes.iter().cloned()).collect()
     }
 
-    /// Makes a bank in a directory of its own on the disk.
+    /// Makes a bank in a new directory on the disk.
     fn bank(&mut self, contender: &Contender, scale: Scale) -> Result<Bank> {
         self.banks += 1;
         let directory = self.settings.disk.join(format!("bank-{}-{}", self.banks, contender.engine));
@@ -321,8 +324,8 @@ impl Paper<'_> {
         })
     }
 
-    /// Makes the banks of several contenders. An unavailable contender becomes a series without points that gives the
-    /// reason.
+    /// Makes the banks of several contenders. For a contender whose bank cannot be made, returns a series that has only
+    /// the reason.
     fn banks(&mut self, contenders: &[(String, Contender)], scale: Scale) -> (Vec<(String, Bank)>, Vec<Series>) {
         let (mut banks, mut refused) = (Vec::new(), Vec::new());
         for (name, contender) in contenders {
@@ -334,13 +337,13 @@ impl Paper<'_> {
         (banks, refused)
     }
 
-    /// Audits, closes and removes banks. If an audit fails, the series with the bank's name is discarded.
+    /// Audits, closes and removes banks. If an audit fails, discards the points of the series that has the bank's name.
     fn settle(&mut self, banks: Vec<(String, Bank)>, series: &mut [Series]) {
         self.settle_by(banks, series, &|bank, series, _| bank == series);
     }
 
-    /// Does the same; `is_of` decides whether a point, given by its series and place, was measured on the bank with a
-    /// given name.
+    /// Audits, closes and removes banks. If an audit fails, discards the points that were measured on the bank. `is_of`
+    /// gets a bank's name, and the series and the place of a point, and decides whether the point is of this bank.
     fn settle_by(
         &mut self,
         banks: Vec<(String, Bank)>,
@@ -369,18 +372,19 @@ impl Paper<'_> {
         }
     }
 
-    /// Returns a slice of this run's length.
+    /// Returns a slice with this run's times: TPC-B by threads.
     fn slice(&self, clients: u32) -> Slice<'static> {
         Slice { clients, process: None, time: self.pace.slice, warmup: self.pace.warmup, is_read_only: false }
     }
 
-    /// Returns libtp and every chosen peer, at a durability.
+    /// Returns libtp and every chosen peer, with this durability.
     fn everybody(&self, durability: Durability) -> Vec<(String, Contender)> {
         let names = std::iter::once("libtp").chain(self.settings.peers.iter().map(String::as_str));
         names.map(|name| (name.to_owned(), Contender::of(name, durability))).collect()
     }
 
-    /// Adds a goal: libtp's figure at a place, as a multiple of the best median of the others there.
+    /// Adds a goal: libtp's figure at a place, as a multiple of the figure of the best other series there. The series
+    /// in `without` are left out.
     fn goal_beside_best(&mut self, what: &str, figure: &Figure, x: f64, without: &[&str], wanted: f64) {
         let place = Place::Number(x);
         let best = figure.best_but(&[&["libtp"], without].concat(), &place);
@@ -388,7 +392,7 @@ impl Paper<'_> {
         self.goal(what, figure, beside, wanted, ("libtp", &place), (beside, &place));
     }
 
-    /// Adds a goal: one point as a multiple of another, each given by series and place.
+    /// Adds a goal: the point `of` as a multiple of the point `by`, each given by its series and place.
     fn goal(&mut self, what: &str, figure: &Figure, beside: &str, wanted: f64, of: (&str, &Place), by: (&str, &Place)) {
         self.goals.push(Goal::new(what, figure, beside, wanted, &figure.ratios(of, by)));
     }

@@ -1,10 +1,10 @@
-//! A peer's version: from the library itself, or, if it has no such call, from the lock file of this build.
+//! The versions of the peers: from a call of the library, or from the lock file or the build script of this build.
 
 use crate::kinds::EngineKind;
 
 const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
 
-/// Returns the version; empty if the peer has none, or is not in this build.
+/// Returns a peer's version. Returns an empty text if the peer has no version or is not in this build.
 pub fn peer_version(kind: EngineKind) -> String {
     match kind {
         EngineKind::Sqlite => sqlite(),
@@ -17,7 +17,7 @@ pub fn peer_version(kind: EngineKind) -> String {
     }
 }
 
-/// Returns libpmemobj's version; empty if it is not in this build.
+/// Returns libpmemobj's version. Returns an empty text if libpmemobj is not in this build.
 pub fn pmemobj_version() -> &'static str {
     option_env!("PMEMOBJ_VERSION").unwrap_or_default()
 }
@@ -63,7 +63,7 @@ fn postgres() -> String {
     String::new()
 }
 
-/// Returns the version of a package in a lock file; empty if it is not there.
+/// Returns the version of a package in a lock file. Returns an empty text if the file does not have the package.
 fn locked<'l>(lock_file: &'l str, package: &str) -> &'l str {
     let entry = format!("name = \"{package}\"\nversion = \"");
     let version = lock_file.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
@@ -78,13 +78,13 @@ mod tests {
     fn a_version_is_found_by_the_whole_name() {
         let file = "[[package]]\nname = \"redb-derive\"\nversion = \"9.9.9\"\n\n[[package]]\nname = \"redb\"\nversion = \"4.6.0\"\n";
         assert_eq!((locked(file, "redb"), locked(file, "fjall")), ("4.6.0", ""));
-        assert!(!locked(LOCK_FILE, "redb").is_empty(), "the lock file has what the feature brings");
+        assert!(!locked(LOCK_FILE, "redb").is_empty(), "the lock file does not have redb");
     }
 
     #[test]
     fn every_peer_that_is_built_in_has_a_version() {
         for kind in EngineKind::ALL {
-            // A server is installed or not, whatever this build has.
+            // The maps have no version. PostgreSQL may be missing on this machine, whatever this build has.
             let has_none = matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap | EngineKind::Postgres);
             let version = peer_version(kind);
             if kind.is_built_in() && !has_none {

@@ -1,4 +1,4 @@
-//! The peers, one file each: the bank, plain records ([`crate::rows`]) and OO1 ([`crate::oo1`]) on an engine.
+//! The peers. The file of a peer runs the bank, plain records ([`crate::rows`]) and OO1 ([`crate::oo1`]) on that peer.
 
 #[cfg(feature = "peers-all")]
 pub mod bdb;

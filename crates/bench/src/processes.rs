@@ -1,19 +1,18 @@
-//! Clients as processes: the same run, each client in a process of its own.
+//! Clients as processes: a run whose clients are processes instead of threads.
 //!
-//! The caller decides how a client process is started (usually this binary again, with a hidden verb that opens the
-//! engine and calls [`serve_client`]). Parent and child talk in lines of JSON over the child's standard input and
-//! output:
+//! The caller provides the command of a client process: usually this program with a hidden verb, which opens the engine
+//! and calls [`serve_client`]. Parent and child exchange lines of JSON over the child's standard input and output:
 //!
 //! ```text
 //! parent   {"settings":{..},"client":7}
 //! child    {"ready":true}              its session is open
-//! parent   {"window":{..}}             all are ready: the stretch of time that counts
+//! parent   {"window":{..}}             all are ready: the interval in which transactions count
 //! child    {"committed":12345}         every 200 ms
 //! child    {"report":{..}}  or  {"error":".."}
 //! ```
 //!
-//! The parent closes its end when it has the report, or wants no more: the child stops in mid-run, cleanly. A parent
-//! that dies closes it, too.
+//! When the parent has the report, or gives up the run, it closes the child's standard input, and the child ends
+//! cleanly, also during the run. If the parent dies, the system closes the pipe.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +29,7 @@ use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
 use crate::run::{check, run_client, Before, Counter, Meter, Progress, PROGRESS_EVERY};
 use crate::window::Window;
 
-/// Longest time of a client to close its engine before it is killed.
+/// Time that a client has to close its engine. Then the parent kills it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A message of the parent.
@@ -54,7 +53,7 @@ enum Answer {
 /// Runs every client in a process that `command` makes, audits the bank, and reports.
 ///
 /// # Errors
-/// `Client` if a process could not be started, died, or reports an error; all other processes are then ended.
+/// `Client` if a process cannot be started, dies, or reports an error. The function then ends all other processes.
 pub fn run_processes(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -67,8 +66,8 @@ pub fn run_processes(
     before.report(engine, settings, ClientsAs::Processes, &clients)
 }
 
-/// Runs one process for each client, numbered from `first_client`, and returns when all of them are gone, so that an
-/// audit reads a quiet bank.
+/// Runs one process for each client, numbered from `first_client`. Returns when all processes have ended, so that no
+/// client changes the bank during an audit.
 pub(crate) fn all_processes(
     settings: &RunSettings,
     first_client: u32,
@@ -83,11 +82,11 @@ pub(crate) fn all_processes(
     family.run(settings, progress)
 }
 
-/// Pause of a process before it is killed: longer than an acknowledged commit may be in memory only.
+/// Pause of a process before it is killed: longer than the time for which an acknowledged commit may be only in memory.
 const STILL: Duration = Duration::from_millis(500);
 
-/// Runs one process, which commits `transactions` transactions and then pauses, and kills it a moment later. Its bank
-/// stays as it was at that moment.
+/// Runs one process, which commits `transactions` transactions and then pauses, and kills it after [`STILL`]. The bank
+/// stays as the kill leaves it.
 pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<()> {
     let settings = &RunSettings { most: Some(transactions), ..settings.clone() };
     check(settings)?;
@@ -109,35 +108,37 @@ pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, trans
                 return Ok(());
             }
             Answer::Committed(_) => {}
-            Answer::Report(_) => return Err(broken(client, "had ended before it had done enough to be killed")),
+            Answer::Report(_) => {
+                return Err(broken(client, "ended before it had committed enough transactions to be killed"))
+            }
             Answer::Error(why) => return Err(broken(client, &why)),
         }
     }
 }
 
-/// A process that is killed in any case when this is dropped.
+/// A process. Dropping the value kills the process.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Both fail only if the process is gone already, which is the goal.
+        // For a process that has ended already, both calls do nothing.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// Runs the child's side: takes orders from `orders`, runs one client, answers on `answers`, and returns when the
-/// parent closes `orders`. The caller should then close the engine cleanly.
+/// Runs one client in a child process: reads the parent's messages from `orders`, writes the child's messages to
+/// `answers`, and returns when the parent closes `orders`. The caller should then close the engine cleanly.
 ///
 /// # Errors
-/// The client's error. The parent gets it, too, if it still listens.
+/// The client's error. The parent gets the error, too, if it still reads messages.
 pub fn serve_client(
     engine: &dyn Engine,
     orders: &mut (dyn BufRead + Send),
     answers: &mut (dyn Write + Send),
 ) -> Result<()> {
     let Order::Begin { settings, client } = hear(orders)? else {
-        return Err(broken(0, "was told to go before it had its settings"));
+        return Err(broken(0, "got its window before its settings"));
     };
     let answers = Mutex::new(answers);
     let tell = |what: &Answer| say(&mut **answers.lock().unwrap_or_else(PoisonError::into_inner), client, what);
@@ -150,7 +151,7 @@ pub fn serve_client(
             let (orders, ended) = once.take().expect("a client starts once");
             tell(&Answer::Ready(true))?;
             let Order::Go { window } = hear(orders)? else {
-                return Err(broken(client, "was given its settings twice"));
+                return Err(broken(client, "got its settings twice"));
             };
             scope.spawn(move || tell_progress(&ended, tell, committed, stop));
             scope.spawn(move || stop_when_closed(orders, stop));
@@ -161,7 +162,7 @@ pub fn serve_client(
         match outcome {
             Ok(report) => tell(&Answer::Report(report)),
             Err(error) => {
-                // The error itself matters more than whether the parent received it.
+                // The client's error is returned, also if the parent cannot be told.
                 tell(&Answer::Error(error.to_string())).ok();
                 Err(error)
             }
@@ -169,14 +170,14 @@ pub fn serve_client(
     })
 }
 
-/// Waits until the parent closes the pipe: it has the report, or wants no more.
+/// Waits until the parent closes the pipe, because it has the report or gives up the run. Then stops the client.
 fn stop_when_closed(orders: &mut (dyn BufRead + Send), stop: &AtomicBool) {
     while hear::<Order>(orders).is_ok() {}
-    // Relaxed: the flag carries nothing but itself.
+    // Relaxed is enough: the flag publishes no other data.
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Reports the client's progress until it ends. Stops the client if the parent no longer listens.
+/// Reports the client's progress until the client ends. Stops the client if the parent no longer reads messages.
 fn tell_progress(
     ended: &mpsc::Receiver<()>,
     tell: &(impl Fn(&Answer) -> Result<()> + ?Sized),
@@ -185,14 +186,15 @@ fn tell_progress(
 ) {
     while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(PROGRESS_EVERY) {
         if tell(&Answer::Committed(committed.get())).is_err() {
-            // Relaxed: the flag carries nothing but itself.
+            // Relaxed is enough: the flag publishes no other data.
             stop.store(true, Ordering::Relaxed);
             return;
         }
     }
 }
 
-/// The client processes of a run. Dropping it asks the living processes to end, and later kills them.
+/// The client processes of a run. Dropping the value closes their standard input, so that they end. A process that does
+/// not end in time is killed.
 struct Family {
     children: Vec<(u32, Child)>,
 }
@@ -202,11 +204,11 @@ impl Drop for Family {
         self.children.iter_mut().for_each(|(_, child)| drop(child.stdin.take()));
         let patience = Instant::now() + PATIENCE;
         for (_, child) in &mut self.children {
-            // A client killed in the middle may leave a lock in shared memory for ever.
+            // A client that is killed in a transaction may leave a lock in the engine's shared memory for ever.
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < patience {
                 thread::sleep(Duration::from_millis(5));
             }
-            // Both fail only if the process is gone already, which is the goal.
+            // For a process that has ended already, both calls do nothing.
             child.kill().ok();
             child.wait().ok();
         }
@@ -247,7 +249,7 @@ impl Family {
         let mut committed = vec![0; count];
         let mut meter = Meter::start();
         while reports.len() < count {
-            let (at, answer) = answers.recv().map_err(|_| broken(0, "fell silent"))?;
+            let (at, answer) = answers.recv().map_err(|_| broken(0, "closed its output without a report"))?;
             match answer? {
                 Answer::Ready(_) => {
                     ready += 1;
@@ -277,7 +279,7 @@ impl Family {
     }
 }
 
-/// Passes a child's messages on until its report, its error, or its end.
+/// Sends a child's messages to `tell`, until its report, its error, or its end.
 fn listen(at: usize, client: u32, output: &mut dyn BufRead, tell: &mpsc::Sender<(usize, Result<Answer>)>) {
     loop {
         let answer = hear(output).map_err(|error| broken(client, &format!("died: {error}")));
@@ -291,17 +293,18 @@ fn listen(at: usize, client: u32, output: &mut dyn BufRead, tell: &mpsc::Sender<
 fn say<T: Serialize>(to: &mut (impl Write + ?Sized), client: u32, what: &T) -> Result<()> {
     let line = serde_json::to_string(what).map_err(|e| broken(client, &e.to_string()))?;
     let sent = writeln!(to, "{line}").and_then(|()| to.flush());
-    sent.map_err(|e| broken(client, &format!("could not be written to: {e}")))
+    sent.map_err(|e| broken(client, &format!("could not be sent a message: {e}")))
 }
 
 fn hear<T: for<'a> Deserialize<'a>>(from: &mut (impl BufRead + ?Sized)) -> Result<T> {
     let mut line = String::new();
     let got = from.read_line(&mut line);
-    got.map_err(|e| Error::Settings(format!("the pipe between clients broke: {e}")))?;
+    got.map_err(|e| Error::Settings(format!("the pipe between two processes of the benchmark failed: {e}")))?;
     if line.is_empty() {
-        return Err(Error::Settings("the pipe between clients was closed".to_string()));
+        return Err(Error::Settings("the pipe between two processes of the benchmark was closed".to_string()));
     }
-    serde_json::from_str(&line).map_err(|e| Error::Settings(format!("{:?} is not understood: {e}", line.trim_end())))
+    serde_json::from_str(&line)
+        .map_err(|e| Error::Settings(format!("the message {:?} cannot be parsed: {e}", line.trim_end())))
 }
 
 fn broken(client: u32, what: &str) -> Error {

@@ -1,8 +1,9 @@
-//! The distance of the processors: the time of a cache line from one to the other.
+//! The distance of two processors: the time in which a cache line moves from one to the other.
 //!
-//! A host moves a virtual machine's processors about. A cache line then takes thirty nanoseconds in one minute and two
-//! hundred in the next, and programs that share memory are twice as fast in the first minute as in the second. So
-//! measurements with several processes are compared only with measurements at the same distance.
+//! The host of a virtual machine may run its processors now on neighbouring cores, now on distant cores. So a cache
+//! line may take thirty nanoseconds in one minute and two hundred in the next, and programs that share memory are twice
+//! as fast in the first minute as in the second. Measurements with several processes are compared only with
+//! measurements at a similar distance.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -12,10 +13,11 @@ use libtp_console::numbers::nanos;
 
 use crate::error::Result;
 
-/// The number of transfers of the cache line that are measured. They take some milliseconds.
+/// Number of measured transfers of the cache line, which take some milliseconds.
 const WAYS: u32 = 100_000;
 
-/// Returns the time of a cache line to another processor. With a single processor: the time of a thread switch.
+/// Returns the time in which a cache line moves to another processor. On a machine with one processor, returns the time
+/// of a thread switch.
 pub fn line_transfer() -> Duration {
     let line = AtomicU32::new(0);
     let started = Instant::now();
@@ -26,13 +28,14 @@ pub fn line_transfer() -> Duration {
     started.elapsed() / WAYS
 }
 
-/// Most repetitions of work because the processors were moved apart.
+/// Largest number of repetitions of work that ran while the processors were distant.
 const MOVED_MAX: u32 = 3;
-/// The shortest transfer that this process has seen, in nanoseconds.
+/// The shortest transfer that this process has measured, in nanoseconds.
 static NEAREST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Does work of several processes, and does the work again, three times at most, if a line took more than twice the
-/// shortest time seen before or after the work. Returns the last result, and the longer of its two times.
+/// Does the work of several processes. Measures the transfer of a cache line before and after the work. If either
+/// transfer takes more than twice as long as the shortest transfer so far, does the work again, at most three times.
+/// Returns the last result, and the longer transfer.
 ///
 /// # Errors
 /// The error of the work.
@@ -41,7 +44,7 @@ pub(crate) fn at_one_distance<T>(mut work: impl FnMut() -> Result<T>) -> Result<
         let before = line_transfer();
         let done = work()?;
         let after = line_transfer();
-        // Relaxed: only the number counts.
+        // Relaxed is enough: the number publishes no other data.
         let nearest = NEAREST_NS.fetch_min(nanos(before.min(after)), Ordering::Relaxed).min(nanos(before.min(after)));
         let line = before.max(after);
         if repetition == MOVED_MAX || nanos(line) <= nearest.saturating_mul(2) {
@@ -51,11 +54,11 @@ pub(crate) fn at_one_distance<T>(mut work: impl FnMut() -> Result<T>) -> Result<
     unreachable!("the last repetition returns")
 }
 
-/// Adds one whenever the number is even, or whenever it is odd.
+/// Waits until the number is even (`remainder` 0) or odd (1), adds one, and repeats this until the number is `WAYS`.
 fn pass_on(line: &AtomicU32, remainder: u32) {
     for way in (remainder..WAYS).step_by(2) {
         let mut looks = 0_u32;
-        // Acquire and release, as in a handover of data.
+        // Acquire here and release below, as when one thread passes data to another.
         while line.load(Ordering::Acquire) != way {
             looks += 1;
             if looks % 1000 == 0 {

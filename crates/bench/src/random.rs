@@ -1,4 +1,4 @@
-//! Pseudorandom numbers, the same each time for one seed.
+//! Pseudorandom numbers. A seed gives the same numbers each time.
 
 /// Marsaglia's xorshift; the seed must not be zero.
 pub struct Random(pub u64);
@@ -25,7 +25,7 @@ mod tests {
     use super::Random;
 
     #[test]
-    fn numbers_are_below_their_bound_and_always_the_same() {
+    fn a_seed_gives_the_same_numbers_each_time_and_numbers_are_below_their_bound() {
         let mut random = Random(1);
         assert_eq!(random.draw(), 1_082_269_761);
         assert!((0..1000).all(|_| random.below(7) < 7));

@@ -1,4 +1,4 @@
-//! The report of a run: one JSON object in a line, with fields always in this order.
+//! The report of a run: one line with a JSON object, whose fields always have the same order.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::Histogram;
 /// The settings of a run. Sent to client processes as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// The bank's scale; the bank must have been loaded with it.
+    /// The scale with which the bank was loaded.
     pub scale: Scale,
     /// The seed of all clients' transfers.
     pub seed: u64,
-    /// Clients at work at the same time.
+    /// Number of clients that work at the same time.
     pub clients: u32,
-    /// Transactions run before the measurement, for this long.
+    /// Duration of the unmeasured run before the measurement.
     pub warmup: Duration,
-    /// The measurement's length.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// Read three records instead of changing them (§5.1.2).
+    /// Whether transactions read three records instead of changing them (§5.1.2).
     pub read_only: bool,
     /// The engine's durability, for the report.
     pub durability: Durability,
-    /// Most transfers of each client, which then pauses; `None`: it sends for the whole measurement.
+    /// Number of transfers after which a client pauses until the end of the run; `None`: no limit.
     #[serde(default)]
     pub most: Option<u64>,
 }
@@ -47,24 +47,24 @@ impl Default for RunSettings {
     }
 }
 
-/// The result of one client, thread or process.
+/// The result of one client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientReport {
     /// The client's number.
     pub client: u32,
-    /// Transactions acknowledged before the window that all clients share, or after it.
+    /// Number of transactions acknowledged before or after the window that all clients share.
     pub committed_outside: u64,
-    /// Transactions acknowledged in the window.
+    /// Number of transactions acknowledged in the window.
     pub committed: u64,
-    /// Attempts that ended as a deadlock's victim and were sent again, for transfers that ended in the window.
+    /// Number of aborts by deadlocks, of transfers that ended in the window.
     pub aborts: u64,
-    /// The window's length.
+    /// Nanoseconds of the window until the client ended.
     pub elapsed_ns: u64,
     /// Times from a transfer's first attempt to its acknowledgement.
     pub latency: Histogram,
 }
 
-/// The clients' result in their shared window.
+/// The result of all clients together, in their shared window.
 pub(crate) struct Together {
     pub(crate) committed: u64,
     pub(crate) aborts: u64,
@@ -73,7 +73,8 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Adds the reports up. All clients have the same window; a client that was stopped early saw only a part of it.
+    /// Adds up the clients' reports. All clients have the same window, so the time is the longest time of a client: a
+    /// client that was stopped early has a part of the window.
     pub(crate) fn of(clients: &[ClientReport]) -> Together {
         let mut latency = Histogram::new();
         clients.iter().for_each(|client| latency.merge(&client.latency));
@@ -90,28 +91,28 @@ impl Together {
         per_second(self.committed, self.elapsed_ns)
     }
 
-    /// Returns the deadlock victims for each thousand commits.
+    /// Returns the number of deadlock victims per thousand commits.
     pub(crate) fn aborts_per_1000(&self) -> f64 {
         per_thousand(self.aborts, self.committed)
     }
 }
 
-/// Returns the transactions acknowledged to clients, in the window or outside.
+/// Returns the number of transactions acknowledged to clients, in the window or outside of it.
 pub(crate) fn sent(clients: &[ClientReport]) -> u64 {
     clients.iter().map(|client| client.committed + client.committed_outside).sum()
 }
 
-/// The form of the clients.
+/// Whether clients are threads or processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientsAs {
     /// Threads of this process.
     Threads,
-    /// Processes of their own.
+    /// Separate processes.
     Processes,
 }
 
-/// The whole run.
+/// The report of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// `tpcb` or `tpcb-read-only`.
@@ -120,18 +121,18 @@ pub struct Report {
     pub engine: String,
     /// The number of clients.
     pub clients: u32,
-    /// Threads or processes.
+    /// Whether the clients were threads or processes.
     #[serde(rename = "as")]
     pub clients_as: ClientsAs,
     /// The events that an acknowledged commit survives.
     pub durability: Durability,
-    /// The extent of the engine's locks.
+    /// What a lock of the engine covers.
     pub granularity: String,
-    /// Whether a transfer reads a balance under a shared lock before it locks it for the change.
+    /// Whether a transfer first reads each balance under a shared lock, and then locks it for the change.
     pub reads_first: bool,
-    /// Accounts in the bank.
+    /// Number of the bank's accounts.
     pub accounts: u32,
-    /// Branches in the bank, the hot records.
+    /// Number of the bank's branches, the hot records.
     pub branches: u32,
     /// Transactions per second, by elapsed time as in the paper.
     pub tps: u64,
@@ -141,22 +142,23 @@ pub struct Report {
     pub p99_us: f64,
     /// Greatest latency, in microseconds.
     pub max_us: f64,
-    /// Transactions acknowledged in the measurement.
+    /// Number of transactions acknowledged in the measurement.
     pub committed: u64,
-    /// Attempts that ended as a deadlock's victim and were sent again.
+    /// Number of aborts by deadlocks.
     pub aborts: u64,
-    /// Aborts for each thousand commits (the paper's figure 9).
+    /// Aborts per thousand commits (the paper's figure 9).
     pub aborts_per_1000: f64,
-    /// `ok`, or the disagreement.
+    /// `ok`, or a description of the faults.
     pub audit: String,
-    /// Bytes that the engine wrote to its log, warm-up included.
+    /// Bytes that the engine wrote to its log, including the warm-up.
     pub log_bytes: u64,
-    /// The measurement's length.
+    /// The measurement's length in seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Adds clients together. `audit` is the verdict; `log_bytes` are the bytes that the run wrote.
+    /// Makes the report from the clients' reports. `audit` is the audit's verdict, and `log_bytes` is the number of
+    /// bytes that the run wrote to the log.
     pub fn merge(
         engine: &dyn Engine,
         settings: &RunSettings,
@@ -190,7 +192,7 @@ impl Report {
         }
     }
 
-    /// Returns whether the bank added up.
+    /// Returns whether the audit found no fault.
     pub fn audit_is_ok(&self) -> bool {
         self.audit == "ok"
     }
@@ -201,7 +203,7 @@ impl Report {
     }
 }
 
-/// Returns `count` for each thousand of `of`, to the third decimal.
+/// Returns `count` per thousand of `of`, rounded to three decimals.
 pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
 }
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_added_together_over_the_longest_time_that_a_client_measured() {
+    fn the_rate_is_the_work_of_all_clients_in_the_longest_time_of_a_client() {
         let engine = InMemory::new(MapKind::Tree);
         let settings = RunSettings { clients: 2, ..RunSettings::default() };
         let clients = [client(0, 1_000, 1_000_000_000), client(1, 3_000, 2_000_000_000)];
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_has_the_promised_fields_in_order_and_counts_are_integers() {
+    fn the_line_has_its_fields_in_a_fixed_order_and_counts_are_integers() {
         let engine = InMemory::new(MapKind::Tree);
         let clients = [client(0, 10, 1_000_000_000)];
         let ok = "ok".to_string();

@@ -1,11 +1,12 @@
 /*
- * The bank on RocksDB, as flat functions: a transfer is one call of a function here, and many calls of <rocksdb/c.h>.
+ * The bank on RocksDB, as plain functions that Rust can call. A transfer is one call of a function here, which makes
+ * many calls of <rocksdb/c.h>.
  *
- * The functions return the answers of "rocksdb_open.h" and use its settings. Any thread may call any function on one bank at the
- * same time; a session and a walk belong to one thread.
+ * The functions have the return values and the settings of "rocksdb_open.h". Any threads may call any functions on one
+ * bank at the same time. A session and a walk belong to one thread.
  *
- * The other settings are the best for RocksDB: pessimistic transactions (TransactionDB), a write-ahead log, a block cache that
- * holds the bank, and one transaction object for all transactions of a session.
+ * The further settings are the best for RocksDB: pessimistic transactions (TransactionDB), a write-ahead log, a block
+ * cache in which the bank fits, and one transaction object for all transactions of a session.
  */
 #include "rocksdb_open.h"
 
@@ -82,7 +83,7 @@ void rocks_close(struct rocks_bank *bank)
 	free(bank);
 }
 
-/* Puts records first, first + 1, .. of a table at once. */
+/* Puts `count` records of a table in one batch. Their ids are `first`, `first` + 1, and so on. */
 int rocks_load(struct rocks_bank *bank, int table, uint32_t first, uint32_t count, const char *records, char **why)
 {
 	rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
@@ -123,7 +124,7 @@ void rocks_session_close(struct rocks_session *session)
 	free(session);
 }
 
-/* Reads a record under a write lock, adds to its balance and puts it back. */
+/* Reads a record under a write lock, adds `amount` to its balance, and writes the record. */
 static int change(struct rocks_session *session, int table, uint32_t id, int64_t amount, int64_t *balance, char **why)
 {
 	char key[KEY_BYTES], record[RECORD_BYTES];
@@ -149,7 +150,7 @@ static int change(struct rocks_session *session, int table, uint32_t id, int64_t
 	return rocks_answer(why);
 }
 
-/* Makes one transfer. `ids` are an account, a teller and a branch. Stores the account's new balance in `balance`. */
+/* Carries out a transfer. `ids` are an account, a teller and a branch. Stores the account's new balance in `balance`. */
 int rocks_transfer(struct rocks_session *session, const uint32_t *ids, int64_t amount, uint64_t id, const char *history,
 		   int64_t *balance, char **why)
 {
@@ -175,7 +176,7 @@ int rocks_transfer(struct rocks_session *session, const uint32_t *ids, int64_t a
 	return ret;
 }
 
-/* Stores the sum of three balances of one moment in `sum`. */
+/* Reads three balances in a snapshot. Stores their sum in `sum`. */
 int rocks_read(struct rocks_session *session, const uint32_t *ids, int64_t *sum, char **why)
 {
 	struct rocks_bank *bank = session->bank;
@@ -224,7 +225,7 @@ struct rocks_walk *rocks_walk_open(struct rocks_bank *bank, int table)
 	return walk;
 }
 
-/* Reads the next record: its id, at most its first RECORD_BYTES bytes, and its whole size. */
+/* Reads the next record. Stores its id, at most its first RECORD_BYTES bytes, and its whole length. */
 int rocks_walk_next(struct rocks_walk *walk, uint64_t *id, char *record, size_t *size, char **why)
 {
 	size_t key_bytes;

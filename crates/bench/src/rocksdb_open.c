@@ -15,7 +15,7 @@ rocksdb_options_t *rocks_options(uint64_t cache_bytes, int threads)
 	rocksdb_options_set_create_if_missing(options, 1);
 	rocksdb_options_increase_parallelism(options, threads);
 	rocksdb_options_set_write_buffer_size(options, MEMTABLE_BYTES);
-	/* A reused log file does not grow, so a sync need not write its length. */
+	/* A reused log file does not grow, so a sync need not write the file's length. */
 	rocksdb_options_set_recycle_log_file_num(options, 4);
 	rocksdb_options_set_compression(options, rocksdb_no_compression);
 	rocksdb_options_set_block_based_table_factory(options, table);
@@ -31,7 +31,7 @@ rocksdb_flushoptions_t *rocks_waiting(void)
 	return options;
 }
 
-/* RocksDB's message begins with one of these words if a lock was not granted: Status::TimedOut, Busy, TryAgain. */
+/* If a lock was not granted, RocksDB's message begins with the text of Status::TimedOut, Busy or TryAgain. */
 int rocks_answer(char **why)
 {
 	if (*why == NULL)

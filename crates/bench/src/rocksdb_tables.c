@@ -1,9 +1,10 @@
 /*
- * The column families of a RocksDB database for the benchmarks of plain records and OO1. Functions return the answers of
- * "rocksdb_open.h" and use its settings. One thread at a time.
+ * The column families of a RocksDB database for the benchmarks of plain records and OO1. The functions have the return
+ * values and the settings of "rocksdb_open.h". Only one thread at a time may use a database.
  *
- * Each step is done in the best way that RocksDB has. A load of sorted records writes a table file, which the database takes over.
- * Other puts go by write batches into the log and the memtables. A reader reads at one snapshot, with one iterator for each table.
+ * Each step uses the fastest way that RocksDB has. A load of sorted records writes a table file, which the database
+ * then ingests. Other puts are write batches, which RocksDB writes to the log and the memtables. A reader reads from
+ * one snapshot, with one iterator for each table.
  */
 #include "rocksdb_open.h"
 #include "pairs.h"
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room that RocksDB allocates for the manifest. The default is 4 MiB: the benchmark would count it as space, and nearly all of it would
- * stay unwritten. */
+/* Bytes that RocksDB preallocates for the manifest. The default is 4 MiB. The benchmark would count these bytes, although nearly all of
+ * them would stay unwritten. */
 #define MANIFEST_BYTES ((size_t)64 << 10)
 
 struct rocks_tables {
@@ -23,7 +24,7 @@ struct rocks_tables {
 	int count;
 };
 
-/* Reads the records as they were when the reader began. */
+/* A snapshot, taken when the reader began, with an iterator for each table that was read in order. */
 struct rocks_reader {
 	struct rocks_tables *tables;
 	rocksdb_readoptions_t *at_snapshot;
@@ -31,10 +32,10 @@ struct rocks_reader {
 	rocksdb_iterator_t *at[TABLES_MAX];
 };
 
-/* Every database of RocksDB has the first family. */
+/* The names of the families. Every database of RocksDB has the family "default". */
 static const char *const family_name[TABLES_MAX] = { "default", "records-1", "records-2" };
 
-/* Opens or makes a database of `count` tables; with `sync`, a put returns when it is on the disk. */
+/* Opens or makes a database of `count` tables. With `sync`, a put returns when it is on the disk. */
 int rocks_tables_open(const char *path, int count, int sync, uint64_t cache_bytes, int threads, struct rocks_tables **out,
 		      char **why)
 {
@@ -76,7 +77,7 @@ static void write_file(rocksdb_sstfilewriter_t *writer, const char *file, const 
 		rocksdb_sstfilewriter_finish(writer, why);
 }
 
-/* Writes sorted pairs to `file`, on the database's file system; the database then takes the file over. */
+/* Writes sorted pairs to `file`, which must be on the database's file system. Then the database ingests the file by moving it. */
 int rocks_tables_load(struct rocks_tables *tables, const char *file, const struct pairs *pairs, char **why)
 {
 	rocksdb_envoptions_t *env = rocksdb_envoptions_create();
@@ -93,7 +94,7 @@ int rocks_tables_load(struct rocks_tables *tables, const char *file, const struc
 	return rocks_answer(why);
 }
 
-/* Puts the pairs of `count` tables at once: all pairs or no pair. */
+/* Puts the pairs of `count` tables atomically. */
 int rocks_tables_put(struct rocks_tables *tables, const struct pairs *all, size_t count, char **why)
 {
 	rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
@@ -138,7 +139,7 @@ void rocks_reader_end(struct rocks_reader *reader)
 	free(reader);
 }
 
-/* Reads at most `room` bytes of a value; ROCKS_MISSING if the key does not exist. */
+/* Reads at most `room` bytes of a value. Returns ROCKS_MISSING if the key does not exist. */
 int rocks_reader_get(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, void *value, size_t room,
 		     size_t *size, char **why)
 {
@@ -164,7 +165,7 @@ static int pair_at(rocksdb_iterator_t *at, struct pair *pair, char **why)
 	return 0;
 }
 
-/* The first pair of a table whose key is this key or a later key; ROCKS_END if the table has no such pair. */
+/* Finds the first pair of a table whose key is this key or a later key. Returns ROCKS_END if the table has no such pair. */
 int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, struct pair *pair, char **why)
 {
 	struct rocks_tables *tables = reader->tables;
@@ -174,7 +175,7 @@ int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, 
 	return pair_at(reader->at[table], pair, why);
 }
 
-/* The next pair of a table after rocks_reader_first(); ROCKS_END if the table has no more pairs. */
+/* Finds the next pair of a table after rocks_reader_first(). Returns ROCKS_END if the table has no more pairs. */
 int rocks_reader_next(struct rocks_reader *reader, int table, struct pair *pair, char **why)
 {
 	rocksdb_iter_next(reader->at[table]);

@@ -1,8 +1,9 @@
-//! Plain records, libtp beside the peers: filling a database, reading it at random, and reading all of it in order.
+//! The workload of plain records, on libtp and on the peers: filling a database, reading random records, and reading
+//! all records in order.
 //!
-//! Records have 100 bytes, 16 of them the key, decimal digits. Each engine has its own directory for each step that
-//! fills a database. An engine need not promise durability before the end of a step, when everything must be on disk.
-//! The bytes of all files with records are counted at that time; a log does not count.
+//! A record has 100 bytes: a key of 16 decimal digits and a value. Each step that fills a database begins with an empty
+//! directory. While it fills the database, an engine need not be durable, but at the end of the step everything must be
+//! on disk. Then the bytes of all files that have records are measured; logs are not included.
 
 mod libtp;
 
@@ -20,7 +21,7 @@ const KEY_BYTES: usize = 16;
 pub(crate) const VALUE_BYTES: usize = 84;
 /// Unit of a file's allocated size.
 const BLOCK_BYTES: u64 = 512;
-/// Records of a transaction that inserts.
+/// Number of records that one transaction inserts.
 pub const BATCH: usize = 1000;
 
 /// A record's key and value.
@@ -28,13 +29,13 @@ pub type Pair = ([u8; KEY_BYTES], [u8; VALUE_BYTES]);
 
 /// An open database of an engine.
 pub trait Rows {
-    /// Puts sorted pairs into the empty database, in the way that suits the engine best.
+    /// Puts sorted pairs into the empty database, in the fastest way that the engine offers.
     ///
     /// # Errors
     /// The engine's error.
     fn load_sorted(&self, pairs: &[Pair]) -> Result<()>;
 
-    /// Puts pairs, [`BATCH`] in each transaction; they need not be on disk yet.
+    /// Puts pairs, [`BATCH`] in each transaction. The transactions need not be durable when the call returns.
     ///
     /// # Errors
     /// The engine's error.
@@ -59,13 +60,14 @@ pub trait Rows {
     fn scan(&self) -> Result<u64>;
 }
 
-/// Opens an engine's database in an existing directory, which is empty the first time.
+/// A function that opens an engine's database in an existing directory. If the directory is empty, the function makes
+/// the database.
 pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
 
-/// An engine of this build.
+/// An engine of this build that can run the workload.
 #[derive(Clone, Copy)]
 pub struct Contender {
-    /// The name in tables.
+    /// The engine's name in tables.
     pub name: &'static str,
     /// The peer's kind; `None` for libtp.
     pub peer: Option<EngineKind>,
@@ -74,7 +76,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Returns a peer.
+    /// Returns a peer as a contender.
     pub fn peer(kind: EngineKind, open: Open) -> Contender {
         Contender { name: kind.name(), peer: Some(kind), open }
     }
@@ -100,7 +102,7 @@ pub fn sorted(records: u32) -> Vec<Pair> {
     (0..records).map(&mut pair).collect()
 }
 
-/// Returns the records shuffled, the same way each time.
+/// Returns the records in a random order, which is the same each time.
 pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for at in (1..pairs.len()).rev() {
@@ -110,8 +112,7 @@ pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
     pairs
 }
 
-/// Returns the bytes of the files in a directory that have records, or say where they are: all files except logs and
-/// memory that processes share.
+/// Returns the bytes on disk of the files below a directory, except logs and memory that processes share.
 ///
 /// # Errors
 /// `File` if a file cannot be inspected.
@@ -122,14 +123,14 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
         for entry in std::fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
             let entry = entry.map_err(Error::file("list", &directory))?;
             let about = match entry.metadata() {
-                // An engine's merge in the background may remove a file meanwhile.
+                // A merge in the background of an engine may have removed the file since it was listed.
                 Err(why) if why.kind() == ErrorKind::NotFound => continue,
                 about => about.map_err(Error::file("look at", &entry.path()))?,
             };
             match (holds_no_records(&entry.file_name().to_string_lossy()), about.is_dir()) {
                 (true, _) => {}
                 (false, true) => left.push(entry.path()),
-                // Allocated blocks: the file of a map is as long as the map may become.
+                // The allocated blocks, not the length: LMDB's file is as long as its map may become.
                 (false, false) => bytes += about.blocks() * BLOCK_BYTES,
             }
         }
@@ -141,9 +142,9 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
 fn holds_no_records(name: &str) -> bool {
     // libtp's and Berkeley DB's logs: "log.0000000001"; Berkeley DB's regions: "__db.001".
     let begins_so = ["log", "__db."].iter().any(|begin| name.starts_with(begin));
-    // RocksDB's log: "000004.log"; fjall's: "0.jnl"; SQLite's, and the table of its readers.
+    // RocksDB's log: "000004.log"; fjall's log: "0.jnl"; SQLite's log and its shared table of readers.
     let ends_so = [".log", ".jnl", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
-    // LMDB's table of readers, and RocksDB's messages for people.
+    // LMDB's table of readers, and RocksDB's file of messages.
     begins_so || ends_so || ["lock.mdb", "LOG"].contains(&name)
 }
 
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_and_shared_memory_are_no_records() {
+    fn logs_and_shared_memory_are_not_included_in_the_bytes() {
         for name in ["log.00000001", "log.0000000001", "__db.003", "000004.log", "records.sqlite-wal", "0.jnl"] {
             assert!(holds_no_records(name), "{name}");
         }

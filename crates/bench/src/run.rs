@@ -1,13 +1,14 @@
-//! The driver: clients that send transfers for a fixed time, and the clock beside them.
+//! The driver: clients that send transfers for a fixed time, and the measurement of their rate and latencies.
 //!
-//! Paper: LIBTP §5.1. Departures: each transaction's latency is kept as well as the rate, and the warm-up is a time
-//! (§5.1.2 ran 2,000 transactions).
+//! Paper: LIBTP §5.1. Departures: each transaction's latency is measured, too, and the warm-up has a fixed time (in
+//! §5.1.2 it had 2,000 transactions).
 //!
 //! Invariants
-//! 1. A transfer counts as committed only after the engine has acknowledged it, and is sent again until then. A
-//!    transfer that is aborted when the time is up is given up and leaves no trace.
-//! 2. The clock is read once for each transaction: the end of one is the beginning of the next.
-//! 3. All clients have their session before the first transfer is sent.
+//! 1. A transfer counts as committed only after the engine has acknowledged it. A client sends an aborted transfer
+//!    again until it is committed or the time is up.
+//! 2. A client reads the clock once for each committed transaction: the end of a transaction is the beginning of the
+//!    next.
+//! 3. All clients have their session before a client sends its first transfer.
 //! 4. The counted transactions ended in one window that all clients share (`window`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,51 +28,53 @@ use libtp_console::numbers::{nanos, per_second};
 
 /// Time between two reports of progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Pause of a client that has sent all its transfers, between two looks whether the run is over.
+/// Interval in which a client that has sent all its transfers checks whether the run is over.
 const REST: Duration = Duration::from_millis(1);
-/// Retries of one transfer before its client lets others run first.
+/// Number of retries of a transfer after which its client yields the processor before each further retry.
 const RETRIES_BEFORE_YIELD: u32 = 2;
 
 /// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Since the first transfer, warm-up included.
+    /// Time since the first transfer, including the warm-up.
     pub elapsed: Duration,
-    /// Transactions acknowledged so far, warm-up included.
+    /// Number of acknowledged transactions, including those of the warm-up.
     pub committed: u64,
-    /// Transactions per second since the last call.
+    /// Transactions per second since the last report of progress.
     pub tps_now: u64,
 }
 
-/// A client's count of acknowledged transactions, alone on its cache lines.
+/// A client's number of acknowledged transactions. No other data is on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Reads the count. Relaxed: the number is only shown, and no other memory depends on it.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
+        // Relaxed is enough: the number is only shown, and publishes no other data.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Writes the count, which only the client does. Relaxed: as [`Counter::get`].
+    /// Sets the number. Only the client does this.
     #[inline]
     fn set(&self, count: u64) {
+        // Relaxed is enough, as in `get`.
         self.0.store(count, Ordering::Relaxed);
     }
 }
 
-/// The bank before a run.
+/// The state of a bank before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
-    /// The history.
+    /// The history that earlier runs left.
     pub history: History,
-    /// Bytes of the engine's log.
+    /// Bytes that the engine has written to its log.
     pub log_bytes: u64,
 }
 
 impl Before {
-    /// Inspects the bank as it is.
+    /// Reads the bank's state.
     pub fn look(engine: &dyn Engine) -> Result<Before> {
         Ok(Before { history: History::read(engine)?, log_bytes: engine.log_bytes()? })
     }
@@ -95,8 +98,8 @@ impl Before {
 /// Runs the clients as threads, audits the bank, and reports.
 ///
 /// # Errors
-/// The first client's error, or an audit that could not be carried out. A bank that does not add up is not an error
-/// here: the report states it.
+/// The first client's error, or the engine's error during the audit. Wrong sums in the bank are no error: the report
+/// has the audit's verdict.
 pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
     check(settings)?;
     let before = Before::look(engine)?;
@@ -104,8 +107,8 @@ pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut d
     before.report(engine, settings, ClientsAs::Threads, &clients)
 }
 
-/// Runs one client on this thread. Calls `start` when its session is open; `start` returns when all clients may start
-/// together, with the window that they share. Updates `committed`; `stop` ends the run early.
+/// Runs one client on this thread. Calls `start` when the client's session is open. `start` returns the shared window
+/// when all clients may begin. Sets `committed` after each transfer. If another thread sets `stop`, the run ends early.
 pub fn run_client(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -120,7 +123,7 @@ pub fn run_client(
     Client { client, transfers, settings, committed, stop }.send_until_the_end(session.as_mut(), &window)
 }
 
-/// Refuses settings that ask for nothing.
+/// Refuses settings without a client or without records.
 pub(crate) fn check(settings: &RunSettings) -> Result<()> {
     let refuse = |why: &str| Err(Error::Settings(why.to_string()));
     if settings.clients == 0 {
@@ -132,7 +135,7 @@ pub(crate) fn check(settings: &RunSettings) -> Result<()> {
     Ok(())
 }
 
-/// One client in the middle of its run.
+/// A client during its run.
 struct Client<'a> {
     client: u32,
     transfers: Transfers,
@@ -142,12 +145,12 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Sends transfers until the window is over. Counts the transfers that ended in it.
+    /// Sends transfers until the window is over. Counts the transfers that ended in the window.
     fn send_until_the_end(mut self, session: &mut dyn Session, window: &Window) -> Result<ClientReport> {
         let (mut committed, mut outside, mut aborts) = (0, 0, 0);
         let mut latency = Histogram::new();
         let mut now = now_nanos();
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed is enough: the flag publishes no other data.
         while now < window.to_ns && !self.stop.load(Ordering::Relaxed) {
             if self.settings.most == Some(committed + outside) {
                 std::thread::sleep(REST);
@@ -205,10 +208,10 @@ impl Client<'_> {
     }
 }
 
-/// The place where threads wait until all have their session.
+/// The gate at which each thread waits until all threads have their session.
 #[derive(Default)]
 struct Gate {
-    /// `None` before the decision; then the window, or an inner `None` if the run is called off.
+    /// `None` until the gate opens. Then the window, or `Some(None)` if the run is called off.
     open: Mutex<Option<Option<Window>>>,
     changed: Condvar,
 }
@@ -236,7 +239,8 @@ enum News {
     Done(Result<ClientReport>),
 }
 
-/// Runs one thread for each client, numbered from `first_client`. Returns the reports in that order.
+/// Runs one thread for each client, numbered from `first_client`. Returns the clients' reports in the order of their
+/// numbers.
 pub(crate) fn all_threads(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -251,7 +255,7 @@ pub(crate) fn all_threads(
             let (tell, gate, stop) = (tell.clone(), &gate, &stop);
             scope.spawn(move || {
                 let mut start = || {
-                    // The receiver outlives the scope, so this cannot fail.
+                    // The receiver outlives the scope, so the call cannot fail.
                     tell.send(News::Ready).ok();
                     gate.wait().ok_or_else(|| Error::Client { client, what: "was called off".to_string() })
                 };
@@ -261,15 +265,15 @@ pub(crate) fn all_threads(
         }
         drop(tell);
         let outcome = wait_for_threads(&news, &gate, &counters, settings, progress);
-        // After any failure no thread may wait for ever or run on.
-        // Relaxed: the flag carries nothing but itself.
+        // After a failure, threads must neither wait at the gate nor continue.
+        // Relaxed is enough: the flag publishes no other data.
         stop.store(true, Ordering::Relaxed);
         gate.decide(None);
         outcome
     })
 }
 
-/// Opens the gate, reports progress, and collects reports. Returns the first error, if there is one.
+/// Opens the gate, reports progress, and collects the clients' reports. Returns the first error, if there is one.
 fn wait_for_threads(
     news: &mpsc::Receiver<News>,
     gate: &Gate,
@@ -294,7 +298,7 @@ fn wait_for_threads(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return Err(Error::Settings("a client thread panicked; see above".to_string()));
+                return Err(Error::Settings("a client thread panicked; its message is on standard error".to_string()));
             }
         }
     }
@@ -302,7 +306,7 @@ fn wait_for_threads(
     Ok(reports)
 }
 
-/// Converts counts into rates.
+/// Converts counts to rates.
 pub(crate) struct Meter {
     begin: Instant,
     last: Instant,

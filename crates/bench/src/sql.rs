@@ -1,11 +1,11 @@
-//! SQL by many processes: SQLite on an environment, and SQLite on a file, in turns.
+//! SQL of several processes: SQLite on an environment, compared with SQLite on a file. Their measurements alternate.
 //!
-//! Both sides run in this build of SQLite, with the same options and the same statements. A database whose name ends in
-//! `.tp` is an environment; another one is a file in WAL mode, which SQLite's own code serves. The file has the
-//! settings of its best documented use: a page cache of 64 MiB, 1 GiB of the file mapped, a checkpoint after 64 MiB of
-//! log, a busy timeout in place of errors.
+//! Both sides use the same build of SQLite, with the same options and the same statements. A database whose name ends
+//! in `.tp` is an environment. A database with another name is a file in WAL mode, which SQLite's own code reads and
+//! writes. The file has the settings that SQLite's documentation recommends: a page cache of 64 MiB, 1 GiB of the file
+//! mapped, a checkpoint after 64 MiB of log, a busy timeout in place of errors.
 //!
-//! [`shared`] has the work of several processes, [`bulk`] the work of one. Both audit the database at the end.
+//! [`shared`] has the work of several processes, [`bulk`] the work of one process. Both check the results.
 
 pub mod bulk;
 mod order_entry;
@@ -27,10 +27,10 @@ use libtp_sqlite as _;
 pub use report::{run_sql, SqlOutcome, SqlSettings};
 pub use work::Work;
 
-/// Longest wait for a lock, in SQLite's way: far longer than any measurement.
+/// The busy timeout: far longer than any wait in a measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The two kinds of database.
+/// The two kinds of database that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -44,7 +44,7 @@ impl Side {
     /// Both sides, in the order of the tables.
     pub const BOTH: [Side; 2] = [Side::Libtp, Side::File];
 
-    /// The name in tables and figures.
+    /// Returns the side's name in tables and figures.
     pub fn name(self) -> &'static str {
         match self {
             Side::Libtp => "libtp",
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// Returns the place of a database of this side in a directory.
+    /// Returns the path of this side's database in a directory.
     pub fn place(self, directory: &Path) -> PathBuf {
         directory.join(match self {
             Side::Libtp => "bench.tp",
@@ -64,7 +64,7 @@ impl Side {
 /// Opens the database of a side, and makes it if it is missing.
 ///
 /// # Errors
-/// `Engine` with SQLite's sentence.
+/// `Engine` with SQLite's message.
 pub fn open(side: Side, directory: &Path, durability: Durability) -> Result<Connection> {
     let opened = || {
         let connection = Connection::open(side.place(directory))?;
@@ -90,7 +90,7 @@ fn of(side: Side, doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error 
     Error::engine(side.name(), doing)
 }
 
-/// Begins a transaction that writes.
+/// Begins a transaction that is going to write (`BEGIN IMMEDIATE`).
 fn begin(connection: &mut Connection) -> rusqlite::Result<rusqlite::Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }

@@ -1,9 +1,9 @@
-//! The time in which the transactions of all clients of a run count, whether the clients are threads or processes.
+//! The window of a run: the interval of time in which the transactions of all clients count.
 //!
-//! A rate of several clients is their work in one common time. If each client measured its own time, the sum would
-//! include the work that a client did alone, before another client began or after it ended: a rate that the engine does
-//! not reach with all clients. So the starter of the clients sets one window for all, by the clock that all processes
-//! of a machine share. A late client has done less.
+//! A rate of several clients is their work in one common interval. If each client measured its own time, the sum would
+//! include work that a client did before another client began or after another client ended. The engine does not reach
+//! such a rate with all clients. So the driver sets one window for all clients, threads or processes, by the clock that
+//! all processes of a machine share. A client that begins late has fewer transactions in the window.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 /// A half-open interval of time, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// A transaction that ends before this does not count.
+    /// The beginning. A transaction that ends earlier does not count.
     pub from_ns: u64,
-    /// A transaction that ends now or later does not count.
+    /// The end. A transaction that ends at this time or later does not count.
     pub to_ns: u64,
 }
 
@@ -33,7 +33,7 @@ impl Window {
         (self.from_ns..self.to_ns).contains(&then_ns)
     }
 
-    /// Returns the part of the window that is over.
+    /// Returns the length of the part of the window that has passed, in nanoseconds.
     pub fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.min(self.to_ns).saturating_sub(self.from_ns)
     }

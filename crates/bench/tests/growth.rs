@@ -1,4 +1,4 @@
-//! `bench growth`: its report, its messages, and that it leaves no databases.
+//! Tests of `tp bench growth`: its report, its messages, and the removal of its databases.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_bench;
@@ -14,7 +14,7 @@ fn growth(out: &Path, dir: &Path, words: &[&str]) -> Said {
 }
 
 #[test]
-fn a_report_a_picture_and_all_samples_are_written_and_nothing_is_left_where_the_databases_were() {
+fn a_report_a_picture_and_all_samples_are_written_and_the_databases_are_removed() {
     let (out, dir) = (tempdir().unwrap(), tempdir().unwrap());
     let words = ["--only", "growth-records", "--records", "1000,3000", "--json"];
     let result = growth(out.path(), dir.path(), &words).result();
@@ -29,12 +29,12 @@ fn a_report_a_picture_and_all_samples_are_written_and_nothing_is_left_where_the_
     assert!(picture.contains("By records") && picture.contains("scan of 100"), "{picture}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let samples = raw.lines().filter(|line| line.contains("\"round\"")).count();
-    // Three rounds of two sizes: five operations, and three bare loops.
+    // In each of three rounds and for each of two sizes: five operations, and three kinds of work without the library.
     assert_eq!(samples, 3 * 2 * 8, "{raw}");
 }
 
 #[test]
-fn a_figure_that_is_not_there_is_refused_with_those_that_are() {
+fn the_error_for_an_unknown_figure_lists_the_figures() {
     let (out, dir) = (tempdir().unwrap(), tempdir().unwrap());
     let message = growth(out.path(), dir.path(), &["--only", "libtp-6"]);
     assert_ne!(message.code, Some(0));

@@ -1,4 +1,5 @@
-//! `bench synthetic|swap|debit-credit|order-entry`: their fields of JSON, their defaults, and that they leave no files.
+//! Tests of `tp bench synthetic|swap|debit-credit|order-entry`: their fields of JSON, their defaults, and the removal
+//! of their files.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_bench;
@@ -9,7 +10,7 @@ use serde_json::{json, Value};
 use tempfile::{tempdir_in, TempDir};
 use tp_bench::{command, run, tp_bench, Said};
 
-/// Two fresh directories: one in memory, for segments, and one on a disk.
+/// Makes two new directories: one in memory, for segments, and one on a disk.
 fn places() -> (TempDir, TempDir) {
     (tempdir_in("/dev/shm").unwrap(), tempdir_in("/var/tmp").unwrap())
 }
@@ -18,7 +19,7 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Makes a short run with JSON; `words` begin with the benchmark.
+/// Runs a benchmark shortly, with JSON. The first of `words` is the benchmark.
 fn bench(words: &[&str], memory: &Path, disk: &Path) -> Said {
     let mut command = command();
     command.args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
@@ -30,7 +31,7 @@ fn number(result: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
+fn each_benchmark_has_all_documented_fields_and_leaves_no_files() {
     let (memory, disk) = places();
     let engines = [(None, "vista"), (Some("rvm"), "rvm"), (Some("rvm-rio"), "rvm-rio"), (Some("none"), "none")];
     for workload in ["synthetic", "swap", "debit-credit", "order-entry"] {
@@ -39,11 +40,15 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
             let message = bench(&words, memory.path(), disk.path());
             let result = message.result();
-            assert_eq!(message.json().len(), 1, "the output is one object");
+            assert_eq!(message.json().len(), 1, "the output is not one object");
             let fixed = ["workload", "engine", "audit", "threads", "write_back"].map(|name| result[name].clone());
             assert_eq!(fixed, [json!(workload), json!(engine), json!("ok"), json!(1), json!(false)]);
             let bytes = if workload == "synthetic" { json!(8) } else { Value::Null };
-            assert_eq!((&result["bytes"], &result["is_hot"]), (&bytes, &json!(false)), "the paper's defaults");
+            assert_eq!(
+                (&result["bytes"], &result["is_hot"]),
+                (&bytes, &json!(false)),
+                "the defaults are not the paper's"
+            );
             let group = if engine.starts_with("rvm") { json!(1) } else { Value::Null };
             assert_eq!((&result["group"], result["log_on"].is_string()), (&group, engine.starts_with("rvm")));
             assert!(number(&result, "overhead_ns").is_finite() && number(&result, "overhead_ratio").is_finite());
@@ -51,7 +56,7 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
             assert!(with > 0.0 && without > 0.0, "{result}");
             assert!((number(&result, "tps") * with / 1e9 - 1.0).abs() < 1e-6, "{result}");
             assert!(result["transactions"].as_u64() > Some(0) && result["rounds"].as_u64() >= Some(5), "{result}");
-            assert!(is_empty(memory.path()) && is_empty(disk.path()), "{workload} on {engine} leaves something");
+            assert!(is_empty(memory.path()) && is_empty(disk.path()), "{workload} on {engine} left files");
         }
     }
 }
@@ -70,31 +75,31 @@ fn any_number_of_bytes_up_to_the_papers_longest_can_be_changed() {
 }
 
 #[test]
-fn rvm_keeps_its_files_in_the_given_directory_and_accepts_a_group() {
+fn rvm_uses_the_given_directory_and_accepts_a_group() {
     let (memory, disk) = places();
     let env = disk.path().join("rvm");
     let words = ["synthetic", "--engine", "rvm", "--group", "64", "--env", env.to_str().unwrap()];
     let result = bench(&words, memory.path(), disk.path()).result();
     assert_eq!((&result["group"], &result["audit"]), (&json!(64), &json!("ok")));
-    assert!(!is_empty(&env), "a named directory is not removed");
+    assert!(!is_empty(&env), "the named directory was emptied");
     assert!(is_empty(memory.path()));
 }
 
 #[test]
-fn without_anything_said_it_runs_for_five_seconds_on_vista() {
+fn the_help_shows_the_defaults() {
     let message = tp_bench(&["debit-credit", "--help"]).text();
     for (option, default) in
         [("--seconds", "5"), ("--engine", "vista"), ("--group", "1"), ("--threads", "1"), ("--memory", "/dev/shm")]
     {
-        let behind = message.split_once(option).unwrap_or_else(|| panic!("{option}: {message}")).1;
-        let of_it = behind.split("\n      --").next().unwrap();
-        assert!(of_it.contains(&format!("[default: {default}]")), "{option}: {of_it}");
+        let rest = message.split_once(option).unwrap_or_else(|| panic!("{option}: {message}")).1;
+        let help = rest.split("\n      --").next().unwrap();
+        assert!(help.contains(&format!("[default: {default}]")), "{option}: {help}");
     }
     let message = tp_bench(&["synthetic", "--help"]).text();
     assert!(message.contains("[default: 8]"), "{message}");
 }
 
-/// The benchmark's usual name for libpmemobj, and the library's own.
+/// The two names are `pmemobj`, the name in reports, and `pmdk`, the name of the project that has libpmemobj.
 #[test]
 fn libpmemobj_has_two_names() {
     let (memory, disk) = places();

@@ -1,4 +1,4 @@
-//! `bench paper`: its report, with a row for every engine that was asked for.
+//! Tests of `tp bench paper`: its report has a row for every chosen engine.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_bench;
@@ -8,13 +8,13 @@ use std::path::Path;
 use tempfile::{tempdir_in, TempDir};
 use tp_bench::{command, run, Said};
 
-/// Measures some figures in the smallest run, with `--peers`, or without that option if `peers` is empty. The report is
-/// in the directory.
+/// Measures some figures in the smallest run, with `--peers PEERS`, or without that option if `peers` is empty. Returns
+/// the output, and the directory of the report.
 fn paper(only: &str, peers: &str) -> (Said, TempDir) {
     paper_with(only, peers, &[])
 }
 
-/// As [`paper`], with environment variables.
+/// Measures as [`paper`] does, with environment variables.
 fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, TempDir) {
     let (out, disk, memory) =
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
@@ -27,13 +27,13 @@ fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, Te
     command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
     let message = run(command, b"");
     for directory in [&disk, &memory] {
-        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "the files of the run are removed");
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "the run left files");
     }
     (message, out)
 }
 
 #[test]
-fn we_alone_are_a_report_with_samples_and_pictures() {
+fn a_report_without_peers_has_samples_and_pictures() {
     let (message, out) = paper("peers-memory,peers-rows", "none");
     message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
@@ -47,7 +47,7 @@ fn we_alone_are_a_report_with_samples_and_pictures() {
 }
 
 #[test]
-fn every_figure_of_the_paper_of_libtp_is_measured_by_us_alone() {
+fn every_figure_of_the_libtp_paper_is_measured_without_peers() {
     let all = "libtp-4 libtp-6 libtp-7 libtp-7-syncs libtp-8 libtp-deadlocks libtp-deadlocks-victims libtp-4.2 libtp-4.2-syncs \
                libtp-order";
     let raw = all_are_measured("libtp-4,libtp-6,libtp-7,libtp-8,libtp-deadlocks,libtp-order", all);
@@ -55,10 +55,10 @@ fn every_figure_of_the_paper_of_libtp_is_measured_by_us_alone() {
     assert!(commits.all(|line| line.contains("\"log_syncs\":") && !line.contains("\"log_syncs\":null")), "{raw}");
 }
 
-/// Databases of the paper's size take most of a minute: `cargo xtask test` measures them every third day, `--deep`
-/// always.
+/// Databases of the paper's size take most of a minute, so `cargo xtask test` measures them every third day, and
+/// `--deep` each time.
 #[test]
-fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
+fn every_figure_of_the_vista_paper_is_measured_without_peers() {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     if std::env::var_os("LIBTP_TEST_DEEP").is_none() && seed.is_some_and(|seed| seed % 3 != 0) {
         println!("SKIPPED: this test runs every third day, and with LIBTP_TEST_DEEP");
@@ -69,7 +69,8 @@ fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
     all_are_measured("vista", all);
 }
 
-/// Measures `only`, and asserts that the report has exactly the figures `all`, all measured. Returns the samples.
+/// Measures the figures `only`, and asserts that the report has exactly the figures `all`, and that all are measured.
+/// Returns the text of the file of samples.
 fn all_are_measured(only: &str, all: &str) -> String {
     let (message, out) = paper(only, "none");
     message.text();
@@ -77,14 +78,14 @@ fn all_are_measured(only: &str, all: &str) -> String {
     let figures: Vec<&str> =
         report.lines().filter_map(|line| line.strip_prefix("## ")?.split_once(':')).map(|it| it.0).collect();
     assert_eq!(figures.join(" "), all);
-    // A goal needs more processes than the smallest run has.
+    // One goal needs four processes, which the smallest run does not measure.
     let missing: Vec<&str> =
         report.lines().filter(|line| line.contains("not measured") && !line.contains("four processes")).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let banks = raw.matches("\"audited\":").count();
     assert_eq!(banks, raw.matches("\"verdict\":\"ok\"").count(), "{raw}");
-    // Recoverable memory is judged with each sample.
+    // A run of recoverable memory has no banks: each sample has an audit.
     assert!(banks > 0 || raw.contains("\"audit\":\"ok\""), "{raw}");
     raw
 }
@@ -93,7 +94,7 @@ fn all_are_measured(only: &str, all: &str) -> String {
 #[test]
 fn a_program_without_peers_measures_libtp_alone_with_a_message() {
     let (message, out) = paper("peers-recovery", "");
-    assert!(message.err.contains("no peers are in this program"), "{}", message.err);
+    assert!(message.err.contains("this program was built without peers"), "{}", message.err);
     message.text();
     assert!(out.path().join("report.md").is_file());
 }
@@ -114,7 +115,7 @@ fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_has_the_build() 
         assert!(samples.iter().all(|line| line.contains(&durability)), "{samples:?}");
     }
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
-    // The smallest run has no sample of four processes, and a goal for four is not judged by a sample of eight.
+    // The smallest run does not measure four processes, so the goal for four processes is not measured.
     assert!(report.contains("| libtp-7 | one process | 1 | not measured |"), "{report}");
     assert!(report.contains("commit ") && report.contains("rustc 1."), "{report}");
     for words in ["\"commit\":\"", "\"compiler\":\"rustc 1.", "\"stolen_percent\":", "\"load\":\""] {
@@ -130,12 +131,12 @@ fn the_commits_in_the_log_of_a_killed_process_are_counted_and_audited() {
     let sample = raw.lines().find(|line| line.contains("\"figure\":\"peers-recovery\"")).unwrap();
     let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
     let number = |name: &str| sample["report"][name].as_f64().unwrap();
-    // The smallest run commits this number before it is killed, and all commits are found.
+    // In the smallest run the process commits 100 transactions before it is killed, and all of them are found.
     assert_eq!(number("found"), 100.0, "{sample}");
     assert!(sample["value"].as_f64().unwrap() * number("seconds") - number("found") < 1.0, "{sample}");
 }
 
-/// Returns the value of `--peers` for all peers of this build, and their names.
+/// Returns the value of `--peers` that chooses all peers of this build, and the names of these peers.
 #[cfg(feature = "peers")]
 fn everybody() -> (&'static str, Vec<&'static str>) {
     let light = vec!["sqlite", "lmdb", "redb", "fjall"];
@@ -156,7 +157,7 @@ fn every_peer_has_a_row_in_oo1_with_all_operations() {
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     for peer in ["libtp", "libtp hash", "libtp links"].into_iter().chain(peers) {
         assert!(report.contains(&format!("\n| {peer} | ")), "{peer}: {report}");
-        // Four operations, cold and warm, three rounds.
+        // There are four operations, cold and warm, in three rounds.
         let samples = format!("\"figure\":\"libtp-oo1-20000\",\"series\":\"{peer}\"");
         assert_eq!(raw.matches(&samples).count(), 24, "{peer}: {raw}");
     }
@@ -164,7 +165,7 @@ fn every_peer_has_a_row_in_oo1_with_all_operations() {
 
 #[cfg(not(feature = "peers"))]
 #[test]
-fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
+fn the_error_for_peers_that_are_not_built_in_names_the_command_that_builds_them() {
     for (peers, command) in
         [("light", "`cargo xtask bench paper --out DIR`"), ("all", "`cargo xtask bench paper --peers all --out DIR`")]
     {
@@ -176,7 +177,7 @@ fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
 
 #[cfg(feature = "peers")]
 #[test]
-fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
+fn every_peer_has_a_row_in_every_figure_with_its_values_or_the_reason_why_it_was_not_measured() {
     let (asked, peers) = everybody();
     let (message, out) = paper("peers,libtp-order", asked);
     message.text();
@@ -192,7 +193,7 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
         assert!(*peer == "libtp" || has_version, "{peer}: {report}");
     }
     for refused in figures.iter().flat_map(|figure| figure.lines()).filter(|line| line.contains(": not measured:")) {
-        assert!(refused.contains("serves one process only") || refused.contains("it keeps no log"), "{refused}");
+        assert!(refused.contains("serves one process only") || refused.contains("it has no log"), "{refused}");
     }
     for peer in ["fjall", "rocksdb"].iter().filter(|peer| peers.contains(peer)) {
         let rows = format!("* {peer}, 2: not measured: {peer} serves one process only");
@@ -205,7 +206,7 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
     }
 }
 
-/// Measures figure 5. Returns the report, and from raw.jsonl the share of the speed that is left for each bar.
+/// Measures figure 5. Returns the report, and from raw.jsonl the rate of each bar in percent of the rate in user space.
 fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
     let (message, out) = paper_with("libtp-5", "none", variables);
     message.text();
@@ -220,12 +221,12 @@ fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
 fn latches_that_call_the_kernel_are_measured() {
     let (report, left) = figure_5(&[]);
     assert!(!report.contains("not measured:"), "{report}");
-    // The slices of this run are too short to say how much of the speed is left.
+    // The slices of this run are too short for a meaningful rate.
     assert_eq!(left.iter().flatten().count(), 3, "{left:?}");
 }
 
-/// Stands in for a build whose latches can call the kernel: runs this build with `calls_kernel` false, and records the
-/// contenders that it was asked for.
+/// A script in the place of a build whose latches can call the kernel. It records the contenders that it gets, and runs
+/// this build with `calls_kernel` false.
 #[cfg(not(feature = "kernel-latches"))]
 const STAND_IN: &str = r#"#!/bin/sh
 printf '%s\n' "$3" >>"$0.asked"
@@ -234,11 +235,11 @@ exec "$TP" "$1" "$2" "$(printf '%s' "$3" | sed 's/"calls_kernel":true/"calls_ker
 
 #[cfg(not(feature = "kernel-latches"))]
 #[test]
-fn latches_call_the_kernel_in_the_named_build_and_the_report_says_if_no_build_is_named() {
+fn latches_call_the_kernel_in_the_named_build_and_without_a_named_build_the_report_has_the_reason() {
     use std::os::unix::fs::PermissionsExt;
 
     let (report, left) = figure_5(&[]);
-    assert_eq!((report.matches("in LIBTP_KERNEL_LATCHES").count(), left), (3, vec![None; 3]), "{report}");
+    assert_eq!((report.matches("set LIBTP_KERNEL_LATCHES").count(), left), (3, vec![None; 3]), "{report}");
     let directory = tempdir_in("/var/tmp").unwrap();
     let program = directory.path().join("stand-in");
     std::fs::write(&program, STAND_IN).unwrap();
@@ -249,7 +250,7 @@ fn latches_call_the_kernel_in_the_named_build_and_the_report_says_if_no_build_is
     let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
     let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
     let mut paying: Vec<bool> = paying.collect();
-    // On a busy machine a slice without a commit is tried again, longer.
+    // On a busy machine, a slice without a commit is repeated with more time.
     paying.dedup();
     assert_eq!(paying, [false, true].repeat(3), "{asked}");
 }

@@ -1,5 +1,5 @@
-//! Each peer must add up, survive being closed, and be caught when its records are not those that were acknowledged: a
-//! figure beside an engine that is driven wrongly would be worth nothing.
+//! Tests of each peer: the audit accepts its bank, the bank survives closing, and the audit notices a wrong number of
+//! acknowledged transactions. Without these tests, a figure could compare libtp with a peer that is used wrongly.
 #![cfg(feature = "peers")]
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // The whole file is tests.
@@ -12,12 +12,12 @@ use libtp_bench::{
     Table, Transfers,
 };
 
-/// The peers of this build.
+/// Returns the peers of this build.
 fn peers() -> impl Iterator<Item = EngineKind> {
     EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).filter(|kind| kind.is_built_in())
 }
 
-/// A directory that is removed at the end.
+/// A new directory. Dropping the value removes the directory.
 struct Fresh(PathBuf);
 
 impl Fresh {
@@ -50,7 +50,7 @@ fn settings(durability: Durability, clients: u32) -> RunSettings {
 }
 
 #[test]
-fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
+fn the_audit_accepts_a_bank_of_several_clients_also_after_it_was_closed_and_opened() {
     for kind in peers() {
         for durability in [Durability::Relaxed, Durability::Sync] {
             let fresh = Fresh::new(&format!("runs-{}-{durability}", kind.name()));
@@ -71,7 +71,7 @@ fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
 }
 
 #[test]
-fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
+fn clients_read_the_balances_that_were_written_and_read_only_runs_write_nothing() {
     for kind in peers() {
         let fresh = Fresh::new(&format!("reads-{}", kind.name()));
         let engine = open(kind, &fresh.0, Durability::Relaxed);
@@ -93,10 +93,10 @@ fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
     }
 }
 
-/// PostgreSQL has its own test, because it may be missing, and because reads, too, make its log grow.
+/// PostgreSQL has a separate test, because it may not be installed, and because its log grows also by reads.
 #[cfg(feature = "peers-all")]
 #[test]
-fn a_bank_in_postgresql_adds_up_and_outlives_its_server() {
+fn the_audit_accepts_a_bank_in_postgresql_also_after_the_server_was_stopped_and_started() {
     for durability in [Durability::Relaxed, Durability::Sync] {
         let fresh = Fresh::new(&format!("postgresql-{durability}"));
         let of = OpenSettings { directory: &fresh.0, durability, sharing: Sharing::Alone };
@@ -132,12 +132,12 @@ fn berkeley_db_writes_a_log_of_plausible_size() {
     engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
     let report = run_threads(engine.as_ref(), &settings(Durability::Relaxed, 1), &mut |_| {}).unwrap();
     let each = report.log_bytes / report.committed;
-    assert!((200..4_000).contains(&each), "{each} bytes of log a transfer");
+    assert!((200..4_000).contains(&each), "{each} bytes of log per transfer");
     engine.close().unwrap();
 }
 
 #[test]
-fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
+fn the_error_for_a_record_that_was_never_loaded_names_the_engine() {
     for kind in peers() {
         let fresh = Fresh::new(&format!("empty-{}", kind.name()));
         let engine = open(kind, &fresh.0, Durability::Relaxed);
@@ -151,9 +151,9 @@ fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_an_error_and_not_a_crash() {
+fn a_missing_directory_is_an_error_and_not_a_crash() {
     for kind in peers() {
-        // No user can make this directory.
+        // No user can make a directory in /proc.
         let directory = Path::new("/proc/nowhere/at/all");
         let settings = OpenSettings { directory, durability: Durability::Sync, sharing: Sharing::Alone };
         let error = open_engine(kind, &settings).err().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Does `tp bench sql` measure both sides, and audit them?
+//! Tests that `tp bench sql` measures both sides, and that their audits agree.
 #![cfg(feature = "sql")]
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
@@ -25,5 +25,5 @@ fn both_sides_do_all_kinds_of_work_and_agree_with_their_audits() {
     assert!(text.contains("| queue | FULL | 2 |") && text.contains("| DELETE of all |"), "{text}");
     assert!(report.join("sql-update-off.svg").is_file());
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["report"], "the databases are removed");
+    assert_eq!(left, ["report"], "the run left more than its report");
 }

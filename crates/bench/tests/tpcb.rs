@@ -1,4 +1,4 @@
-//! `tpcb`: the fields of its result, its clients, its audit, and wrong usage.
+//! Tests of `tp bench tpcb`: the fields of its result, its clients, its audit, and wrong usage.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_bench;
@@ -16,7 +16,7 @@ fn assert_counts(result: &Value, names: &[&str]) {
 }
 
 #[test]
-fn a_benchmark_has_the_promised_fields_and_removes_its_directory() {
+fn the_result_has_all_documented_fields_and_the_benchmark_removes_its_directory() {
     let parent = tempdir().unwrap();
     let mut command = command();
     command.args(["tpcb", "--accounts", "1000", "--seconds", "0.5", "--warmup", "0.1", "--json"]);
@@ -55,7 +55,7 @@ fn clients_may_be_processes_and_locks_may_be_on_pages() {
 
 #[cfg(not(feature = "peers"))]
 #[test]
-fn a_peer_that_was_left_out_is_wrong_usage_and_makes_nothing() {
+fn a_peer_that_is_not_built_in_is_wrong_usage_and_no_directory_is_made() {
     let parent = tempdir().unwrap();
     for engine in ["lmdb", "bdb"] {
         let env = parent.path().join(engine);
@@ -80,7 +80,7 @@ fn the_peers_run_the_same_workload() {
 }
 
 #[test]
-fn clients_that_are_processes_meet_and_say_how_often_one_gave_way() {
+fn processes_that_deadlock_report_the_number_of_aborts() {
     for granularity in ["record", "page"] {
         let parent = tempdir().unwrap();
         let env = parent.path().join("bank");
@@ -88,10 +88,11 @@ fn clients_that_are_processes_meet_and_say_how_often_one_gave_way() {
         let rest = ["--durability", "relaxed", "--seconds", "1", "--warmup", "0.1", "--granularity", granularity];
         let words = [words.as_slice(), &rest].concat();
         let run = || tpcb(&env, &[words.as_slice(), &["--json"]].concat()).result();
-        // On a busy machine the clients may take turns, and none of them meets another.
+        // On a busy machine the clients may run one after the other, without a deadlock. Then the run is repeated.
         let mut runs = std::iter::repeat_with(run).take(20);
         let result = runs.find(|result| result["aborts"] != json!(0));
-        let result = result.expect("each client reads the one branch and then locks it for the change");
+        let result =
+            result.expect("twenty runs had no deadlock, although each client reads and then locks the only branch");
         let fixed = ["as", "granularity", "audit", "reads_first", "branches"].map(|name| result[name].clone());
         assert_eq!(fixed, [json!("processes"), json!(granularity), json!("ok"), json!(true), json!(1)]);
         let count = |name: &str| result[name].as_u64().unwrap();
@@ -103,7 +104,7 @@ fn clients_that_are_processes_meet_and_say_how_often_one_gave_way() {
 }
 
 #[test]
-fn sixty_four_processes_work_in_one_bank() {
+fn sixty_four_processes_use_one_bank() {
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let words = ["--as", "processes", "--clients", "64", "--accounts", "1000", "--branches", "10", "--json"];
@@ -131,7 +132,7 @@ fn a_benchmark_whose_audit_fails_exits_with_one_and_names_the_wrong_record() {
 }
 
 #[test]
-fn wrong_usage_ends_with_two() {
+fn wrong_usage_ends_with_exit_code_two() {
     for words in [
         &["fly"][..],
         &["tpcb", "--engine", "oracle"],

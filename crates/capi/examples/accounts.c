@@ -1,9 +1,9 @@
 /*
- * Users of a system: one transaction changes their records and the plain files that other programs read.
+ * The users of a system: one transaction changes their records and the plain files that other programs read.
  *
  *   accounts DIRECTORY PLACE
  *
- * PLACE is a directory for the files, outside of the environment's directory.
+ * PLACE is a new directory for the files, outside of the environment's directory.
  */
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static int moved(tp_txn *txn, void *argument)
     snprintf(old, sizeof old, "%s.old", accounts->group);
     int code = tp_file_rename(txn, accounts->group, old);
     if (code == TP_OK && tp_file_read(txn, accounts->group, NULL) == TP_NOTFOUND)
-        printf("group: not there any more, for this transaction\n");
+        printf("group: already renamed, for this transaction\n");
     return code == TP_OK ? append(txn, accounts->passwd, "mike:x:1002:\n") : code;
 }
 
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     if (tp_run(accounts.env, TP_DEFAULT, margo, &accounts) != TP_OK)
         return failed("margo");
     code = tp_run(accounts.env, TP_DEFAULT, mistake, &accounts);
-    printf("taken back: %s\n", code == 1 ? tp_error() : "no");
+    printf("undone: %s\n", code == 1 ? tp_error() : "no");
     show("passwd", accounts.passwd);
     show("group", accounts.group);
     if (tp_run(accounts.env, TP_DEFAULT, moved, &accounts) != TP_OK)

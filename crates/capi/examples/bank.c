@@ -1,11 +1,11 @@
 /*
  * A bank: accounts in a B-tree, and a history of all transfers in records by number.
  *
- *   bank DIRECTORY open N           N accounts, each with 100
- *   bank DIRECTORY transfer N       N transfers between random accounts
- *   bank DIRECTORY die N            as transfer, but the process ends in the middle of the last
- *   bank DIRECTORY audit            the sum of all accounts and the number of transfers, from one snapshot
- *   bank DIRECTORY show             each account
+ *   bank DIRECTORY open N           opens N accounts, each with 100
+ *   bank DIRECTORY transfer N       makes N transfers between random accounts
+ *   bank DIRECTORY die N            as transfer, but the process ends in the middle of the last transfer
+ *   bank DIRECTORY audit            prints the number of accounts, their sum, and whether there were transfers, from one snapshot
+ *   bank DIRECTORY show             as audit, but prints each account first
  *
  * Any number of these processes may run at once, and any of them may be killed.
  */
@@ -55,7 +55,7 @@ static int change(struct bank *bank, tp_txn *txn, uint32_t account, int64_t amou
     return tp_add(bank->accounts, txn, key, sizeof key, 0, amount, NULL);
 }
 
-/* Makes one transfer. tp_run commits it, and runs it again if it is the victim of a deadlock. */
+/* Makes one transfer. tp_run commits the transaction, and retries if it was the victim of a deadlock. */
 static int transfer(tp_txn *txn, void *argument)
 {
     struct work *work = argument;
@@ -146,7 +146,7 @@ static int audit(struct bank *bank, int shows)
     return sum == 100 * bank->count ? 0 : 3;
 }
 
-static int do_as_told(struct bank *bank, const char *what, long count)
+static int run_command(struct bank *bank, const char *what, long count)
 {
     int64_t sum;
     tp_txn *snapshot;
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
     if (tp_btree_open(bank.env, "accounts", &bank.accounts) != TP_OK ||
         tp_recno_open(bank.env, "history", sizeof(struct transfer), &bank.history) != TP_OK)
         return failed("database");
-    int status = do_as_told(&bank, argv[2], argc > 3 ? atol(argv[3]) : 10);
+    int status = run_command(&bank, argv[2], argc > 3 ? atol(argv[3]) : 10);
     if (tp_db_close(bank.accounts) != TP_OK || tp_recno_close(bank.history) != TP_OK || tp_env_close(bank.env) != TP_OK)
         return failed("close");
     return status;

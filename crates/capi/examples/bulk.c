@@ -1,5 +1,5 @@
 /*
- * Loads many records at once, and merges pages from which most records were removed.
+ * Loads many records at once, and compacts a database from which most records were removed.
  *
  *   bulk DIRECTORY
  */
@@ -16,16 +16,17 @@ static int failed(const char *what)
     return 1;
 }
 
-/* A source of pairs. The last pair is lent to the library until it asks for the next one. */
+/* A source of pairs. It lends its buffers key and value to the library until the library asks for the next pair. */
 struct source {
     unsigned int nth;
     unsigned int step;
-    unsigned int told;
+    unsigned int reports;
     char key[16];
     char value[64];
 };
 
-/* Supplies each number below RECORDS once, unsorted: step and RECORDS have no common factor. */
+/* Supplies each number below RECORDS once, because step and RECORDS have no common factor. With a step above 1 they are
+ * unsorted. */
 static int next(tp_pair *pair, void *argument)
 {
     struct source *source = argument;
@@ -49,7 +50,7 @@ static void watch(const char *what, uint64_t done, uint64_t total, void *argumen
     (void)done;
     (void)total;
     if (source != NULL)
-        source->told += 1;
+        source->reports += 1;
 }
 
 static int thin_out(tp_env *env, tp_db *db)
@@ -89,7 +90,7 @@ int main(int argc, char **argv)
         printf("not in order: %s\n", tp_strerror(TP_OUT_OF_ORDER));
     if (tp_load(unsorted, 0, 0, 1 << 18, next, watch, &other, &count) != TP_OK)
         return failed("unsorted");
-    printf("%lu sorted and loaded, %s\n", (unsigned long)count, other.told == 0 ? "in silence" : "told");
+    printf("%lu sorted and loaded, %s\n", (unsigned long)count, other.reports == 0 ? "without reports" : "with reports");
     if (tp_multi_load(multi, 0, 0, 0, next, watch, &third, &count) != TP_OK)
         return failed("multi");
     printf("%lu pairs\n", (unsigned long)count);

@@ -1,5 +1,5 @@
 /*
- * Databases as a whole: makes a new catalogue, which replaces the old one in one transaction, and lists the databases.
+ * Whole databases: makes a new catalogue, replaces the old catalogue by it in one transaction, and lists the databases.
  *
  *   catalogue DIRECTORY     the directory is created if it is missing
  */
@@ -67,6 +67,6 @@ int main(int argc, char **argv)
     }
     if (tp_commit(txn) != TP_OK || list(env) != TP_OK)
         return failed("commit");
-    printf("%" PRIu64 " were removed\n", count);
+    printf("%" PRIu64 " records were removed\n", count);
     return tp_env_close(env) == TP_OK ? 0 : failed("close");
 }

@@ -1,6 +1,6 @@
 /*
- * The primitive calls: the program's own pages in transactions, by the six steps of the paper (LIBTP 4.4); log records of the
- * program's own type; and locks on objects that the program names.
+ * The primitive calls: the program's own pages in transactions, in the six steps of the paper (LIBTP 4.4); log records
+ * of a type that the program defines; and locks on objects that the program names.
  *
  *   counters DIRECTORY
  */
@@ -17,7 +17,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* The layout of page 0. */
+/* Changes the number at the start of page 0. With `back`, undoes the change. */
 static int change(void *page, size_t page_size, const void *argument, size_t argument_size, int back)
 {
     int64_t count, by;
@@ -46,7 +46,7 @@ static int add(tp_pages *fid, tp_txn *txn, int64_t by)
     return tp_log(fid, txn, 0, ADD, &by, sizeof by);
 }
 
-/* Reads a page. */
+/* Reads and prints the number on page 0. */
 static int show(tp_env *env, tp_pages *fid, const char *when)
 {
     tp_txn *txn;
@@ -55,7 +55,7 @@ static int show(tp_env *env, tp_pages *fid, const char *when)
     int64_t count = 0;
     if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK)
         return failed("begin");
-    /* Step 3: lock the page before. Step 2: replace the read with buf_get. Step 5: unpin the page. */
+    /* Step 3: lock the page before you read it. Step 2: replace the read with buf_get. Step 5: unpin the page. */
     if (tp_lock(fid, txn, 0, READ_LOCK) != TP_OK || buf_get(fid, txn, 0, BF_PIN, &page, &size) != TP_OK)
         return failed("get");
     if (size != 0)
@@ -66,7 +66,7 @@ static int show(tp_env *env, tp_pages *fid, const char *when)
     return tp_commit(txn) == TP_OK ? 0 : failed("commit");
 }
 
-/* Writes a page. Step 4, logging the change, is done by buf_unpin. */
+/* Writes a text to page 1. buf_unpin does step 4: it logs the change. */
 static int write_note(tp_pages *fid, tp_txn *txn, const char *note)
 {
     void *page;
@@ -109,11 +109,11 @@ int main(int argc, char **argv)
         return failed("note");
     if (tp_commit(one) != TP_OK || tp_abort(two) != TP_OK)
         return failed("end");
-    if (show(env, fid, "one kept, one taken back") != 0)
+    if (show(env, fid, "one committed, one undone") != 0)
         return 1;
 
-    /* A page that is not locked for writing is not written. */
-    if (tp_begin(env, TP_DEFAULT, &one) != TP_OK || write_note(fid, one, "taken back") != TP_OK)
+    /* buf_unpin does not write a page that the transaction has not locked for writing. */
+    if (tp_begin(env, TP_DEFAULT, &one) != TP_OK || write_note(fid, one, "undone") != TP_OK)
         return failed("note");
     if (buf_get(fid, one, 0, BF_PIN, &page, NULL) != TP_OK)
         return failed("get");
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
         lock_unlock_all(one) != TP_OK)
         return failed("lock");
     if (lock_release(one, "printer", 7) == TP_OK)
-        return failed("a lock was given back twice");
+        return failed("a lock was released twice");
     if (tp_abort(one) != TP_OK)
         return failed("abort");
 

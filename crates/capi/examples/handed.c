@@ -1,8 +1,8 @@
 /*
- * A running transaction that one process begins and another ends.
+ * A transaction that one process begins and another process commits.
  *
- *   handed DIRECTORY             begins it, and starts another process of this program to continue it
- *   handed DIRECTORY WORD        continues the transaction that has this word, and commits it
+ *   handed DIRECTORY             begins the transaction, and starts another process of this program to continue it
+ *   handed DIRECTORY WORD        continues the transaction for which tp_detach has stored this word, and commits it
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int failed(const char *what)
     return 1;
 }
 
-static int go_on(tp_env *env, tp_db *stock, const char *word)
+static int continue_transaction(tp_env *env, tp_db *stock, const char *word)
 {
     tp_txn *txn;
     tp_buffer value = TP_BUFFER;
@@ -54,7 +54,7 @@ static int begin(tp_env *env, tp_db *stock, char **argv)
     int status = other_process(argv[0], argv[1], word.data);
     if (tp_attach(env, word.data, &txn) == TP_NOT_PASSED)
         printf("again: %s\n", tp_strerror(TP_NOT_PASSED));
-    /* A transaction that no process takes over. */
+    /* Abort a transaction that no process takes over. */
     if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_put(stock, txn, "apples", 6, "99", 2) != TP_OK || tp_txn_id(txn, &id) != TP_OK ||
         tp_detach(txn, &word) != TP_OK || tp_abort_detached(env, id) != TP_OK)
         return failed("abort");
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         return 2;
     if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_btree_open(env, "stock", &stock) != TP_OK)
         return failed("open");
-    int status = argc == 3 ? go_on(env, stock, argv[2]) : begin(env, stock, argv);
+    int status = argc == 3 ? continue_transaction(env, stock, argv[2]) : begin(env, stock, argv);
     if (tp_db_close(stock) != TP_OK || tp_env_close(env) != TP_OK)
         return failed("close");
     return status;

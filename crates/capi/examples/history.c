@@ -26,7 +26,8 @@ struct searched {
     int seen;
 };
 
-/* Ends the walk at the transaction's second record. Records of others may lie between: a checkpoint, for example. */
+/* Ends log_roll at the transaction's second record. Between the two there may be other records, a checkpoint for
+ * example. */
 static int count(const tp_log_record *record, void *argument)
 {
     struct searched *searched = argument;

@@ -1,5 +1,5 @@
 /*
- * A list, whose records are renumbered by insertions, and a text file whose lines it holds.
+ * A list, and a text file whose lines are the list's records. Insertions and deletions renumber the records.
  *
  *   lines DIRECTORY FILE
  */
@@ -49,7 +49,7 @@ static int by_number(tp_list *list, tp_txn *txn)
     if (code == TP_OK && (code = tp_list_get(list, txn, 2, &record)) == TP_OK)
         printf("two is %s\n", (const char *)record.data);
     if (code == TP_OK && (code = tp_list_count(list, txn, &count)) == TP_OK)
-        printf("six was %lu, there are %lu\n", (unsigned long)number, (unsigned long)count);
+        printf("six was number %lu, there are %lu records\n", (unsigned long)number, (unsigned long)count);
     tp_buffer_free(&record);
     return code;
 }

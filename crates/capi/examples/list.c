@@ -1,13 +1,13 @@
 /*
- * A list that outlives the program, of nodes that point to each other.
+ * A linked list that outlives the program.
  *
- *   list FILE add N     adds N nodes, each in a transaction
- *   list FILE die N     as add, but the process ends in the middle of the last
+ *   list FILE add N     adds N nodes, each in its own transaction
+ *   list FILE die N     as add, but the process ends in the middle of the last transaction
  *   list FILE undo      adds a node and aborts
  *   list FILE drop      frees the first node
  *   list FILE show      prints the number of nodes and their sum
- *   list FILE wild      adds a node under the guard, then stores to undeclared memory: the guard ends the process
- *   list FILE wrong     makes wrong calls: each is refused with a reason
+ *   list FILE wild      with a guarded segment: adds a node, then stores to undeclared memory, so that the guard ends the process
+ *   list FILE wrong     makes wrong calls, each of which must fail with a reason
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void show(const struct root *root)
     printf("%ld of %ld, sum %ld\n", count, root->count, sum);
 }
 
-/* Makes wrong calls and prints the reason for each refusal. Fails if a call is not refused. */
+/* Makes wrong calls and prints the reason why each fails. Fails itself if a wrong call succeeds. */
 static int wrong(vista *segment, struct root *root)
 {
     int refused = 0, other;
@@ -106,7 +106,7 @@ static int wrong(vista *segment, struct root *root)
     return refused == 8 ? 0 : 1;
 }
 
-/* Checks that every call refuses a segment that was unmapped. */
+/* Checks that every call fails with a segment that was unmapped. */
 static int gone(vista *segment, void *place)
 {
     int refused = 0;

@@ -1,5 +1,6 @@
 /*
- * Looks at an environment: its databases, what opening did, its statistics; and does its background work by hand.
+ * Does the background work of an environment by hand, and prints its databases, the report of its opening, and its
+ * statistics.
  *
  *   look DIRECTORY          creates the environment if it is missing
  *   look -n DIRECTORY       does not create it

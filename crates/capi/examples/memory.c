@@ -1,5 +1,5 @@
 /*
- * Memory in a transaction: a list of nodes that point to each other, and records, which commit together or not at all.
+ * Memory in a transaction: a linked list in a segment and records in a database, which commit together or not at all.
  *
  *   memory DIRECTORY
  */
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     if (tp_segment_open_at(scene.env, path, 4096, TP_ANYWHERE | TP_SURVIVES_SYSTEM, &elsewhere) != TP_OK ||
         tp_segment_survives(elsewhere, &survives) != TP_OK || tp_segment_close(elsewhere) != TP_OK)
         return failed("elsewhere");
-    printf("elsewhere: %s\n", survives == TP_SURVIVES_SYSTEM ? "outlives a crash of the system, as declared" : "outlives something else");
+    printf("elsewhere: %s\n", survives == TP_SURVIVES_SYSTEM ? "survives a crash of the system, as declared" : "survives another failure");
     if (tp_segment_close(scene.segment) != TP_OK || tp_db_close(scene.names) != TP_OK || tp_env_close(scene.env) != TP_OK)
         return failed("close");
     return status;

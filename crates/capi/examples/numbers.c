@@ -1,6 +1,7 @@
 /*
- * Keys that are decimal numbers, in a file with the program's own comparison function. In plain mode the function suffices. For a
- * shared file the program also registers an encoding of the keys under a name, so that other processes have the order, too.
+ * Keys that are decimal numbers, in a file with the program's own comparison function. In plain mode the function
+ * suffices. For a shared file the program also registers an encoding of the keys under a name, so that other processes
+ * can use the order, too.
  *
  * usage: numbers DIRECTORY [shared]
  */
@@ -63,7 +64,7 @@ int main(int count, char **arguments)
     if (count > 2) {
         /* The library refuses a comparison without a name. */
         if (dbopen(path, O_RDWR | O_CREAT | (int)DB_TXN, 0666, DB_BTREE, &info) != NULL)
-            return failed("a comparison without a name was taken");
+            return failed("the library accepted a comparison without a name");
         if (db_order(by_number, "decimal") == 0)
             return failed("the library accepted an order that the program has not registered");
         if (tp_order("decimal", with_length, without_length, NULL) != TP_OK || db_order(by_number, "decimal") != 0)

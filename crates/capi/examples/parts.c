@@ -1,5 +1,5 @@
 /*
- * Savepoints, which undo a part of a transaction; snapshots; and commits that return before they are on disk.
+ * Savepoints, with which a part of a transaction is undone; snapshots; and commits that return before they are on disk.
  *
  *   parts DIRECTORY
  */
@@ -28,7 +28,8 @@ static int put(tp_db *stock, tp_txn *txn, const char *key, const char *value)
     return tp_put(stock, txn, key, strlen(key), value, strlen(value));
 }
 
-/* Undoes a failed part; the changes before it stay. Ending a part ends the parts inside it. */
+/* Makes a part with a part inside it, and undoes both: the end of a part ends the parts inside it. The changes before
+ * stay. */
 static int order(tp_db *stock, tp_txn *txn)
 {
     uint64_t part, inner;
@@ -48,8 +49,8 @@ static int order(tp_db *stock, tp_txn *txn)
     show("in the part", stock, txn, "apples");
     if ((code = tp_savepoint_roll_back(txn, part)) != TP_OK)
         return code;
-    show("taken back", stock, txn, "apples");
-    show("taken back", stock, txn, "pears");
+    show("rolled back", stock, txn, "apples");
+    show("rolled back", stock, txn, "pears");
     return TP_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * An index, which finds records by another key than their own.
+ * An index, which finds records by another key than their own: people by their town.
  *
  *   people DIRECTORY
  */
@@ -108,11 +108,11 @@ int main(int argc, char **argv)
     tp_db *people;
     tp_index *by_town;
     tp_txn *txn;
-    int asked = 0;
+    int calls = 0;
     if (argc != 2)
         return 2;
     if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_btree_open(env, "people", &people) != TP_OK ||
-        tp_index_open(people, "people by town", town, &asked, &by_town) != TP_OK)
+        tp_index_open(people, "people by town", town, &calls, &by_town) != TP_OK)
         return failed("open");
     int code = tp_begin(env, TP_DEFAULT, &txn);
     if (code != TP_OK)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
         tp_abort(txn);
     if (code == TP_OK && verify(env, by_town) != TP_OK)
         code = failed("verify");
-    printf("the function was %s\n", asked == 0 ? "never asked" : "asked");
+    printf("the function was %s\n", calls == 0 ? "never called" : "called");
     if (tp_index_close(by_town) != TP_OK || tp_index_drop(people, "people by town") != TP_OK)
         return failed("drop");
     if (tp_db_close(people) != TP_OK || tp_env_close(env) != TP_OK)

@@ -1,6 +1,6 @@
 /*
- * A telephone book with db.h: names in a B-tree and numbers in a hash file, which change together. It is an ordinary program for
- * db(3), except for DB_TXN and the three calls of a transaction.
+ * A telephone book with db.h: names in a B-tree and numbers in a hash file, which change together. Except for DB_TXN
+ * and the three calls on transactions it is an ordinary program for db(3).
  *
  * usage: phones DIRECTORY
  */

@@ -61,7 +61,7 @@ static int show(const char *what, tp_db *db, tp_txn *txn, const tp_range *range)
     return code == TP_NOTFOUND ? TP_OK : code;
 }
 
-/* Prints a key, and ends the walk at the third. */
+/* Prints a key. Ends tp_cursor_each at the third key. */
 static int first_three(const void *key, size_t key_size, const void *value, size_t value_size, void *argument)
 {
     int *seen = argument;
@@ -106,17 +106,17 @@ static int ranges(tp_db *words, tp_txn *txn)
         code = show("left", words, txn, NULL);
     if (code == TP_OK)
         code = each(words, txn);
-    /* Go on behind a key that no longer exists. */
+    /* Continue after a key that does not exist. */
     if (code == TP_OK && (code = tp_cursor_open(words, txn, &cursor)) == TP_OK) {
         if ((code = tp_cursor_behind(cursor, "banana", 6, &key, NULL)) == TP_OK)
-            printf("behind banana: %s\n", (const char *)key.data);
+            printf("after banana: %s\n", (const char *)key.data);
         tp_cursor_close(cursor);
         tp_buffer_free(&key);
     }
     return code;
 }
 
-/* Stores the address of a record in another, and follows it without a search. */
+/* Stores the address of a record in another record, and reads the record at the address without a search. */
 static int links(tp_db *parts, tp_txn *txn)
 {
     tp_link link;
@@ -137,7 +137,7 @@ static int links(tp_db *parts, tp_txn *txn)
     if (code == TP_OK)
         code = tp_delete(parts, txn, "screw", 5);
     if (code == TP_OK && tp_get_at(parts, txn, &link, NULL, NULL) == TP_NOTFOUND)
-        printf("the screw has gone\n");
+        printf("the screw is no longer there\n");
     tp_buffer_free(&key);
     tp_buffer_free(&value);
     return code;

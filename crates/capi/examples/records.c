@@ -1,5 +1,5 @@
 /*
- * Records by number: appends, replaces, removes and visits them in both directions.
+ * A database of records by number: appends, replaces and removes records, and visits them in both directions.
  *
  *   records DIRECTORY
  */
@@ -46,7 +46,7 @@ static int change(tp_recno *days, tp_txn *txn, tp_buffer *record)
     return code;
 }
 
-/* Counts in a file whose records are numbers. */
+/* Adds to a record that is a number, with tp_recno_add. */
 static int count_visits(tp_env *env, tp_txn *txn)
 {
     tp_recno *visits;

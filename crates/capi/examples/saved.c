@@ -1,6 +1,6 @@
 /*
- * Makes a backup of an environment in use, adds later log to it, and restores two environments from it: one with the latest
- * state, one with an earlier one.
+ * Makes a backup of an environment in use, adds later log to the backup, and restores two environments from it: one
+ * with the latest state, and one with an earlier state.
  *
  *   saved DIRECTORY BACKUP FIRST SECOND
  */
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     tp_db *db;
     tp_backed_up first, more, whole;
     uint64_t end;
-    int told = 0;
+    int reports = 0;
 
     if (argc != 5) {
         fprintf(stderr, "usage: saved DIRECTORY BACKUP FIRST SECOND\n");
@@ -58,9 +58,9 @@ int main(int argc, char **argv)
     }
     if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_btree_open(env, "accounts", &db) != TP_OK)
         return failed("open");
-    if (store(env, db, "10") != TP_OK || tp_backup(env, argv[2], 0, watch, &told, &first) != TP_OK)
+    if (store(env, db, "10") != TP_OK || tp_backup(env, argv[2], 0, watch, &reports, &first) != TP_OK)
         return failed("backup");
-    printf("%d files, progress was reported: %s\n", (int)first.files, told > 0 ? "yes" : "no");
+    printf("%d files, progress was reported: %s\n", (int)first.files, reports > 0 ? "yes" : "no");
     if (store(env, db, "20") != TP_OK || tp_backup(env, argv[2], TP_BACKUP_MORE, NULL, NULL, &more) != TP_OK)
         return failed("more");
     if (tp_backup_check(argv[2], NULL, NULL, &whole) != TP_OK)
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     printf("at the end: ");
     if (show(argv[3]) != 0)
         return 1;
-    if (tp_restore(argv[2], argv[4], TP_UNTIL_LSN, first.end, watch, &told, NULL) != TP_OK)
+    if (tp_restore(argv[2], argv[4], TP_UNTIL_LSN, first.end, watch, &reports, NULL) != TP_OK)
         return failed("restore");
     printf("\nbefore that: ");
     if (show(argv[4]) != 0)

@@ -1,5 +1,5 @@
 /*
- * Keys with several values: as a sorted set, and as a list.
+ * Keys with several values: the values of a key are a sorted set, or a list in the order of insertion.
  *
  *   tags DIRECTORY
  */

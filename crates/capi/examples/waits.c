@@ -1,5 +1,6 @@
 /*
- * Lock waits: limits their length, finds the holder, and ends a wait by a signal. Prints what the calls return.
+ * Lock waits: limits a wait, ends a wait by a signal, and waits for a transaction of the same thread. Prints the
+ * errors.
  *
  *   waits DIRECTORY
  */
@@ -37,7 +38,7 @@ int main(int argc, char **argv)
     if (tp_begin(env, TP_RELAXED, &waiter) != TP_OK)
         return failed("the waiter");
 
-    /* Do not wait, for one call. */
+    /* Try once, without a wait. */
     tp_set_lock_timeout(waiter, 0);
     if (tp_put(stock, waiter, "pears", 5, "4", 1) == TP_LOCK_TIMEOUT)
         printf("%s\n", strstr(tp_error(), "the record \"pears\" of database `stock`") ? "the error names the record" : tp_error());
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
     printf("%s\n", tp_strerror(tp_put(stock, waiter, "pears", 5, "4", 1)));
     tp_abort(waiter);
 
-    /* A wait for another transaction of the same thread is refused. */
+    /* A wait for another transaction of the same thread fails after about a second. */
     if (tp_begin(env, TP_RELAXED, &waiter) != TP_OK)
         return failed("the second waiter");
     printf("%s\n", tp_strerror(tp_put(stock, waiter, "pears", 5, "4", 1)));

@@ -66,7 +66,7 @@ static int read_both(tp_db *words, tp_txn *txn)
     return code;
 }
 
-/* Prints a pair. A zero byte follows the bytes in a buffer. */
+/* Prints a pair. Both buffers can be printed as strings, because a zero byte follows the bytes in a buffer. */
 static void show(const char *where, const tp_buffer *key, const tp_buffer *value)
 {
     printf("%s: %s %s\n", where, (const char *)key->data, (const char *)value->data);

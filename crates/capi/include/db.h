@@ -3,15 +3,17 @@
  *
  * Programs written for db 1.85 compile against this header and link with -ltp. A file is opened in one of two modes:
  *
- *   plain      without DB_LOCK, DB_SHMEM and DB_TXN. One ordinary file, for one program at a time. Changes are in the file
- *              after sync or close, and not before. Without a file name the database is in memory only.
- *   shared     with one of these flags. The file belongs to the environment of its directory (dbopen(3)), and any number of
- *              processes use it at once. With DB_TXN each call is a transaction, or a part of the transaction that the
- *              thread has begun with txn_begin. A DB_RECNO has its text file in both modes (recno(3)).
+ *   plain      without DB_LOCK, DB_SHMEM and DB_TXN. One ordinary file, for one program at a time. sync and close write the
+ *              changes to the file; before, the file stays as it is. Without a file name the database is in memory only.
+ *   shared     with at least one of these flags. The file belongs to the environment of its directory (dbopen(3)), and any
+ *              number of processes use it at once. With DB_TXN each call is a transaction, or a part of the transaction
+ *              that the thread has begun with txn_begin.
+ *
+ * In both modes a DB_RECNO has a text file (recno(3)).
  *
  * Calls return 0 (RET_SUCCESS), 1 (RET_SPECIAL: there is no such key, or the key exists already) or -1 (RET_ERROR) with
- * errno set; tp_error then returns a sentence. The memory that a call fills a DBT with belongs to the library, and stays
- * until the next call with the same DB.
+ * errno set; tp_error then returns a text about the error. If a call stores an address in a DBT, the memory at that
+ * address belongs to the library, and stays until the next call with the same DB.
  */
 #ifndef _DB_H_
 #define _DB_H_
@@ -67,9 +69,9 @@ typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
 /* Flags of dbopen, in addition to those of open(2). */
 #define DB_LOCK 0x20000000  /* calls of several processes exclude each other */
 #define DB_SHMEM 0x40000000 /* the cache is in shared memory */
-#define DB_TXN 0x80000000   /* calls are transactions; includes the other two flags */
+#define DB_TXN 0x80000000   /* calls are transactions; includes DB_LOCK and DB_SHMEM */
 
-/* An open file. Call its methods through it, as in db->get(db, &key, &data, 0). */
+/* An open file. Its members are its methods: call them as in db->get(db, &key, &data, 0). */
 typedef struct __db {
     DBTYPE type;
     int (*close)(struct __db *);
@@ -116,45 +118,46 @@ typedef struct {
     unsigned long flags;
 #define R_FIXEDLEN 1 /* all records have reclen bytes */
 #define R_NOKEY 2    /* seq does not fill in the key */
-#define R_SNAPSHOT 4 /* the whole file is read when it is opened, as it is without the flag */
+#define R_SNAPSHOT 4 /* no effect: the whole file is read when it is opened, with or without this flag */
     unsigned int cachesize;
     unsigned int psize;
     int lorder;
     size_t reclen;
-    unsigned char bval; /* the byte that ends a record, or fills up one of fixed length */
-    char *bfname;       /* a second file that has the records; NULL for none */
+    unsigned char bval; /* the byte that ends a record, or that pads a record of fixed length */
+    char *bfname;       /* a second file that has the records, too; NULL for no such file */
 } RECNOINFO;
 
 /* Opens a file, or a database in memory if file is NULL. Returns NULL with errno set if it fails. */
 DB *dbopen(const char *file, int flags, int mode, DBTYPE type, const void *openinfo);
 
 /*
- * Begin, commit or abort a transaction of the calling thread. The transaction includes all calls of the thread with files
- * of one directory that were opened with DB_TXN. Return 0, or -1 with errno set. If a call in the transaction fails with EDEADLK,
- * abort the transaction and run it again.
+ * Begin, commit or abort a transaction of the calling thread. The transaction includes all calls of the thread with
+ * files of one directory that were opened with DB_TXN. Return 0, or -1 with errno set. If a call in the transaction
+ * fails with EDEADLK, abort the transaction and run it again.
  */
 int txn_begin(void);
 int txn_commit(void);
 int txn_abort(void);
 
 /*
- * Comparison functions for a DB_BTREE. The library knows them by name, so files in shared mode can use them, too. The
- * first orders keys from the greatest to the least, the second treats the letters A to Z like a to z, and the third
- * compares unsigned numbers of one length with the least significant byte first. Return a number below, equal to or
- * above 0.
+ * Comparison functions for a DB_BTREE. The library has names for their orders, so files in shared mode can use them,
+ * too. db_compare_descending orders keys from the greatest to the least. db_compare_caseless treats the letters A to Z
+ * like a to z. db_compare_little_endian compares unsigned numbers of one length with the least significant byte first.
+ * They return a number below, equal to or above 0.
  */
 int db_compare_descending(const DBT *one, const DBT *other);
 int db_compare_caseless(const DBT *one, const DBT *other);
 int db_compare_little_endian(const DBT *one, const DBT *other);
 
 /*
- * Assigns a comparison function to the order with this name: an order that tp_order (libtp.h) has registered, or an order
- * of the library. A DB_BTREE in shared mode can then use the function. Returns 0, or -1 with errno set.
+ * Declares that a comparison function sorts in the order with this name: an order that tp_order (libtp.h) has
+ * registered, or an order of the library. A DB_BTREE in shared mode can then use the function. Returns 0, or -1 with
+ * errno set.
  */
 int db_order(int (*compare)(const DBT *, const DBT *), const char *order);
 
 /*
- * Returns a sentence about this thread's last call that failed. The text stays until the thread's next call that fails.
+ * Returns a text about this thread's last call that failed. The text stays until the thread's next call that fails.
  */
 const char *tp_error(void);
 

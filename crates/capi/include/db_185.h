@@ -1,4 +1,4 @@
-/* db_185.h: the interface of db 1.85 under a second name, for systems on which <db.h> is the header of a later Berkeley DB. */
+/* db_185.h: the same as db.h, under another name, for systems on which <db.h> is the header of a later Berkeley DB. */
 #ifndef _DB_185_H_
 #define _DB_185_H_
 

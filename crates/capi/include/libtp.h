@@ -1,9 +1,9 @@
 /*
  * libtp.h: transactions over records on disk, which any number of processes share.
  *
- * An environment is a directory. Any number of processes open it at once and change its databases in transactions. Any of
- * them may be killed at any instruction: the others repair the shared memory that it was changing, undo its uncommitted
- * transactions, and go on.
+ * An environment is a directory. Any number of processes open it at once and change its databases in transactions. Any
+ * of these processes may be killed at any instruction: the other processes repair the shared memory that it was
+ * changing, undo its uncommitted transactions, and continue.
  *
  *     tp_env *env;
  *     tp_db *accounts;
@@ -21,40 +21,44 @@
  *         fprintf(stderr, "%s\n", tp_error());
  *
  * Return values. Every call that can fail returns TP_OK (zero) or one of the codes of tp_error, which are all negative.
- * After a failure tp_error returns a sentence: the file, page or value concerned, what was kept, and what to do. A call
- * that fails changes nothing, unless its description says otherwise. A failed call that stores a handle stores NULL.
+ * After a failure, tp_error returns a text that names the file, page or value concerned, says which changes were kept,
+ * and advises what to do. A call that fails changes nothing, unless its description says otherwise. If a call that
+ * stores a handle fails, it stores NULL.
  *
- * Handles. A handle is not an address: the library looks it up and never follows it. Every call refuses NULL, a handle of
- * another kind, and a closed handle with TP_MISUSE. Only tp_env_close, tp_abort and the other calls that close a handle
- * accept NULL, and then do nothing.
+ * Handles. A handle is not an address: the library looks it up and never follows it. Every call refuses NULL, a handle
+ * of another kind, and a closed handle with TP_MISUSE. Only tp_env_close, tp_abort and the other calls that close a
+ * handle accept NULL, and then do nothing.
  *
  * Memory. The library reads arguments only during the call. It copies answers into a tp_buffer, which belongs to the
- * program: the bytes stay until the program passes the buffer to another call or frees it. Bytes of length 0 may be NULL.
+ * program: the bytes stay until the program passes the buffer to another call or frees it. Bytes of length 0 may be
+ * NULL.
  *
- * Threads. All threads may use an environment and its databases at once. One thread at a time uses a transaction and its
- * cursors; it need not always be the same thread. If two threads use a transaction at once, one of the two calls returns
- * TP_MISUSE. tp_error reports errors to the thread that made the call.
+ * Threads. All threads may use an environment and its databases at once. Only one thread at a time may use a
+ * transaction and its cursors, but different threads may use them one after another. If two threads use a transaction
+ * at once, one of the two calls returns TP_MISUSE. tp_error reports errors to the thread that made the call.
  *
- * Fork. A child process cannot use its parent's handles: every call with one returns TP_FORKED, and the parent's work goes
- * on undisturbed. The child opens the environment for itself. It may end its parent's transactions and close its parent's
- * environment; this changes nothing in the parent.
+ * Fork. A child process cannot use its parent's handles: calls with these handles return TP_FORKED and do not disturb
+ * the parent. The child opens the environment for itself. The child may end its parent's transactions, which also
+ * returns TP_FORKED, and close its parent's databases and environment: this frees the child's copies of the handles,
+ * and changes nothing in the parent.
  *
  * Functions of the program. The functions that the program passes to the library (tp_work, tp_change, tp_page_change,
  * tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch, tp_log_visit) must return: neither longjmp nor a C++
  * exception may leave them.
  *
- * Codes of the program. A function of the program that returns a code (tp_work, tp_index_function, tp_visit, tp_next_pair,
- * tp_log_visit) may return a code of its own: any number except 0 and the numbers from -31999 to -31000, which belong to
- * the library. The library call that called the function then changes nothing and returns the same code. tp_error has a
- * sentence with the code, tp_strerror says that the code is not a code of the library, and tp_is_retryable returns 0.
+ * Codes of the program. A function of the program that returns a code (tp_work, tp_index_function, tp_visit,
+ * tp_next_pair, tp_log_visit) may return a code of its own: any number except 0 and the numbers from -31999 to -31000,
+ * which belong to the library. The library call that called the function then changes nothing and returns the same
+ * code. For such a code, tp_error returns a text with the code, tp_strerror says that it is not a code of the library,
+ * and tp_is_retryable returns 0.
  *
- * Signals and output. The library catches no signal, prints nothing and ends no process, except that vista_map_guarded
- * lets a wrong store end the process. A panic in the library, which is a bug, prints a message on standard error; the call
- * returns TP_PANICKED or TP_BUG.
+ * Signals and output. The library catches no signal, prints nothing and ends no process, with one exception: in a
+ * segment of vista_map_guarded, a store to undeclared memory ends the process. A panic in the library is a bug: it
+ * prints a message on standard error, and the call returns TP_PANICKED or TP_BUG.
  *
- * Debugging. Programs run under valgrind. If the environment is still open when the process ends, valgrind's leak check
- * searches all addresses into which the shared memory can grow, which takes hours: close the environment first, or switch
- * the leak check off (--leak-check=no).
+ * Debugging. Programs can run under valgrind. If the environment is still open when the process ends, valgrind's leak
+ * check takes hours, because it searches all addresses into which the shared memory can grow. Close the environment
+ * first, or switch the leak check off (--leak-check=no).
  */
 #ifndef LIBTP_H
 #define LIBTP_H
@@ -71,7 +75,7 @@ typedef struct tp_txn tp_txn;                   /* a transaction, or a snapshot 
 typedef struct tp_db tp_db;                     /* a database of keys and values */
 typedef struct tp_recno tp_recno;               /* a database of records by number */
 typedef struct tp_multi tp_multi;               /* a database of keys with several values each */
-typedef struct tp_list tp_list;                 /* a database of records by numbers that an insertion moves */
+typedef struct tp_list tp_list;                 /* a database of records that insertions renumber */
 typedef struct tp_text tp_text;                 /* a text file whose records are in a tp_list */
 typedef struct tp_index tp_index;               /* an index of a tp_db */
 typedef struct tp_index_keys tp_index_keys;     /* the index keys of a record, while a tp_index_function adds them */
@@ -102,14 +106,14 @@ enum {
     TP_EXISTS = -31002,           /* tp_put_new: the key exists; tp_multi_put: the key has this value */
     TP_DEADLOCK = -31003,         /* this transaction is the victim of a deadlock: abort it and run it again */
     TP_LOCK_TIMEOUT = -31004,     /* a lock was not granted in time: tp_error names the holders */
-    TP_REBUILT = -31005,          /* the shared memory was made anew and the transaction undone: abort it and run it again */
-    TP_PANICKED = -31006,         /* a bug of the library, or damaged memory, undid this transaction: abort it and run it again */
+    TP_REBUILT = -31005,          /* the shared memory was rebuilt and the transaction undone: abort it and run it again */
+    TP_PANICKED = -31006,         /* a bug of the library, or damaged memory, undid this transaction: abort, and run it again */
     TP_SNAPSHOT_TOO_OLD = -31007, /* the snapshot needs log that is no longer kept: begin another snapshot */
-    TP_OUTCOME_UNKNOWN = -31008,  /* the commit was written, but may be lost: look at the data before you run it again */
-    TP_HALF_UNDONE = -31009,      /* a part could not be undone, so the commit undid the whole transaction: run it again */
+    TP_OUTCOME_UNKNOWN = -31008,  /* the commit was written, but may be lost: check the data before you run it again */
+    TP_HALF_UNDONE = -31009,      /* a rollback to a savepoint failed, so the whole transaction was undone: run it again */
     TP_FULL = -31010,             /* a disk, a table or memory is full */
     TP_CORRUPT = -31011,          /* a file, a page or a log record is damaged */
-    TP_FAILED = -31012,           /* a write to disk failed: no change is accepted until the environment is opened anew */
+    TP_FAILED = -31012,           /* a write to disk failed: reopen the environment, which accepts no change until then */
     TP_LENGTH = -31013,           /* the database does not accept a key, value or record of this length */
     TP_NO_DATABASE = -31014,      /* there is no such database */
     TP_DATABASE = -31015,         /* the database is of another kind, or its name is no valid file name */
@@ -119,7 +123,7 @@ enum {
     TP_FORKED = -31019,           /* the handle belongs to the parent process: open the environment here */
     TP_SETTINGS = -31020,         /* the settings are wrong */
     TP_IO = -31021,               /* a read or a write failed */
-    TP_MISUSE = -31022,           /* an invalid argument: NULL, a wrong or closed handle, or a handle that another thread uses */
+    TP_MISUSE = -31022,           /* an invalid argument: NULL, a wrong or closed handle, or a handle in use by another thread */
     TP_IN_USE = -31023,           /* the handle is in use; it stays open */
     TP_BUG = -31024,              /* a bug of the library; running the call again does not help */
     TP_LOG_TYPE = -31025,         /* the log has records of a type that is not registered */
@@ -130,15 +134,15 @@ enum {
     TP_FILES_WAITING = -31030,    /* committed, but some plain files are not in their places: do not run it again */
     TP_BACKUP = -31031,           /* no backup can be made there, or nothing can be restored from it */
     TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort the transaction */
-    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end it first, or do both in one */
+    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end it, or use one transaction */
     TP_DROPPED = -31034,          /* the database was dropped after this handle was opened: open it again */
     TP_READ_ONLY = -31035,        /* the environment was opened for reading only */
     TP_OTHER = -31099             /* an error without a code in this header: tp_error describes it */
 };
 
 /*
- * Returns a sentence about this thread's last call that did not return TP_OK. The text stays until the thread's next
- * such call. Before the first such call it is empty. Do not free it.
+ * Returns a text about this thread's last call that did not return TP_OK. The text stays until another call of the
+ * thread does not return TP_OK. It is empty if no call of the thread has failed. Do not free it.
  */
 const char *tp_error(void);
 
@@ -146,8 +150,8 @@ const char *tp_error(void);
 const char *tp_strerror(int code);
 
 /*
- * Returns 1 if the same transaction may succeed when it is run again from its beginning (or the same reads in a new
- * snapshot), and 0 otherwise.
+ * Returns 1 if the same transaction may succeed when it is run again from its beginning, or the same reads when they
+ * are repeated in a new snapshot. Returns 0 otherwise.
  */
 int tp_is_retryable(int code);
 
@@ -160,10 +164,11 @@ const char *tp_version(void);
 /* -- buffers for answers */
 
 /*
- * A buffer for answers. Initialize it with TP_BUFFER, or with zeros. Each answer replaces the last, and the memory grows
- * as needed: size is the length of the answer in bytes, and a zero byte, which is not counted, follows it, so that data
- * can be used as a C string. room is the number of bytes of memory at data. The memory comes from malloc. The program may
- * put its own malloc memory there (and set room to its length), or take the memory (and set data to NULL and room to 0).
+ * A buffer for answers. Initialize it with TP_BUFFER, or with zeros. Each answer replaces the previous answer, and the
+ * memory grows as needed. size is the length of the answer in bytes. A zero byte, which size does not count, follows
+ * the answer, so that data can be used as a C string. room is the number of bytes of memory at data. The memory comes
+ * from malloc. The program may put its own malloc memory there (and set room to its length), or take the memory (and
+ * set data to NULL and room to 0).
  */
 typedef struct tp_buffer {
     void *data;
@@ -186,16 +191,17 @@ void tp_buffer_free(tp_buffer *buffer);
 /* Flags of tp_env_open. Add them to give several. */
 enum {
     TP_NO_CREATE = 1,  /* do not create a missing environment */
-    TP_KEEP_FILES = 2, /* if shared memory and log files disagree (as after the restore of a backup), use the files */
+    TP_KEEP_FILES = 2, /* if shared memory and log files disagree (as after old files were copied back), use the files */
     TP_KEEP_REGION = 4 /* if shared memory and log files disagree, use the shared memory */
 };
 
 /*
- * Opens the environment in directory, creates it if it is missing, and stores its handle in *env. settings is a text in
- * the form of the file libtp.toml, which may be in the directory ("memory = \"64MiB\"\ndurability = \"relaxed\""); it
- * overrides that file, and may be NULL. flags is a sum of TP_NO_CREATE, and TP_KEEP_FILES or TP_KEEP_REGION, or 0. If the
- * last processes that used the environment died, the call repairs their shared memory or replays the log. Returns
- * TP_ENVIRONMENT if the directory is no environment or cannot be opened, and TP_SETTINGS if the settings are wrong.
+ * Opens the environment in directory, creates it if it is missing, and stores its handle in *env. settings is NULL, or
+ * a text in the form of the file libtp.toml ("memory = \"64MiB\"\ndurability = \"relaxed\""). The text overrides the
+ * libtp.toml in the directory, if there is one. flags is 0 or a sum of TP_NO_CREATE, TP_KEEP_FILES and TP_KEEP_REGION;
+ * the last two exclude each other. If the last processes that used the environment died, the call repairs their shared
+ * memory or replays the log. Returns TP_ENVIRONMENT if the directory is no environment or cannot be opened, and
+ * TP_SETTINGS if the settings are wrong.
  */
 int tp_env_open(const char *directory, const char *settings, unsigned int flags, tp_env **env);
 
@@ -206,20 +212,21 @@ int tp_env_open(const char *directory, const char *settings, unsigned int flags,
  */
 int tp_env_close(tp_env *env);
 
-/* -- look at an environment, and do its work by hand */
+/* -- inspect an environment, and do its background work by hand */
 
 /* Stores the sorted names of the environment's databases in names, each followed by a zero byte. */
 int tp_env_databases(tp_env *env, tp_buffer *names);
 
 /*
- * Checks the pages of the database name against each other, and its indices. Stores each fault in findings as a
- * sentence followed by a zero byte; the size is 0 if there is no fault. No process should change the database
- * meanwhile: changes can be reported as faults.
+ * Checks the pages of the database name against each other, and checks its indices. Stores each fault in findings as a
+ * sentence followed by a zero byte; the size is 0 if there is no fault. No process should change the database during
+ * the call: changes can be reported as faults.
  */
 int tp_env_verify(tp_env *env, const char *name, tp_buffer *findings);
 
 /*
- * Stores what opening did in json: {"how":"restarted","millis":12,"log_bytes":...}. Later versions may add members.
+ * Stores a report of the work of tp_env_open in json: {"how":"restarted","millis":12,"log_bytes":...}. Later versions
+ * may add members.
  */
 int tp_env_opened(tp_env *env, tp_buffer *json);
 
@@ -236,20 +243,20 @@ int tp_env_checkpoint(tp_env *env);
 int tp_env_flush(tp_env *env);
 
 /*
- * Does one round of background work. A program that sets "no_background = true" calls this from time to time, because the
- * library then runs no threads in the program.
+ * Does one round of background work. A program that sets "no_background = true" calls this from time to time, because
+ * the library then runs no threads in the program.
  */
 int tp_env_background_step(tp_env *env);
 
 /* -- transactions
  *
- * A transaction reads and changes records as if it ran alone: they stay locked until it ends. A call that needs a lock
- * that another transaction holds waits for it, at most as long as the setting lock_timeout_millis says, and without limit
- * by default. If a lock is not granted in time, the call returns TP_LOCK_TIMEOUT; tp_error names the record, the
- * database, and the transactions and processes that hold the lock, and says which of these processes are stopped. The
- * transaction goes on without the lock. If a transaction waits for another transaction of its own thread, directly or
- * through other transactions, the call returns TP_OWN_THREAD after about a second: while the thread waits, it cannot end
- * the other transaction.
+ * A transaction reads and changes records as if no other transaction ran: the records stay locked until it ends. If
+ * another transaction holds a lock that a call needs, the call waits for the lock: at most lock_timeout_millis (a
+ * setting), and by default without limit. If the lock is not granted in time, the call returns TP_LOCK_TIMEOUT, and the
+ * transaction continues without the lock. tp_error then names the record, the database, and the transactions and
+ * processes that hold the lock, and says which of these processes are stopped. If a transaction waits for another
+ * transaction of its own thread, directly or through other transactions, the call returns TP_OWN_THREAD after about a
+ * second: while the thread waits, it cannot end the other transaction.
  *
  *     tp_txn *txn;
  *     int code = tp_begin(env, TP_DEFAULT, &txn);
@@ -270,8 +277,8 @@ int tp_env_background_step(tp_env *env);
 enum {
     TP_DEFAULT = 0, /* as the environment's settings say */
     TP_SYNC = 1,    /* when the commit is on disk */
-    TP_RELAXED = 2, /* at once: the commit survives the death of any process, and is on disk a tenth of a second later */
-    TP_RIO = 3      /* at once: the commit is in memory that survives a crash of the system (else TP_NOT_LASTING) */
+    TP_RELAXED = 2, /* at once: the commit survives the death of processes, and is on disk a tenth of a second later */
+    TP_RIO = 3      /* at once: the commit is in memory that survives a crash of the system (otherwise TP_NOT_LASTING) */
 };
 
 /*
@@ -281,17 +288,17 @@ enum {
 int tp_begin(tp_env *env, int durability, tp_txn **txn);
 
 /*
- * Commits the transaction, with the changes since its savepoints, and ends its cursors and the handle, whatever it returns
- * except TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: look at the data before you run it
- * again. After TP_FILES_WAITING it is committed, but a plain file (tp_file_create) is not in its place yet: do not run it
- * again. After TP_MISUSE it goes on: the handle was refused, or a changed page was not unpinned. After any other code it
- * was aborted.
+ * Commits the transaction, with the changes since its savepoints. Ends its cursors and the handle, whatever it returns
+ * except TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: check the data before you run it
+ * again. After TP_FILES_WAITING the transaction is committed, but a plain file (tp_file_create) is not in its place
+ * yet: do not run the transaction again. After TP_MISUSE the transaction is still running: the handle was refused, or a
+ * changed page was not unpinned. After any other code except TP_OK the transaction was aborted.
  */
 int tp_commit(tp_txn *txn);
 
 /*
- * Commits as tp_commit does, without waiting for the disk, whatever the durability, and stores a handle of the commit in
- * *pending. Other transactions see the changes at once. tp_wait_durable waits for the disk.
+ * Commits as tp_commit does, but whatever the durability does not wait for the disk. Stores a handle of the commit in
+ * *pending, with which tp_wait_durable waits for the disk. Other transactions see the changes at once.
  */
 int tp_commit_async(tp_txn *txn, tp_pending **pending);
 
@@ -301,29 +308,29 @@ int tp_wait_durable(tp_pending *pending);
 /* Ends the handle of a commit without waiting. */
 int tp_pending_free(tp_pending *pending);
 
-/* Undoes the transaction, and ends its cursors and the handle, whatever it returns except TP_MISUSE. */
+/* Undoes the transaction. Ends its cursors and the handle, whatever it returns except TP_MISUSE. */
 int tp_abort(tp_txn *txn);
 
 /* Changes the durability of the transaction's commit. TP_DEFAULT restores the durability given to tp_begin. */
 int tp_set_durability(tp_txn *txn, int durability);
 
 /*
- * Sets the longest wait for each lock of this transaction from now on, in milliseconds, whatever the settings say: 0 does
- * not wait, and a negative number waits without limit. To limit a single call, set the time before it and reset it
- * afterwards.
+ * Sets how long this transaction from now on waits for each lock, in milliseconds, whatever the settings say: with 0 it
+ * does not wait, and with a negative number it waits without limit. To limit a single call, set the time before the
+ * call and reset it afterwards.
  */
 int tp_set_lock_timeout(tp_txn *txn, int64_t millis);
 
 /*
  * Ends all lock waits of the transactions that this process is running. The waiting calls return TP_CANCELLED within
- * some milliseconds. The next call that would have to wait, in a running transaction that does not wait now, returns
+ * some milliseconds. In a running transaction that does not wait now, the next call that would have to wait returns
  * TP_CANCELLED, too. All other calls, and commits, work as usual. A signal handler may call this function, and the
- * function may be the handler: `signal(SIGINT, tp_cancel_waits)`, or in Python, with ctypes,
+ * function itself may be the handler: `signal(SIGINT, tp_cancel_waits)`, or in Python, with ctypes,
  * `libc.signal(2, libtp.tp_cancel_waits)`. It ignores its argument.
  */
 void tp_cancel_waits(int signal);
 
-/* Stores the transaction's number, which tools show, in *id. */
+/* Stores the transaction's number in *id. `tp` shows the same numbers. */
 int tp_txn_id(tp_txn *txn, uint64_t *id);
 
 /* -- run a function in a transaction until it commits
@@ -343,25 +350,25 @@ enum {
 };
 
 /*
- * The work of a transaction, for tp_run. It returns TP_OK to commit; any other code aborts the transaction. The function
- * may be called several times, so it must do nothing outside of the transaction that may happen only once. It must not
- * end the transaction.
+ * Does the work of a transaction, for tp_run. The function returns TP_OK to commit; any other code aborts the
+ * transaction. tp_run may call it several times, so it must do nothing outside of the transaction that may happen only
+ * once. It must not end the transaction.
  */
 typedef int tp_work(tp_txn *txn, void *argument);
 
 /*
- * Calls work in a transaction and commits it. If work or the commit returns a retryable code (tp_is_retryable), as
- * TP_DEADLOCK is, the call runs work again in a new transaction, up to a thousand times. TP_LOCK_TIMEOUT ends the call,
- * unless TP_AGAIN was added to durability; TP_CANCELLED (tp_cancel_waits) always ends it. If work returns a code of the
- * program, the call aborts the transaction and returns that code. Returns the code of work, if that is neither TP_OK nor
- * retryable; otherwise the code of the commit, or of the last try.
+ * Calls work in a transaction and commits the transaction. If work or the commit returns a retryable code such as
+ * TP_DEADLOCK (tp_is_retryable), runs work again in a new transaction, up to a thousand times. If work returns any
+ * other code except TP_OK, a code of the program for example, aborts the transaction and returns that code. So
+ * TP_LOCK_TIMEOUT ends the call, unless TP_AGAIN was added to durability, and TP_CANCELLED (tp_cancel_waits) always
+ * ends it. Otherwise returns the code of the commit, or the retryable code of the last try.
  */
 int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
 
 /* -- undo a part of a transaction
  *
- * A nested transaction is a savepoint: keep it if the part succeeds, and go back to it otherwise. After TP_DEADLOCK abort
- * and run the whole transaction again, not the part.
+ * To nest a transaction in another, make a savepoint before the inner part: keep the savepoint if the part succeeds,
+ * and roll back to it otherwise. After TP_DEADLOCK abort the whole transaction and run it again, not only the part.
  *
  *     uint64_t part;
  *     tp_savepoint(txn, &part);
@@ -372,19 +379,20 @@ int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
  */
 
 /*
- * Makes a savepoint and stores its number in *savepoint. Before the program stores to joined memory from now on, it
- * must declare the memory (again) with tp_segment_set_range: otherwise the stores are not undone.
+ * Makes a savepoint and stores its number in *savepoint. Declarations of joined memory end here: before further stores
+ * the program must declare the memory again with tp_segment_set_range, because a rollback to the savepoint undoes only
+ * stores that were declared after the savepoint.
  */
 int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
 
-/* Ends a savepoint and all later savepoints. The changes since then stay part of the transaction. */
+/* Ends a savepoint and all later savepoints. The changes since the savepoint stay in the transaction. */
 int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
 
 /*
- * Undoes the changes since a savepoint, newest first, and ends it and all later savepoints. The transaction goes on with
- * all its locks. Joined memory goes back, too: to its state at the savepoint, or at the join if that came later. It stays
- * joined, and must be declared again before stores. If this call fails, the transaction can no longer commit: its commit
- * returns TP_HALF_UNDONE.
+ * Undoes the changes since a savepoint, newest first, and ends this savepoint and all later savepoints. The transaction
+ * continues and keeps all its locks. Joined memory is rolled back, too: to its state at the savepoint, or at the join
+ * if the join came later. The memory stays joined, and the program must declare it again before stores. If this call
+ * fails, the transaction can no longer commit: its commit returns TP_HALF_UNDONE.
  */
 int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
 
@@ -401,25 +409,26 @@ int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
  */
 
 /*
- * Passes the running transaction on, with its locks and changes, and stores a text in word. One thread or process of
- * the environment can continue the transaction with tp_attach and this text, once. Its savepoints are forgotten; the
- * changes since them stay. The call ends the handle, whatever it returns, except with TP_MISUSE and TP_FULL: then the
- * transaction goes on. After any other failure the transaction was undone (TP_NOT_PASSED if it has joined memory, read
- * or changed plain files, or dropped or renamed databases). If this process dies, or closes the environment, before the
- * transaction is taken over, the transaction is undone. The durability set by tp_set_durability is not passed on.
+ * Passes the running transaction on, with its locks and changes, and stores a text in word. With tp_attach and this
+ * text, one thread or process that uses the environment can continue the transaction. The text can be used once. The
+ * transaction's savepoints end; the changes since the savepoints stay. After TP_MISUSE and TP_FULL the transaction is
+ * still running, and the handle stays valid; in all other cases the call ends the handle. After any other failure the
+ * transaction was undone (TP_NOT_PASSED if it has joined memory, read or changed plain files, or dropped or renamed
+ * databases). If this process dies, or closes the environment, before the transaction is taken over, the transaction is
+ * undone. The durability set by tp_set_durability is not passed on.
  */
 int tp_detach(tp_txn *txn, tp_buffer *word);
 
 /*
- * Continues the transaction that tp_detach described by word, and stores its handle in *txn. The commit has the durability
- * of the environment's settings, unless tp_set_durability changes it. Returns TP_NOT_PASSED if the transaction was undone,
- * or another session has taken it over.
+ * Continues the transaction for which tp_detach has stored word, and stores its new handle in *txn. The commit has the
+ * durability of the environment's settings, unless tp_set_durability changes it. Returns TP_NOT_PASSED if the
+ * transaction was undone, or if another thread or process has taken it over.
  */
 int tp_attach(tp_env *env, const char *word, tp_txn **txn);
 
 /*
- * Aborts the transaction with number id (tp_txn_id), which was passed on and not taken over. Returns TP_NOT_PASSED if no
- * such transaction waits.
+ * Aborts the transaction with number id (tp_txn_id), which was passed on and not taken over. Returns TP_NOT_PASSED if
+ * no transaction with this number waits to be taken over.
  */
 int tp_abort_detached(tp_env *env, uint64_t id);
 
@@ -433,18 +442,23 @@ int tp_abort_detached(tp_env *env, uint64_t id);
  */
 
 /*
- * Begins a snapshot and stores its handle in *snapshot. The snapshot shows every commit, of this process and others, that
- * could have been read before, and no later commit, however long it is held. It takes no lock, so no transaction waits for
- * it. It waits only for the disk: a call that reads a commit which is not on disk yet returns when the commit is on disk,
- * unless the environment's commits are TP_RELAXED. Pass it to the calls that read, in place of a transaction; calls that
- * change something return TP_MISUSE. End it with tp_commit or tp_abort, which do the same for a snapshot.
+ * Begins a snapshot and stores its handle in *snapshot. The snapshot shows the commits of this process and of others
+ * that could already be read when it began, and no later commit, however long the program holds it. A snapshot takes no
+ * lock, so no transaction waits for it. Its calls wait only for the disk: a call that reads a commit which is not on
+ * disk yet returns when the commit is on disk, unless the environment's commits are TP_RELAXED. Pass the snapshot to
+ * the calls that read, in place of a transaction; calls that change something return TP_MISUSE. End it with tp_commit
+ * or tp_abort, which do the same for a snapshot.
  *
- * Records that were changed since are read from the log. The log is kept for a snapshot within limits (an hour, 4 GiB,
- * unless the settings say otherwise); beyond them a call may return TP_SNAPSHOT_TOO_OLD.
+ * The library reconstructs records that were changed after the snapshot began from the log. It keeps the log for a
+ * snapshot within limits (an hour, 4 GiB, unless the settings say otherwise); beyond these limits a call may return
+ * TP_SNAPSHOT_TOO_OLD.
  */
 int tp_snapshot(tp_env *env, tp_txn **snapshot);
 
-/* Waits until everything that the snapshot shows is on disk: for programs that pass on what they have read. */
+/*
+ * Waits until every commit that the snapshot shows is on disk. A program calls this before it passes on the records
+ * that it has read.
+ */
 int tp_snapshot_durable(tp_txn *snapshot);
 
 /* -- open and close a database of keys and values
@@ -458,8 +472,8 @@ int tp_btree_open(tp_env *env, const char *name, tp_db **db);
 
 /*
  * Opens the hash file name, creates it if it is missing, and stores its handle in *db. A hash file finds a key in one
- * step; its keys have no order. Its cursors move forward only: they accept tp_cursor_first, tp_cursor_next,
- * tp_cursor_behind and tp_cursor_each, and return TP_DATABASE for other steps.
+ * step, but its keys have no order. A cursor over it only moves forward: tp_cursor_first, tp_cursor_next,
+ * tp_cursor_behind and tp_cursor_each move it, and the other moves return TP_DATABASE.
  */
 int tp_hash_open(tp_env *env, const char *name, tp_db **db);
 
@@ -471,8 +485,8 @@ int tp_db_key_max(tp_db *db, size_t *size);
 
 /* -- keys in an order of the program
  *
- * The library has the orders "descending", "ascii-caseless" and "little-endian" (unsigned numbers of one length). The keys
- * of tp_multi_open may have an order, too.
+ * The library has the orders "descending", "ascii-caseless" and "little-endian" (unsigned numbers of one length). The
+ * keys of a database of tp_multi_open may have an order, too.
  *
  *     static size_t same(const void *key, size_t size, void *made, size_t room, void *argument)
  *     {
@@ -485,26 +499,26 @@ int tp_db_key_max(tp_db *db, size_t *size);
  */
 
 /*
- * Converts the size bytes at bytes to other bytes, for tp_order: stores up to room of them at made, and returns the
- * length of the whole result. If that exceeds room, the library calls the function again with more room (as with
- * strxfrm). The function must give the same result for the same bytes, in every process and version that uses the
- * database: an order that changes needs another name. Several threads may call it at once. It cannot fail, and must not
- * call this library.
+ * Converts the size bytes at bytes to a result of other bytes, for tp_order. The function stores at most room bytes of
+ * the result at made, and returns the length of the whole result. If the length exceeds room, the library calls the
+ * function again with more room (as with strxfrm). The function must give the same result for the same bytes, in every
+ * process and every version of the program that uses the database: if you change the order, give it another name.
+ * Several threads may call the function at once. It cannot fail, and must not call this library.
  */
 typedef size_t tp_recode(const void *bytes, size_t size, void *made, size_t room, void *argument);
 
 /*
  * Registers an order of keys under a name of 1 to 64 bytes, for the databases that this process opens from now on.
- * encode converts a key to bytes whose byte order is the desired order, and decode converts these bytes to the key.
- * Keys with the same encoded bytes are the same key. The functions, and the object at argument, must stay until all
- * environments are closed.
+ * encode converts a key to encoded bytes: the order of the encoded bytes (as memcmp compares them) is the order of the
+ * keys. decode converts the encoded bytes to the key. Keys with the same encoded bytes are the same key. The functions,
+ * and the object at argument, must stay until all environments are closed.
  */
 int tp_order(const char *name, tp_recode *encode, tp_recode *decode, void *argument);
 
 /*
- * Opens the B-tree name, whose keys are in the named order, creates it if it is missing, and stores its handle in *db. The
- * database's file records the name of the order. Returns TP_DATABASE if its keys are in another order, as tp_btree_open
- * does for a database with a named order.
+ * Opens the B-tree name, whose keys are in the named order, creates it if it is missing, and stores its handle in *db.
+ * The database's file records the name of the order. Returns TP_DATABASE if the keys of the database are in another
+ * order. (tp_btree_open returns TP_DATABASE for every database with a named order.)
  */
 int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_db **db);
 
@@ -521,8 +535,8 @@ int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_d
 typedef void tp_change(void *value, size_t size, void *argument);
 
 /*
- * Copies the value of a key to value, which may be NULL. Returns TP_NOTFOUND if there is no such key. A transaction locks
- * the key for reading until the transaction ends; a snapshot locks nothing.
+ * Copies the value of a key to value, which may be NULL. Returns TP_NOTFOUND if there is no such key. A transaction
+ * locks the key for reading until the transaction ends; a snapshot locks nothing.
  */
 int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
@@ -532,7 +546,10 @@ int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *
  */
 int tp_get_for_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
-/* A key for tp_get_many, and its value afterwards: code is TP_OK, or TP_NOTFOUND, and then the value is as it was. */
+/*
+ * A key for tp_get_many, which stores the key's value in value and TP_OK in code. If there is no such key, it stores
+ * TP_NOTFOUND in code, and leaves value as it was.
+ */
 typedef struct tp_wanted {
     const void *key;
     size_t key_size;
@@ -541,15 +558,15 @@ typedef struct tp_wanted {
 } tp_wanted;
 
 /*
- * Does tp_get for each of count keys, and stores value and code of each. Faster than single calls where the records are
- * not in the processor's cache. A transaction locks the keys in their order in the database, so calls that lock nothing
- * else cannot deadlock with each other. A missing key is no error of the call.
+ * Does tp_get for each of count keys, and stores value and code of each key. It is faster than single calls if the
+ * records are not in the processor's cache. A transaction locks the keys in their order in the database, so
+ * transactions that lock nothing else cannot deadlock with each other. The call also returns TP_OK if keys are missing.
  */
 int tp_get_many(tp_db *db, tp_txn *txn, tp_wanted *wanted, size_t count);
 
 /*
- * Asks the processor to bring the place of a key into its cache, before other work after which the program will read or
- * change the key. A hint, which locks nothing and reads nothing from the disk.
+ * Makes the processor load the memory where a key's record is into its cache. Call this if the program does other work
+ * first and then reads or changes the record. The call is a hint: it locks nothing and reads nothing from the disk.
  */
 int tp_prefetch(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
 
@@ -566,16 +583,16 @@ int tp_put_new(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const v
 int tp_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_change *change, void *argument);
 
 /*
- * Stores size bytes into the value of a key, from the byte offset on (0 is the first); the length of the value stays. The
- * cheapest change of a value. Returns TP_NOTFOUND if there is no such key, and TP_LENGTH if a byte would lie outside of
- * the value.
+ * Stores size bytes into the value of a key, beginning at the byte offset (0 is the first byte); the length of the
+ * value stays. This is the cheapest change of a value. Returns TP_NOTFOUND if there is no such key, and TP_LENGTH if a
+ * byte would lie outside of the value.
  */
 int tp_update_part(tp_db *db, tp_txn *txn, const void *key, size_t key_size, size_t offset, const void *bytes, size_t size);
 
 /*
  * Adds amount to a number in the value of a key, and stores the sum in *sum, unless sum is NULL. The number has eight
- * bytes from the byte offset on, the lowest first, as an int64_t of x86-64; the sum wraps around. Returns TP_NOTFOUND and
- * TP_LENGTH as tp_update_part does.
+ * bytes, begins at the byte offset, and has its least significant byte first, as an int64_t of x86-64. The sum wraps
+ * around. Returns TP_NOTFOUND and TP_LENGTH as tp_update_part does.
  */
 int tp_add(tp_db *db, tp_txn *txn, const void *key, size_t key_size, size_t offset, int64_t amount, int64_t *sum);
 
@@ -591,8 +608,8 @@ int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
  */
 
 /*
- * Bounds of a tp_range. Add at most two of them: TP_FROM or TP_ABOVE or neither, and TP_UPTO or TP_BELOW or neither; or give
- * TP_PREFIX alone.
+ * Flags for the bounds of a tp_range: at most one of TP_FROM and TP_ABOVE, plus at most one of TP_UPTO and TP_BELOW; or
+ * only TP_PREFIX.
  */
 enum {
     TP_FROM = 1,  /* the low key and the keys above it */
@@ -603,10 +620,9 @@ enum {
 };
 
 /*
- * A range of the keys of a database, as in {"b", 1, "p", 1, TP_FROM | TP_BELOW} or {"pe", 2, NULL, 0, TP_PREFIX}. The
- * library ignores a key that the flags in how do not use. A call that takes a tp_range takes NULL for all keys. A hash
- * file has no ranges, and a database whose keys are in another order than the order of their bytes has no prefixes
- * (TP_DATABASE).
+ * A range of the keys of a database, for example {"b", 1, "p", 1, TP_FROM | TP_BELOW} or {"pe", 2, NULL, 0, TP_PREFIX}.
+ * The library ignores low or high if the flags in how do not use it. For all keys, pass NULL instead of a tp_range. For
+ * a hash file a range returns TP_DATABASE; for a database whose keys have a named order (tp_order), TP_PREFIX does.
  */
 typedef struct tp_range {
     const void *low;
@@ -617,27 +633,29 @@ typedef struct tp_range {
 } tp_range;
 
 /*
- * Stores the number of keys in the range in *count. In a transaction the number stays the same until the transaction
- * ends.
+ * Stores the number of keys in the range in *count. In a transaction, no other transaction can change this number until
+ * the transaction ends.
  */
 int tp_count(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /*
- * Removes all keys in the range, and stores their number in *count, unless count is NULL. No other transaction can insert
- * such a key until this transaction ends. An empty range is no error. If the call fails, some keys may be removed: abort
- * the transaction, or go back to a savepoint.
+ * Removes all keys in the range, and stores their number in *count, unless count is NULL. No other transaction can
+ * insert a key into the range until this transaction ends. An empty range is no error. If the call fails, some keys may
+ * be removed: abort the transaction, or roll back to a savepoint.
  */
 int tp_delete_range(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /* -- visit a database in the order of its keys
  *
- * A cursor stands nowhere at first. In a transaction it locks the records it passes for reading until the transaction
- * ends, and the gaps between them; other transactions can change records that it has not passed. It ends with the
- * transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor in its place, with two exceptions: after
- * TP_NOTFOUND tp_cursor_next leaves it behind all records, and tp_cursor_prev before all. When the record under a cursor
- * is removed, the cursor stands between the neighbours. All this holds for every kind of cursor.
+ * A new cursor has no position. In a transaction, a cursor locks the records that it visits, and the gaps between them,
+ * for reading until the transaction ends; other transactions can change records that it has not visited. The cursor
+ * ends with the transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor at its position, with two
+ * exceptions: if tp_cursor_next returns TP_NOTFOUND, the cursor is after all records, and if tp_cursor_prev does, it is
+ * before all records. When the record at the cursor is removed, the cursor is between the neighbours of that
+ * record. All this holds for every kind of cursor.
  *
- * A call that moves copies the pair to key and value, either of which may be NULL, or returns TP_NOTFOUND.
+ * A call that moves the cursor copies the pair at the new position to key and value, or returns TP_NOTFOUND. key or
+ * value may be NULL.
  *
  *     tp_buffer key = TP_BUFFER, value = TP_BUFFER;
  *     while ((code = tp_cursor_next(cursor, &key, &value)) == TP_OK)
@@ -645,15 +663,15 @@ int tp_delete_range(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *cou
  */
 
 /*
- * Visits a pair, for tp_cursor_each. Key and value stay until the function returns. It returns TP_OK to go on to the
- * next pair. Calls with the same transaction are refused meanwhile.
+ * Visits a pair, for tp_cursor_each. Key and value stay until the function returns. The function returns TP_OK to
+ * continue with the next pair. While it runs, calls with the same transaction return TP_MISUSE.
  */
 typedef int tp_visit(const void *key, size_t key_size, const void *value, size_t value_size, void *argument);
 
 /* Opens a cursor in a transaction or a snapshot, and stores its handle in *cursor. */
 int tp_cursor_open(tp_db *db, tp_txn *txn, tp_cursor **cursor);
 
-/* Opens a cursor over the keys in a range (tp_count). It moves and locks only within the range. */
+/* Opens a cursor over the keys in a range (tp_count). The cursor moves and locks only within the range. */
 int tp_cursor_open_range(tp_db *db, tp_txn *txn, const tp_range *range, tp_cursor **cursor);
 
 /* Frees the handle of a cursor, before or after the end of its transaction. */
@@ -669,21 +687,21 @@ int tp_cursor_last(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 int tp_cursor_seek(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the first pair behind the key `from`, whether or not that key exists. With this call a new cursor continues
- * where another one stopped. It works in a hash file, too.
+ * Moves to the first pair after the key `from`, whether or not that key exists. With this call a new cursor continues
+ * where another cursor stopped. The call works in a hash file, too.
  */
 int tp_cursor_behind(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
 
-/* Moves to the next pair, or to the first if the cursor stands nowhere. */
+/* Moves to the next pair, or to the first if the cursor has no position. */
 int tp_cursor_next(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* Moves to the previous pair, or to the last if the cursor stands nowhere. */
+/* Moves to the previous pair, or to the last if the cursor has no position. */
 int tp_cursor_prev(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
  * Calls visit with the next pair, and with each further pair, until visit returns another code than TP_OK. The call
- * returns that code, and the cursor stands on the last pair visited. Pairs are not copied, so this is the fastest way
- * through many.
+ * returns that code, and the cursor is at the last pair visited. Pairs are not copied, so this is the fastest way
+ * to visit many pairs.
  */
 int tp_cursor_each(tp_cursor *cursor, tp_visit *visit, void *argument);
 
@@ -706,10 +724,11 @@ typedef struct tp_link {
 int tp_link_of(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_link *link);
 
 /*
- * Copies the record at a link, without a search. Returns TP_NOTFOUND if the record is no longer there: it was removed, or
- * moved when its page was split or it grew. Then search by its key, and take a new link. Compare the key that is found: if
- * the hashes of two keys are equal (once in 2^64 pairs, unless keys are chosen for that), the record can be another. key
- * or value may be NULL. Refuses a snapshot.
+ * Copies the record at a link, without a search. Returns TP_NOTFOUND if the record is no longer there: it was removed,
+ * or it moved when its page was split or when it grew. Then search for the record by its key, and make a new link.
+ * Compare the key that the call copies with the key that you expect: if the hashes of two keys are equal, the call can
+ * copy another record. This happens for one of 2^64 pairs of keys, unless an attacker chooses the keys. key or value
+ * may be NULL. Refuses a snapshot.
  */
 int tp_get_at(tp_db *db, tp_txn *txn, const tp_link *link, tp_buffer *key, tp_buffer *value);
 
@@ -726,22 +745,22 @@ int tp_get_at(tp_db *db, tp_txn *txn, const tp_link *link, tp_buffer *key, tp_bu
  */
 
 /*
- * Adds the keys under which an index finds a record, for tp_index_open: calls tp_index_add for each key, none or several,
- * and returns TP_OK. Any other code refuses the record: the call that was to store the record changes nothing and returns
- * that code, and tp_error names the index. Every thread that writes to the database calls the function, several at once,
- * while the record is locked. It must add the same keys for the same record, in every process that writes to the database:
- * if you change the keys that it adds, give the index another name. It may call only tp_index_add and tp_error of this
- * library.
+ * Adds the keys under which an index finds a record, for tp_index_open: calls tp_index_add for each of these keys (a
+ * record may have none, one or several), and returns TP_OK. Any other code refuses the record: the call that was to
+ * store the record changes nothing and returns that code, and tp_error names the index. The library calls the function
+ * in each thread that writes to the database, also in several threads at once, while the record is locked. The function
+ * must add the same keys for the same record in every process that writes to the database: if you change the keys that
+ * it adds, give the index another name. Of this library, it may call only tp_index_add and tp_error.
  */
 typedef int tp_index_function(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys,
                               void *argument);
 
 /*
  * Opens the index name of a database, and stores its handle in *index. function computes its keys. If the index is
- * missing, the call makes it from all records, in one transaction; other transactions that write to the database wait for
- * it. From then on every change of a record updates the index. Every process that writes to the database must call this
- * first, with the same function; otherwise its writes return TP_DATABASE. The function, and the object at argument, must
- * stay until the environment is closed, even if the index is closed before.
+ * missing, the call builds it from all records, in one transaction; other transactions that write to the database wait
+ * for this transaction. From then on every change of a record updates the index. Every process that writes to the
+ * database must first call tp_index_open with the same function; otherwise its writes return TP_DATABASE. The function,
+ * and the object at argument, must stay until the environment is closed, even if the index is closed before.
  */
 int tp_index_open(tp_db *db, const char *name, tp_index_function *function, void *argument, tp_index **index);
 
@@ -749,8 +768,8 @@ int tp_index_open(tp_db *db, const char *name, tp_index_function *function, void
 int tp_index_close(tp_index *index);
 
 /*
- * Adds a key under which the index finds the record. Only a tp_index_function calls this. A key added twice counts
- * once.
+ * Adds a key under which the index finds the record. Only a tp_index_function calls this. If it adds a key twice, the
+ * index has the key once.
  */
 int tp_index_add(tp_index_keys *keys, const void *key, size_t key_size);
 
@@ -761,23 +780,23 @@ int tp_index_drop(tp_db *db, const char *name);
 int tp_index_count(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, uint64_t *count);
 
 /*
- * Copies the first record with an index key; tp_index_cursor_open visits all. Returns TP_NOTFOUND if there is no such record. key or
- * value may be NULL.
+ * Copies the first record with an index key; a cursor (tp_index_cursor_open) visits all of them. Returns TP_NOTFOUND if
+ * no record has this index key. key or value may be NULL.
  */
 int tp_index_get(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, tp_buffer *key, tp_buffer *value);
 
 /*
- * Compares the index with the records, by its function. Stores each fault in findings as a sentence followed by a zero
- * byte; the size is 0 if there is no fault.
+ * Computes the index keys of all records with the index's function, and compares them with the index. Stores each fault
+ * in findings as a sentence followed by a zero byte; the size is 0 if there is no fault.
  */
 int tp_index_verify(tp_index *index, tp_txn *txn, tp_buffer *findings);
 
 /* -- visit records in the order of an index
  *
- * These work as the calls of tp_cursor_open, over the index keys in a range (tp_count), NULL for all: the index keys in
- * order, and the records of each in the order of their own keys. Each of the three buffers may be NULL. A cursor in a
- * transaction locks the index entries and records it passes for reading; in a snapshot index and records are of the same
- * moment.
+ * These calls work as the calls of tp_cursor. The range (tp_range) is a range of index keys, or NULL for all index
+ * keys. A cursor visits the index keys in order, and the records of each index key in the order of their own keys. Each
+ * of the three buffers may be NULL. A cursor in a transaction locks the index entries and the records that it visits
+ * for reading. A cursor in a snapshot shows the index and the records as they were at the same moment.
  *
  *     tp_range l = {"L", 1, NULL, 0, TP_PREFIX};
  *     tp_index_cursor_open(by_town, txn, &l, &cursor);
@@ -814,24 +833,24 @@ int tp_recno_close(tp_recno *recno);
 /* Stores the length of each record, in bytes, in *size. */
 int tp_recno_record_size(tp_recno *recno, uint32_t *size);
 
-/* Copies the record with that number, in a transaction or a snapshot. Returns TP_NOTFOUND if there is no such record. */
+/* Copies the record with this number. Returns TP_NOTFOUND if there is no such record. */
 int tp_recno_get(tp_recno *recno, tp_txn *txn, uint64_t number, tp_buffer *record);
 
 /*
- * Stores a record under a number, and replaces any earlier record. Returns TP_LENGTH if record_size is not the record size
- * of the database.
+ * Stores a record under a number, and replaces any earlier record. Returns TP_LENGTH if record_size is not the record
+ * size of the database.
  */
 int tp_recno_put(tp_recno *recno, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
 
-/* Stores size bytes into a record, as tp_update_part does into a value. */
+/* Stores size bytes into a record, beginning at the byte offset, as tp_update_part does into a value. */
 int tp_recno_update_part(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, const void *bytes, size_t size);
 
-/* Adds amount to a number in a record, as tp_add does in a value. */
+/* Adds amount to the number at the byte offset of a record, as tp_add does in a value. */
 int tp_recno_add(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, int64_t amount, int64_t *sum);
 
 /*
- * Stores a record under the next free number, and stores that number in *number, unless number is NULL. Numbers of
- * aborted transactions stay unused.
+ * Stores a record under a free number after all used numbers, and stores this number in *number, unless number is NULL.
+ * Numbers may be skipped: if a transaction aborts, the numbers of its appended records stay unused.
  */
 int tp_recno_append(tp_recno *recno, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
 
@@ -840,9 +859,9 @@ int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);
 
 /* -- visit records in the order of their numbers
  *
- * These work as the calls of tp_cursor_open. Each call that moves stores the number of the record in *number, and copies
- * the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose number is `from` or
- * greater.
+ * These calls work as the calls of tp_cursor. A call that moves the cursor stores the number of the record in *number,
+ * and copies the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose number is
+ * `from` or greater.
  */
 
 int tp_recno_cursor_open(tp_recno *recno, tp_txn *txn, tp_recno_cursor **cursor);
@@ -863,14 +882,15 @@ int tp_recno_cursor_prev(tp_recno_cursor *cursor, uint64_t *number, tp_buffer *r
 
 /* The order of a key's values, for tp_multi_open. */
 enum {
-    TP_SORTED = 1,      /* a sorted set, in the order of their bytes */
-    TP_AS_THEY_CAME = 2 /* a list in the order of insertion */
+    TP_SORTED = 1,      /* a sorted set: the values in the order of their bytes, each value once */
+    TP_AS_THEY_CAME = 2 /* a list: the values in the order of their insertion */
 };
 
 /*
- * Opens a database whose keys have several values each, TP_SORTED or TP_AS_THEY_CAME, creates it if it is missing, and
- * stores its handle in *multi. order is the name of an order of the keys (tp_order), or NULL for the order of their
- * bytes. Returns TP_DATABASE if the database was created otherwise.
+ * Opens a database whose keys have several values each, creates it if it is missing, and stores its handle in *multi.
+ * how is the order of a key's values: TP_SORTED or TP_AS_THEY_CAME. order is the name of an order of the keys
+ * (tp_order), or NULL for the order of their bytes. Returns TP_DATABASE if the database was created with another how or
+ * order.
  */
 int tp_multi_open(tp_env *env, const char *name, int how, const char *order, tp_multi **multi);
 
@@ -878,15 +898,15 @@ int tp_multi_open(tp_env *env, const char *name, int how, const char *order, tp_
 int tp_multi_close(tp_multi *multi);
 
 /*
- * Stores the length limit of a key, or of key and value together if values are sorted, in bytes, in *size. A zero byte
- * in a key counts twice.
+ * Stores a length limit, in bytes, in *size: with TP_SORTED the limit for key and value together, and with
+ * TP_AS_THEY_CAME the limit for the key. A zero byte in a key counts twice.
  */
 int tp_multi_pair_max(tp_multi *multi, size_t *size);
 
 /*
- * Adds a value to a key: at its place in the order, or as the last. Returns TP_EXISTS if values are sorted and the key
- * has this value. With TP_AS_THEY_CAME, another transaction that adds a value to the same key waits until this
- * transaction ends.
+ * Adds a value to a key: with TP_SORTED at its place in the order, and with TP_AS_THEY_CAME after the other values.
+ * Returns TP_EXISTS if the values are sorted and the key has this value already. With TP_AS_THEY_CAME, another
+ * transaction that adds a value to the same key waits until this transaction ends.
  */
 int tp_multi_put(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
@@ -902,25 +922,25 @@ int tp_multi_count(tp_multi *multi, tp_txn *txn, const void *key, size_t key_siz
  */
 int tp_multi_delete(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, uint64_t *count);
 
-/* Removes a value of a key: the first that is equal to value. Returns TP_NOTFOUND if the key has no such value. */
+/* Removes the first value of a key that is equal to value. Returns TP_NOTFOUND if the key has no such value. */
 int tp_multi_delete_value(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /*
- * Stores the number of pairs whose keys are in the range in *count. In a transaction the number stays the same until
- * the transaction ends.
+ * Stores the number of pairs whose keys are in the range in *count. In a transaction, no other transaction can change
+ * this number until the transaction ends.
  */
 int tp_multi_count_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /*
- * Removes all keys in the range with all their values, and stores the number of pairs in *count, unless count is NULL.
- * It otherwise works as tp_delete_range.
+ * Removes all keys in the range with all their values, and stores the number of removed pairs in *count, unless count
+ * is NULL. In all else it works as tp_delete_range does.
  */
 int tp_multi_delete_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /* -- visit keys with several values
  *
- * These work as the calls of tp_cursor_open, over all pairs, or over the pairs of a range of keys (tp_count): the keys in
- * order, and the values of each key in their order.
+ * These calls work as the calls of tp_cursor. A cursor visits all pairs, or the pairs whose keys are in a range
+ * (tp_range): the keys in order, and the values of each key in their order.
  *
  *     for (code = tp_multi_cursor_seek(cursor, "pear", 4, &key, &value); code == TP_OK;
  *          code = tp_multi_cursor_next_value(cursor, NULL, &value))
@@ -937,8 +957,8 @@ int tp_multi_cursor_next(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *val
 int tp_multi_cursor_prev(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the next value of the same key and copies the pair. If there is no such value, returns TP_NOTFOUND and the
- * cursor stays, even if the pair under it was removed.
+ * Moves to the next value of the same key and copies the pair. If the key has no further value, returns TP_NOTFOUND and
+ * the cursor stays, even if the pair at the cursor was removed.
  */
 int tp_multi_cursor_next_value(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
@@ -955,30 +975,35 @@ int tp_multi_cursor_next_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer 
 int tp_multi_cursor_prev_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Replaces the value under the cursor. In a list the new value takes the old one's place; in a sorted set it goes to
- * its own place, and the cursor stays. Returns TP_NOTFOUND if the pair is gone, or the cursor stands nowhere.
+ * Replaces the value at the cursor. With TP_AS_THEY_CAME the new value takes the place of the old value. With TP_SORTED
+ * the new value goes to its own place in the order, and the cursor stays. Returns TP_NOTFOUND if the pair was removed,
+ * or if the cursor has no position.
  */
 int tp_multi_cursor_put(tp_multi_cursor *cursor, const void *value, size_t value_size);
 
 /*
- * Removes the pair under the cursor, which then stands between the neighbours. Returns TP_NOTFOUND if the pair is gone,
- * or the cursor stands nowhere.
+ * Removes the pair at the cursor. The cursor is then between the neighbours of that pair. Returns TP_NOTFOUND if
+ * the pair was removed before, or if the cursor has no position.
  */
 int tp_multi_cursor_delete(tp_multi_cursor *cursor);
 
 /*
- * Stores the place of the pair under the cursor: bytes for tp_multi_cursor_go_to, valid in this database only. Returns
- * TP_NOTFOUND if the cursor stands nowhere.
+ * Stores the place of the pair at the cursor in place: bytes for tp_multi_cursor_go_to, valid in this database only.
+ * Returns TP_NOTFOUND if the cursor has no position.
  */
 int tp_multi_cursor_place(tp_multi_cursor *cursor, tp_buffer *place);
 
-/* Moves to the pair at the place, or to the first pair behind if that pair is gone, and copies it. */
+/*
+ * Moves to the pair at the place, or to the first pair after the place if that pair was removed. Copies the pair at the
+ * new position.
+ */
 int tp_multi_cursor_go_to(tp_multi_cursor *cursor, const void *place, size_t place_size, tp_buffer *key, tp_buffer *value);
 
 /* -- lists: records of any length, numbered from 1 without gaps
  *
- * Inserting or removing a record changes the numbers of all records that follow. Any number of transactions read a list,
- * and replace records, at once. A transaction that inserts or removes has the list to itself until it ends.
+ * Inserting or removing a record changes the numbers of all records after it. Any number of transactions can read
+ * records of a list, and replace records, at once. A transaction that inserts or removes a record locks the whole list
+ * until the transaction ends.
  *
  *     tp_list *lines;
  *     tp_list_open(env, "lines", &lines);
@@ -995,36 +1020,40 @@ int tp_list_close(tp_list *list);
 /* Stores the number of records in *count. */
 int tp_list_count(tp_list *list, tp_txn *txn, uint64_t *count);
 
-/* Copies the record with that number. Returns TP_NOTFOUND if the list is shorter. */
+/* Copies the record with this number. Returns TP_NOTFOUND if the list is shorter. */
 int tp_list_get(tp_list *list, tp_txn *txn, uint64_t number, tp_buffer *record);
 
 /* Copies the record as tp_list_get does, but locks it for writing at once. */
 int tp_list_get_for_update(tp_list *list, tp_txn *txn, uint64_t number, tp_buffer *record);
 
 /*
- * Replaces the record with that number. If the list is shorter, empty records fill the numbers between, up to a million
- * of them.
+ * Stores a record under this number, and replaces any earlier record. If the list ends before the number, empty records
+ * fill the numbers in between, up to a million of them.
  */
 int tp_list_put(tp_list *list, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
 
-/* Stores a record behind the last, and stores its number in *number, unless number is NULL. */
+/* Stores a record after the last record, and stores the new record's number in *number, unless number is NULL. */
 int tp_list_append(tp_list *list, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
 
-/* Inserts a record with that number: the record that had it, and all behind it, move up by one. */
+/*
+ * Inserts a record with this number: the numbers of the record that had the number, and of all later records, rise by
+ * one.
+ */
 int tp_list_insert_before(tp_list *list, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
 
-/* Inserts a record behind the one with that number, or before all with number 0. */
+/* Inserts a record after the record with this number. With number 0, inserts it before all records. */
 int tp_list_insert_after(tp_list *list, tp_txn *txn, uint64_t number, const void *record, size_t record_size);
 
-/* Removes a record: all behind it move down by one. Returns TP_NOTFOUND if the list is shorter. */
+/* Removes a record: the numbers of all later records fall by one. Returns TP_NOTFOUND if the list is shorter. */
 int tp_list_delete(tp_list *list, tp_txn *txn, uint64_t number);
 
 /* -- visit a list, and change it on the way
  *
- * These work as the calls of tp_recno_cursor_open. A cursor stands on a number: after an insertion or removal before it
- * that did not use this cursor, another record has that number. Changes through the cursor adjust its number, and it stays
- * on its record. tp_list_cursor_seek moves to the record with exactly that number. If the cursor stands on no record, a
- * call that needs one returns TP_NOTFOUND. In a snapshot nothing can be changed.
+ * These calls work as the calls of tp_recno_cursor. The position of a cursor is a number. An insertion or removal
+ * through the cursor adjusts this number, so the cursor stays on its record. Any other insertion or removal before the
+ * cursor does not adjust it, so the cursor is then at another record. tp_list_cursor_seek moves to the record with
+ * exactly this number. If the cursor is at no record, a call that needs a record returns TP_NOTFOUND. In a snapshot
+ * nothing can be changed.
  *
  *     if (tp_list_cursor_last(cursor, &number, NULL) == TP_OK)
  *         tp_list_cursor_insert_before(cursor, "last but one", 12, NULL);
@@ -1038,28 +1067,28 @@ int tp_list_cursor_seek(tp_list_cursor *cursor, uint64_t number, tp_buffer *reco
 int tp_list_cursor_next(tp_list_cursor *cursor, uint64_t *number, tp_buffer *record);
 int tp_list_cursor_prev(tp_list_cursor *cursor, uint64_t *number, tp_buffer *record);
 
-/* Stores the number under the cursor in *number. */
+/* Stores the number of the record at the cursor in *number. */
 int tp_list_cursor_number(tp_list_cursor *cursor, uint64_t *number);
 
-/* Replaces the record under the cursor. */
+/* Replaces the record at the cursor. */
 int tp_list_cursor_put(tp_list_cursor *cursor, const void *record, size_t record_size);
 
-/* Stores a record under a number, and moves there. */
+/* Stores a record under a number, as tp_list_put does, and moves to it. */
 int tp_list_cursor_set(tp_list_cursor *cursor, uint64_t number, const void *record, size_t record_size);
 
 /*
- * Inserts a record before the one under the cursor, and stores its number in *number, unless number is NULL. The cursor
- * stays on its record, whose number is now one higher.
+ * Inserts a record before the record at the cursor, and stores the new record's number in *number, unless number is
+ * NULL. The cursor stays on its record, whose number is now one higher.
  */
 int tp_list_cursor_insert_before(tp_list_cursor *cursor, const void *record, size_t record_size, uint64_t *number);
 
 /*
- * Inserts a record behind the one under the cursor, and stores its number in *number, unless number is NULL. The cursor
- * stays.
+ * Inserts a record after the record at the cursor, and stores the new record's number in *number, unless number is
+ * NULL. The cursor stays.
  */
 int tp_list_cursor_insert_after(tp_list_cursor *cursor, const void *record, size_t record_size, uint64_t *number);
 
-/* Removes the record under the cursor, which then stands between the neighbours. */
+/* Removes the record at the cursor. The cursor is then between the neighbours of that record. */
 int tp_list_cursor_delete(tp_list_cursor *cursor);
 
 /* -- text files whose records are in a list
@@ -1072,23 +1101,26 @@ int tp_list_cursor_delete(tp_list_cursor *cursor);
  */
 
 /*
- * Reads a text file into a list, unless both have the same records already, and stores a handle in *text. A missing file
- * counts as a file without records. With record_size 0 each record ends with byte, usually '\n', which may be missing
- * behind the last record; otherwise each record has record_size bytes, and shorter ones are filled up with byte. A list
- * with committed changes that were not written back stays as it is: the next sync writes it. Returns TP_DATABASE if both
- * were changed since they were equal, because neither is known to be right.
+ * Reads a text file into a list, unless both have the same records already, and stores a handle in *text. A missing
+ * file counts as a file without records. With record_size 0 each record ends with byte, usually '\n', which may be
+ * missing after the last record. Otherwise each record has record_size bytes, and shorter records are padded with byte.
+ * If the list has committed changes that were not written to the file, the list stays as it is, and the next
+ * tp_text_sync writes it. Returns TP_DATABASE if both list and file were changed since they were equal: the library
+ * cannot know which is right.
  */
 int tp_text_open(tp_list *list, const char *path, size_t record_size, int byte, tp_text **text);
 
 /*
- * Writes the file if the list was changed since it was read or last written: it writes a whole new file, which replaces
- * the old one when it is on disk. Stores 1 in *is_written if it wrote, and 0 otherwise; is_written may be NULL.
+ * Writes the file if the list was changed since the file was read or last written. The call writes a whole new file,
+ * and replaces the old file when the new file is on disk. Stores 1 in *is_written if it wrote the file, and 0
+ * otherwise; is_written may be NULL.
  */
 int tp_text_sync(tp_text *text, int *is_written);
 
 /*
- * Writes the file as tp_text_sync does, and ends the handle, whatever it returns, except with TP_MISUSE and TP_IN_USE.
- * Changes that could not be written are committed in the list; the next sync writes them.
+ * Writes the file as tp_text_sync does, and ends the handle, whatever it returns except TP_MISUSE and TP_IN_USE. If the
+ * file cannot be written, no change is lost: the changes are committed in the list. After the next tp_text_open,
+ * tp_text_sync writes them.
  */
 int tp_text_close(tp_text *text);
 
@@ -1108,7 +1140,7 @@ int tp_text_close(tp_text *text);
 
 /* The flag of tp_load and tp_multi_load. */
 enum {
-    TP_LOAD_SORTED = 1 /* the records come in key order; if one does not, nothing is loaded (TP_OUT_OF_ORDER) */
+    TP_LOAD_SORTED = 1 /* the pairs come in key order; if a pair does not, nothing is loaded (TP_OUT_OF_ORDER) */
 };
 
 /*
@@ -1124,35 +1156,36 @@ typedef struct tp_pair {
 
 /*
  * Supplies the next pair, for tp_load: fills in pair and returns TP_OK, or returns TP_NOTFOUND after the last pair. Any
- * other code ends the load, which returns that code. The function must not use the database that is loaded.
+ * other code ends the load: nothing is loaded, and tp_load returns that code. The function must not use the database
+ * that is loaded.
  */
 typedef int tp_next_pair(tp_pair *pair, void *argument);
 
 /*
- * Receives the progress of a call now and then: what names the step (such as "sorting"), done counts the finished
- * units, and total all units; total is 0 if unknown.
+ * Receives reports on the progress of a call. what names the current step of the call (such as "sorting"), done is the
+ * number of finished units of this step, and total the number of all its units, or 0 if that number is unknown.
  */
 typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *argument);
 
 /*
- * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. If several
- * pairs have the same key, the last is kept. The load is a transaction of its own that locks the whole database. If it
- * fails, nothing was loaded; it returns TP_NOT_EMPTY if the database has records already. flags is TP_LOAD_SORTED; or 0 to
- * sort the pairs first, in about memory bytes (0: 64 MiB) and a file in the environment's directory. Pages are filled to
- * fill_percent, 10 to 100 (0: 100); leave room if keys will be inserted between the loaded ones. next and watch are called
- * with argument; watch and count may be NULL.
+ * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. If
+ * several pairs have the same key, the call keeps the last of them. The load is a separate transaction, which locks the
+ * whole database. If it fails, nothing was loaded. It returns TP_NOT_EMPTY if the database has records already. flags
+ * is TP_LOAD_SORTED, or 0 to sort the pairs first, in about memory bytes of memory (0: 64 MiB) and a file in the
+ * environment's directory. The call fills pages to fill_percent, 10 to 100 (0: 100); leave room if keys will be
+ * inserted between the loaded keys. It calls next and watch with argument; watch and count may be NULL.
  */
 int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next, tp_watch *watch,
             void *argument, uint64_t *count);
 
 /*
  * Loads pairs as tp_load does, and stores the resulting number of pairs in *count. With TP_LOAD_SORTED the pairs must
- * come in key order, and with TP_SORTED also the values of each key in order.
+ * come in key order. If the database is TP_SORTED, the values of each key must then come in order, too.
  */
 int tp_multi_load(tp_multi *multi, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next,
                   tp_watch *watch, void *argument, uint64_t *count);
 
-/* -- merge pages that hold little
+/* -- merge pages that are nearly empty
  *
  *     uint64_t merged;
  *     if (tp_compact(db, 90, NULL, NULL, NULL, &merged) == TP_OK)
@@ -1160,12 +1193,12 @@ int tp_multi_load(tp_multi *multi, unsigned int flags, unsigned int fill_percent
  */
 
 /*
- * Merges neighbouring pages that hold little, so that the remaining ones are filled to fill_percent at most, 10 to 100,
- * while other transactions read and write. Stores the number of leaves visited in *leaves, and the number of freed ones
- * in *merged; either may be NULL. The file does not become shorter: the database reuses the freed pages. Deleted records
- * are removed where no snapshot needs them and no running transaction may restore them, and a second call may free more.
- * watch receives the number of pages visited; it is called with argument, and may be NULL. Returns TP_DATABASE for a hash
- * file.
+ * Merges neighbouring pages that are nearly empty, while other transactions read and write. A merged page is filled to
+ * fill_percent at most, 10 to 100. Stores the number of visited leaves in *leaves, and the number of freed leaves in
+ * *merged; either may be NULL. The file does not become shorter: the database reuses the freed pages. The call removes
+ * the remains of deleted records, unless a snapshot needs them or a running transaction may restore them; a later call
+ * may therefore free more pages. watch receives the number of visited leaves; it is called with argument, and may be
+ * NULL. Returns TP_DATABASE for a hash file.
  */
 int tp_compact(tp_db *db, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves, uint64_t *merged);
 
@@ -1179,54 +1212,56 @@ int tp_multi_compact(tp_multi *multi, unsigned int fill_percent, tp_watch *watch
  */
 
 /*
- * Drops a database with its indices when the transaction commits; its name is then free. No other transaction uses the
- * database or its name until this one ends. After the commit, calls with older handles return TP_DROPPED. To replace a
- * database by another, drop the one and rename the other in one transaction. The commit returns when it is on disk. It
- * waits while a backup is taken.
+ * Drops a database with its indices when the transaction commits; the name is then free. No other transaction can use
+ * the database or its name until this transaction ends. After the commit, calls with older handles return TP_DROPPED.
+ * To replace database a by database b, drop a and rename b to a in one transaction. The commit returns when it is on
+ * disk. It waits while a backup is taken.
  */
 int tp_drop(tp_txn *txn, const char *name);
 
 /*
- * Renames a database when the transaction commits, as tp_drop drops one. Older handles stay valid. Returns TP_DATABASE if
- * the new name is invalid, or another database has it, unless the transaction drops or renames that database. Databases
- * cannot exchange their names.
+ * Renames a database when the transaction commits. The locks and the commit are as with tp_drop. Older handles stay
+ * valid. Returns TP_DATABASE if the new name is invalid, or if another database has the new name and this transaction
+ * does not drop or rename that database. Databases cannot exchange their names.
  */
 int tp_rename(tp_txn *txn, const char *name, const char *new_name);
 
 /*
- * Removes all records of a database and the entries of its indices, and stores the number of records in *count, unless
- * count is NULL. The database can be used at once, with any handle. Each removal is logged; to free the disk space, drop
- * the database and create it again. The numbers of a database of records by number continue after the removed ones.
- * Returns TP_DATABASE for an index and for a file of pages.
+ * Removes all records of a database and the entries of its indices, and stores the number of removed records in *count,
+ * unless count is NULL. All handles of the database stay valid. The call logs each removal, and does not free disk
+ * space: to free it, drop the database and create it again. In a database of records by number, tp_recno_append
+ * continues after the removed numbers. Returns TP_DATABASE for an index and for a file of pages.
  */
 int tp_empty(tp_txn *txn, const char *name, uint64_t *count);
 
 /*
  * Stores the kind of a database ("btree", "multi", "list", "index", "hash", "recno", "pages", or "missing" if its file
- * is not in its place) in *kind, and the length of its file in bytes in *bytes. Either may be NULL. Do not free the text.
+ * is not in its place) in *kind, and the length of its file in bytes in *bytes. Either may be NULL. Do not free the
+ * text.
  */
 int tp_env_database(tp_env *env, const char *name, const char **kind, uint64_t *bytes);
 
 /*
- * Stores the number of a database's records in *count, as a snapshot taken now shows it. Takes as long as reading all
- * records. The number is 0 for a file of pages.
+ * Stores the number of a database's records in *count, as a snapshot taken now shows it. The call reads all records.
+ * The number is 0 for a file of pages.
  */
 int tp_env_count_records(tp_env *env, const char *name, uint64_t *count);
 
 /* -- plain files, changed together with records
  *
- * These calls change ordinary files outside of the environment. The commit of the transaction makes all of its changes of
- * files and records, or none. Other programs see no change before. Each file is whole at every moment. A program that does
- * not use this library and reads several files during a commit may see some old and some new ones.
+ * These calls change ordinary files outside of the environment. The commit of the transaction makes all of its changes
+ * of files and records, or none. Before the commit, other programs see no change. Each file is complete at every
+ * moment. But a program that does not use this library and reads several files during a commit may see old contents of
+ * some files and new contents of others.
  *
- * The commit of a transaction with files returns when it is on disk, whatever its durability, and the files are in their
- * places. If it returns TP_FILES_WAITING, it is committed, but some files could not be put in their places: the next
- * process that opens the environment, or changes one of these files, tries again. If another program has changed a file
- * since the transaction first used it, the commit changes nothing and returns TP_FILE.
+ * The commit of a transaction with files returns when the commit is on disk, whatever its durability, and the files are
+ * in their places. If it returns TP_FILES_WAITING, the transaction is committed, but some files could not be put in
+ * their places: the next process that opens the environment, or changes one of these files, tries again. If another
+ * program has changed a file since the transaction first used the file, the commit changes nothing and returns TP_FILE.
  *
- * A path contains no symbolic link and no "..", and is not in the environment's directory. Access lists, extended
- * attributes and further names of a replaced file are not kept. A transaction with files cannot be passed on (tp_detach),
- * and these calls refuse a snapshot.
+ * A path must not contain a symbolic link or "..", and must not be in the environment's directory. If a file is
+ * replaced, its access control list, extended attributes and further hard links are not kept. A transaction with files
+ * cannot be passed on (tp_detach), and these calls refuse a snapshot.
  *
  *     tp_put(users, txn, "margo", 5, "1001", 4);
  *     tp_file_replace(txn, "/srv/etc/passwd", lines, strlen(lines));
@@ -1235,20 +1270,21 @@ int tp_env_count_records(tp_env *env, const char *name, uint64_t *count);
  */
 
 /*
- * Creates a plain file when the transaction commits. The call writes the size bytes of contents to a temporary file in
- * the same directory at once. Returns TP_FILE if the path exists, or cannot exist.
+ * Creates a plain file when the transaction commits. The call itself writes the size bytes of contents to a temporary
+ * file in the same directory. Returns TP_FILE if the path exists, or if no file can have this path.
  */
 int tp_file_create(tp_txn *txn, const char *path, const void *contents, size_t size);
 
 /*
- * Replaces the contents of a file when the transaction commits. The call writes them to a temporary file in the same
- * directory at once. The new file keeps the old one's mode, owner and group. Returns TP_FILE if there is no such file.
+ * Replaces the contents of a file when the transaction commits. The call itself writes the new contents to a temporary
+ * file in the same directory. The new file has the old file's mode, owner and group. Returns TP_FILE if there is no
+ * such file.
  */
 int tp_file_replace(tp_txn *txn, const char *path, const void *contents, size_t size);
 
 /*
- * Renames a file when the transaction commits, and replaces a file that has the new name. Both paths must be on one file
- * system.
+ * Renames a file when the transaction commits, and replaces a file that has the new name. Both paths must be on one
+ * file system.
  */
 int tp_file_rename(tp_txn *txn, const char *from, const char *to);
 
@@ -1256,30 +1292,30 @@ int tp_file_rename(tp_txn *txn, const char *from, const char *to);
 int tp_file_remove(tp_txn *txn, const char *path);
 
 /*
- * Copies the contents of a file, as this transaction sees it, with its own changes, to contents, which may be NULL. Of
- * another transaction's files it sees all changes or none. Returns TP_NOTFOUND if there is no such file. The path stays
- * locked until the transaction ends.
+ * Copies the contents of a file to contents, which may be NULL. The copy includes this transaction's own changes. Of
+ * another transaction, the call sees all changes of files or none. Returns TP_NOTFOUND if there is no such file. The
+ * path stays locked until the transaction ends.
  */
 int tp_file_read(tp_txn *txn, const char *path, tp_buffer *contents);
 
 /*
- * Stores the paths of the files that committed transactions have changed and that are not known to be in their places,
- * each followed by a zero byte. A file whose directory is missing (as on a disk that is not mounted) stays on this
- * list; a file that is being put in its place is on it for a moment.
+ * Stores the paths of the files that committed transactions have changed and that are not known to be in their places
+ * yet, each followed by a zero byte, in paths. A file whose directory is missing (as on a disk that is not mounted)
+ * stays on this list. A file that is just being put in its place is on the list for a moment.
  */
 int tp_env_waiting_files(tp_env *env, tp_buffer *paths);
 
 /*
- * Gives up the change of such a file, because its directory was removed for good. Stores 1 in *is_forgotten if a change
- * was given up, and 0 otherwise; is_forgotten may be NULL.
+ * Gives up the change of a file that tp_env_waiting_files lists. Call this if the file's directory was removed for
+ * good. Stores 1 in *is_forgotten if a change was given up, and 0 otherwise; is_forgotten may be NULL.
  */
 int tp_env_forget_file(tp_env *env, const char *path, int *is_forgotten);
 
 /* -- recoverable memory in a transaction
  *
- * A segment is memory in a file, which every process of the environment may open and which outlives the processes. A
- * transaction that joins it stores to it directly, and its commit decides for records and memory together. vista_map maps
- * memory without an environment.
+ * A segment is memory in a file. Every process of the environment may open it, and it outlives the processes. A
+ * transaction that joins the segment stores to the memory directly, and its commit keeps the changes of records and
+ * memory together. vista_map (vista.h) maps memory without an environment.
  *
  *     void *memory;
  *     if (tp_segment_join(segment, txn, &memory, NULL) == TP_OK &&
@@ -1287,17 +1323,21 @@ int tp_env_forget_file(tp_env *env, const char *path, int *is_forgotten);
  *         *(long *)memory += 1;
  */
 
-/* Flags of tp_segment_open_at. Add them to give several. tp_segment_survives stores 0 or one of the last two. */
+/*
+ * Flags of tp_segment_open_at. Add them to give several. tp_segment_survives stores 0, TP_SURVIVES_SYSTEM or
+ * TP_SURVIVES_POWER.
+ */
 enum {
     TP_GUARDED = 1,         /* a store to undeclared memory ends the process, as with vista_map_guarded */
-    TP_ANYWHERE = 2,        /* the segment has no pointers: it may lie at any address */
+    TP_ANYWHERE = 2,        /* the program keeps no pointers in the segment: it may be mapped at any address */
     TP_SURVIVES_SYSTEM = 4, /* the program states that the memory survives a crash of the operating system */
     TP_SURVIVES_POWER = 8   /* the program states that the memory also survives a loss of power */
 };
 
 /*
  * Opens the segment name in the environment's directory, creates it if it is missing, and stores its handle in
- * *segment. Its flat part has size bytes; size 0 opens an existing segment, whatever its size.
+ * *segment. The flat part is the segment's memory without its heap (tp_segment_malloc). It has size bytes; size 0 opens
+ * an existing segment, whatever the size of its flat part.
  */
 int tp_segment_open(tp_env *env, const char *name, uint64_t size, tp_segment **segment);
 
@@ -1307,21 +1347,21 @@ int tp_segment_open(tp_env *env, const char *name, uint64_t size, tp_segment **s
  */
 int tp_segment_open_at(tp_env *env, const char *path, uint64_t size, unsigned int flags, tp_segment **segment);
 
-/* Closes the segment; its memory must no longer be used. Returns TP_IN_USE while a transaction has joined it. */
+/* Closes the segment, whose memory must no longer be used. Returns TP_IN_USE while a transaction has joined it. */
 int tp_segment_close(tp_segment *segment);
 
 /*
- * Stores in *what which failure the memory outlives beyond the death of processes: 0 (none), TP_SURVIVES_SYSTEM or
- * TP_SURVIVES_POWER. If the environment's commits outlive more than the segment, and the machine goes down while the
- * segment is in use, the records are kept, but the segment can no longer be opened.
+ * Stores in *what which failure the memory survives, besides the death of processes: 0 (no other), TP_SURVIVES_SYSTEM
+ * or TP_SURVIVES_POWER. If the environment's commits survive a failure that the segment's memory does not survive, and
+ * this failure happens while the segment is in use, then the records are kept, but the segment can no longer be opened.
  */
 int tp_segment_survives(tp_segment *segment, unsigned int *what);
 
 /*
- * Joins a segment to a transaction, and locks it until the transaction ends. The commit keeps what the transaction
- * stores to it; an abort undoes the stores. Savepoints include them. Stores the address of the flat part in *memory, and
- * its length in bytes in *size, unless size is NULL. The transaction can then not be passed on (tp_detach). Joining again
- * stores the same answers.
+ * Joins a segment to a transaction, and locks the segment until the transaction ends. The commit keeps the
+ * transaction's stores to the segment; an abort, or a rollback to a savepoint, undoes them. Stores the address of the
+ * flat part in *memory, and its length in bytes in *size, unless size is NULL. The transaction can then not be passed
+ * on (tp_detach). If the transaction joins the segment again, the call stores the same answers.
  */
 int tp_segment_join(tp_segment *segment, tp_txn *txn, void **memory, size_t *size);
 
@@ -1333,18 +1373,19 @@ int tp_segment_set_range(tp_segment *segment, tp_txn *txn, void *place, size_t s
 
 /*
  * Allocates size bytes, rounded up to a multiple of 16, from the segment's heap, and stores their address in *place. An
- * abort frees them. The bytes are not cleared, and must be declared before the program stores to them.
+ * abort frees them. The bytes are not cleared. Declare them (tp_segment_set_range) before you store to them.
  */
 int tp_segment_malloc(tp_segment *segment, tp_txn *txn, size_t size, void **place);
 
-/* Frees an allocation when the transaction commits. It works on a full disk, too. */
+/* Frees an allocation when the transaction commits. The call works on a full disk, too. */
 int tp_segment_free(tp_segment *segment, tp_txn *txn, void *place);
 
-/* -- back an environment up while it is at work, and restore it
+/* -- back up an environment while it is in use, and restore it
  *
- * watch, which may be NULL, receives the progress, and is called with argument. TP_BACKUP means that no backup can be made
- * or continued there, or that the state cannot be restored from it; TP_CORRUPT that a page or a log record is damaged;
- * TP_ENVIRONMENT that the directory for the new environment is not empty.
+ * watch, which may be NULL, receives the progress of each call, and is called with argument. TP_BACKUP means that no
+ * backup can be made or continued in the directory, or that the backup does not have the state to restore. TP_CORRUPT
+ * means that a page or a log record is damaged. TP_ENVIRONMENT means that the directory for the new environment is not
+ * empty.
  *
  *     tp_backup(env, "copy", 0, NULL, NULL, NULL);
  *     tp_backup(env, "copy", TP_BACKUP_MORE, NULL, NULL, NULL);
@@ -1358,34 +1399,39 @@ enum {
 
 /* The state that tp_restore restores. */
 enum {
-    TP_UNTIL_END = 0, /* the latest; value is ignored */
-    TP_UNTIL_LSN = 1, /* all transactions that were committed before the log sequence number value */
-    TP_UNTIL_TIME = 2 /* all commits that were reported as on disk by the time value, in microseconds since 1970 */
+    TP_UNTIL_END = 0, /* the latest state; value is ignored */
+    TP_UNTIL_LSN = 1, /* with all transactions whose commit record is before the log sequence number value */
+    TP_UNTIL_TIME = 2 /* with all commits that were reported as on disk by the time value, in microseconds since 1970 */
 };
 
 /* A backup, and the states that can be restored from it. */
 typedef struct {
-    uint64_t earliest;   /* the LSN of the earliest state: everything logged before it */
+    uint64_t earliest;   /* the LSN of the earliest state, which includes everything that was logged before this LSN */
     uint64_t end;        /* the LSN of the latest state */
-    uint64_t files;      /* database files, and their length in bytes */
-    uint64_t file_bytes;
+    uint64_t files;      /* number of database files */
+    uint64_t file_bytes; /* length of the database files in bytes */
     uint64_t log_bytes;  /* length of the log in bytes */
 } tp_backed_up;
 
 /*
- * Copies the environment to the directory to, which must be missing or empty, while other sessions go on. The copy has
- * all commits made before the call begins, and some of those made meanwhile. Segments of memory are not copied. flags is
- * 0 or TP_BACKUP_MORE. done may be NULL.
+ * Copies the environment to the directory to, while other threads and processes use it. flags is 0, and to is missing
+ * or empty; or flags is TP_BACKUP_MORE, and to has a backup already. The copy has all commits that were made before the
+ * call began, and some of the commits that were made during the call. Segments of memory are not copied. Stores a
+ * description of the backup in *done, unless done is NULL.
  */
 int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, void *argument, tp_backed_up *done);
 
-/* Reads a whole backup, and checks every page and every log record. found may be NULL. */
+/*
+ * Reads a whole backup, and checks every page and every log record. Stores a description of the backup in *found,
+ * unless found is NULL.
+ */
 int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_backed_up *found);
 
 /*
- * Makes an environment from a backup, in the directory to, which must be missing, or empty except for a libtp.toml. until
- * is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value the LSN or the time. Stores the LSN at which the new log
- * continues in *end, unless end is NULL. The program's log record types (tp_log_type) must be registered before.
+ * Makes an environment from a backup, in the directory to, which must be missing, or empty except for a libtp.toml.
+ * until is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value is the LSN or the time. Stores the LSN at which the
+ * new log continues in *end, unless end is NULL. If the program has its own types of log records, register them before
+ * (tp_log_type).
  */
 int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp_watch *watch, void *argument, uint64_t *end);
 
@@ -1402,22 +1448,22 @@ int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp
  */
 
 /*
- * Flags of buf_open. They have no effect: the cache is always shared by all processes, and pages are
- * always changed in transactions.
+ * Flags of buf_open. They have no effect: all processes always share the cache, and pages are always changed in
+ * transactions.
  */
 enum {
     DB_SHARED = 1,
     DB_TP = 2
 };
 
-/* The flag of buf_get: the page stays unchanged for the transaction until buf_unpin. */
+/* The flag of buf_get: the transaction keeps its copy of the page until buf_unpin. */
 enum {
     BF_PIN = 1
 };
 
 /*
- * Opens a file of pages, whose contents the program defines, creates it if it is missing, and stores its handle in *fid.
- * flags is a sum of DB_SHARED and DB_TP, or 0.
+ * Opens a file of pages, creates it if it is missing, and stores its handle in *fid. The program defines the contents
+ * of the pages. flags is a sum of DB_SHARED and DB_TP, or 0.
  */
 int buf_open(tp_env *env, const char *name, unsigned int flags, tp_pages **fid);
 
@@ -1428,18 +1474,18 @@ int buf_close(tp_pages *fid);
 int buf_page_size(tp_pages *fid, size_t *size);
 
 /*
- * Copies page pageno for the transaction, and stores the address of the copy in *page. The program reads and changes the
- * copy as it likes. The copy stays until buf_unpin, or until the transaction ends. Stores the page's length in bytes in
- * *size, or 0 if all its bytes are zero, as in a page that was never written; size may be NULL. how is BF_PIN. Lock the
- * page before (tp_lock). A transaction with a changed copy that was not unpinned cannot commit (TP_MISUSE). Going back to
- * a savepoint does not change copies: unpin them before.
+ * Copies page pageno for the transaction, and stores the address of the copy in *page. The program reads and changes
+ * the copy as it likes. The copy stays until buf_unpin, or until the transaction ends. Stores the page's length in
+ * bytes in *size, or 0 if all its bytes are zero, as in a page that was never written; size may be NULL. how is BF_PIN.
+ * Lock the page before (tp_lock). A transaction with a changed copy that was not unpinned cannot commit (TP_MISUSE). A
+ * rollback to a savepoint does not change copies: unpin them before.
  */
 int buf_get(tp_pages *fid, tp_txn *txn, uint32_t pageno, int how, void **page, size_t *size);
 
 /*
- * Gives the copy of a page back. If the program changed the copy, the call logs the change and makes it; the page must be
- * locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is unchanged, and the copy is gone. An abort
- * of the transaction undoes its changes.
+ * Ends the copy of a page that buf_get has made. If the program has changed the copy, the call logs the change and
+ * makes it in the page, which must be locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is
+ * unchanged, and the copy no longer exists. An abort of the transaction undoes the changes of its pages.
  */
 int buf_unpin(tp_pages *fid, tp_txn *txn, uint32_t pageno);
 
@@ -1473,33 +1519,36 @@ int tp_unlock(tp_pages *fid, tp_txn *txn, uint32_t pageno);
  */
 
 /*
- * Makes or undoes a change of a page, as described by argument. Returns 0, or another number to refuse. It works on a
- * copy of the page. It may be called more than once for one change, in any process that has registered it, so it must
- * depend only on its arguments. It must not call this library.
+ * Makes or undoes a change of a page, for tp_log_type. argument describes the change. The function works on a copy of
+ * the page. It returns 0, or another number to refuse the change. The library may call it more than once for one
+ * change, in any process that has registered it, so its result must depend only on its arguments. It must not call this
+ * library.
  */
 typedef int tp_page_change(void *page, size_t page_size, const void *argument, size_t argument_size);
 
 /*
  * Registers a type of log record for the environments that this process opens from now on. code is at least 1, and must
- * never be used for anything else; name has 1 to 64 bytes, and each record of the type holds it. redo makes a change of
- * this type, and undo reverses it on the page's state at that time. If undo is NULL, an undo restores the previous bytes.
+ * never be used for another type. name has 1 to 64 bytes, and each record of the type contains it. redo makes a change
+ * of this type, and undo reverses the change on the page as it is at the time of the undo. If undo is NULL, the library
+ * undoes a change by restoring the previous bytes.
  *
- * A process that has not registered a type leaves a dead process's changes of that type to other processes, and a restart
- * that meets such a change returns TP_LOG_TYPE; tp_error names the type and its code.
+ * If a process dies with uncommitted changes of the type, only processes that have registered the type can undo them.
+ * If the log has records of the type and a process restarts the environment without having registered the type,
+ * tp_env_open returns TP_LOG_TYPE; tp_error names the type and its code.
  */
 int tp_log_type(uint16_t code, const char *name, tp_page_change *redo, tp_page_change *undo);
 
 /*
- * Logs a change of the registered type code, and makes it: calls the type's redo with argument. If the type has an
- * undo, no lock is needed before: several transactions can make such changes of a page at once, and a transaction that
- * reads the page waits for them.
+ * Logs a change of the registered type code, and makes it: calls the type's redo with argument. If the type has an undo
+ * function, the transaction needs no lock of the page before: several transactions can make such changes of a page at
+ * once, and a transaction that locks the page for reading waits for them.
  */
 int tp_log(tp_pages *fid, tp_txn *txn, uint32_t pageno, uint16_t code, const void *argument, size_t argument_size);
 
 /* -- read the log
  *
- * These calls pass records of the log to a function of the program and change nothing. A record is named by its log
- * sequence number (LSN).
+ * These calls pass records of the log to a function of the program and change nothing. A log sequence number (LSN)
+ * names a record.
  *
  *     tp_last_lsn(txn, &last);
  *     tp_commit(txn);
@@ -1508,43 +1557,45 @@ int tp_log(tp_pages *fid, tp_txn *txn, uint32_t pageno, uint16_t code, const voi
 
 /* A record of the log. */
 typedef struct {
-    uint64_t lsn;             /* its log sequence number */
-    uint64_t prev;            /* LSN of the transaction's previous record; 0 if it is the first */
-    uint64_t txn;             /* number of its transaction (tp_txn_id); 0 for none */
-    uint16_t code;            /* code of its type */
-    uint16_t is_compensation; /* 1 if it undoes another record's change */
-    const char *kind;         /* name of its type */
-    const char *text;         /* its contents in words */
-    const void *body;         /* its bytes, in the form of its type */
+    uint64_t lsn;             /* log sequence number of the record */
+    uint64_t prev;            /* LSN of the transaction's previous record; 0 for its first record */
+    uint64_t txn;             /* number of the transaction (tp_txn_id); 0 for none */
+    uint16_t code;            /* code of the record's type */
+    uint16_t is_compensation; /* 1 if the record describes the undo of another record's change */
+    const char *kind;         /* name of the record's type */
+    const char *text;         /* contents of the record, as a text for people */
+    const void *body;         /* bytes of the record, in the format of its type */
     size_t body_size;
 } tp_log_record;
 
 /*
- * Visits a log record, which stays until the function returns. It returns TP_OK to go on to the next record. It may
- * call this library.
+ * Visits a log record, which stays until the function returns. The function returns TP_OK to continue with the next
+ * record. It may call this library.
  */
 typedef int tp_log_visit(const tp_log_record *record, void *argument);
 
 /*
- * Calls visit with the record at lsn. Returns TP_NOTFOUND if the record is no longer kept, or not logged yet, and
- * TP_CORRUPT if no record begins at that LSN.
+ * Calls visit with the record at lsn. Returns TP_NOTFOUND if the log no longer has the record or does not have it yet,
+ * and TP_CORRUPT if no record begins at this LSN.
  */
 int log_read(tp_env *env, uint64_t lsn, tp_log_visit *visit, void *argument);
 
 /*
- * Calls visit with all records from LSN `from` on (0: the oldest kept) up to the end that the log had when the call
- * began, until visit returns another code than TP_OK. The call returns that code.
+ * Calls visit with all records from LSN `from` on (0: from the oldest record that is kept), up to the end of the log at
+ * the time of the call. If visit returns another code than TP_OK, the call ends and returns that code.
  */
 int log_roll(tp_env *env, uint64_t from, tp_log_visit *visit, void *argument);
 
 /*
- * Calls visit with the record at LSN last, with the previous record of the same transaction, and so on back to its
- * first or to the oldest record that is kept, as log_roll does. It undoes nothing.
+ * Calls visit with the record at LSN last, with the previous record of the same transaction, and so on, back to the
+ * transaction's first record or to the oldest record that is kept. If visit returns another code than TP_OK, the call
+ * ends and returns that code. The call undoes nothing.
  */
 int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
 
 /*
- * Stores the LSN of the last record that a running transaction has logged, for log_unroll, in *lsn; 0 if there is no such record.
+ * Stores the LSN of the last record that a running transaction has logged in *lsn, or 0 if it has logged none. Pass the
+ * LSN to log_unroll.
  */
 int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
 
@@ -1556,21 +1607,21 @@ int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
  */
 
 /*
- * Locks an object until the transaction ends. mode is READ_LOCK or WRITE_LOCK (tp_lock). If the transaction has a lock on
- * the object already, it keeps the stronger of the two.
+ * Locks an object until the transaction ends. mode is READ_LOCK or WRITE_LOCK (tp_lock). If the transaction has a lock
+ * on the object already, it then has the stronger of the two locks.
  */
 int lock_get(tp_txn *txn, const void *name, size_t name_size, int mode);
 
-/* Replaces the transaction's lock on such an object by a weaker lock of that mode. */
+/* Replaces the transaction's lock on an object (lock_get) by a weaker lock: mode is READ_LOCK. */
 int lock_downgrade(tp_txn *txn, const void *name, size_t name_size, int mode);
 
 /*
- * Releases the lock on such an object before the transaction ends. Other transactions can then see changes of the object
- * before this transaction commits.
+ * Releases the transaction's lock on an object (lock_get) before the transaction ends. Other transactions can then see
+ * changes of the object before this transaction commits.
  */
 int lock_release(tp_txn *txn, const void *name, size_t name_size);
 
-/* Releases the locks on all such objects. Locks on records and pages stay until the transaction ends. */
+/* Releases all locks of lock_get. Locks on records and pages stay until the transaction ends. */
 int lock_unlock_all(tp_txn *txn);
 
 #ifdef __cplusplus

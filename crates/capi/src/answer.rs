@@ -1,7 +1,7 @@
-//! The answer of every call: a code, and a sentence about the last failed call of the calling thread.
+//! The answer of every call: a code, and a text about the last failed call of the calling thread.
 //!
-//! Every call goes through [`c_call`], which stops every panic. A mistake of the C program is answered like any other
-//! failure ([`Trouble::misuse`]).
+//! Every call goes through [`c_call`], which stops every panic. A mistake of the C program is a failure like any other
+//! ([`Trouble::misuse`]).
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -36,26 +36,26 @@ codes! {
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
     TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen as the victim; abort it and run it again";
     TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error names the transaction that holds it";
-    TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; abort it and run it again";
-    TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; abort it and run it again";
-    TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is not kept any more; begin another snapshot";
-    TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept; look at the data before you run it again";
-    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be undone, so the whole transaction was undone; run it again";
-    TP_FULL = -31010, c"a disk, a table or memory is full; nothing was changed; tp_error names it";
+    TP_REBUILT = -31005, c"the shared memory was rebuilt, and this transaction was undone; abort it and run it again";
+    TP_PANICKED = -31006, c"an internal error of the library, which undid this transaction; abort it and run it again";
+    TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is no longer kept; begin another snapshot";
+    TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept; check the data before you run the transaction again";
+    TP_HALF_UNDONE = -31009, c"a rollback to a savepoint failed, so the whole transaction was undone; run it again";
+    TP_FULL = -31010, c"a disk, a table or memory is full; nothing was changed; tp_error says which";
     TP_CORRUPT = -31011, c"a file, a page or a log record is damaged; tp_error names it";
-    TP_FAILED = -31012, c"writing to disk failed, so the environment takes no more changes; close it in every process, and open it again";
-    TP_LENGTH = -31013, c"a key or a value has a length that the database does not take; nothing was changed";
+    TP_FAILED = -31012, c"a write to disk failed, so the environment accepts no more changes; close it in every process, and open it again";
+    TP_LENGTH = -31013, c"a key or a value has a length that the database does not accept; nothing was changed";
     TP_NO_DATABASE = -31014, c"there is no such database";
     TP_DATABASE = -31015, c"the database is of another kind, or its name is not a valid file name";
     TP_ENVIRONMENT = -31016, c"the directory is no environment, or cannot be opened here";
-    TP_NOT_LASTING = -31017, c"the shared memory does not survive the system, as this durability needs";
+    TP_NOT_LASTING = -31017, c"this durability needs shared memory that survives a crash of the system, and the shared memory does not";
     TP_SEGMENT = -31018, c"a segment of memory cannot be opened or joined";
     TP_FORKED = -31019, c"the handle belongs to the process that this one was forked from; open the environment again";
     TP_SETTINGS = -31020, c"the settings are wrong; tp_error names the setting";
     TP_IO = -31021, c"reading or writing failed";
     TP_MISUSE = -31022, c"the call is not allowed, or an argument is wrong; nothing was changed";
     TP_IN_USE = -31023, c"the handle is in use, and stays open";
-    TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
+    TP_BUG = -31024, c"an internal error of the library; running the transaction again does not help";
     TP_LOG_TYPE = -31025, c"the log has records of a type that was not registered; tp_error has its name and code";
     TP_NOT_PASSED = -31026, c"the transaction cannot be detached, or is not waiting to be attached";
     TP_NOT_EMPTY = -31027, c"the database is not empty, and records can be loaded only into an empty database; nothing was loaded";
@@ -104,10 +104,11 @@ impl Trouble {
         Trouble::new(TP_FULL, what.into())
     }
 
-    /// Makes the failure for a code that a function of the program returned. `then` states how the call ended.
+    /// Makes the failure for a code that a function of the program returned. `then` says how the call ended.
     pub(crate) fn of_the_program(code: c_int, then: &str) -> Trouble {
         match meaning(code) {
-            // The code is one of the library's, so the last text of this thread explains it.
+            // If the code is one of the library's, a call inside the function has failed, and its text explains the
+            // code.
             Some(_) => Trouble { code, text: Cow::Owned(last_error()) },
             None => Trouble::new(code, format!("the program's function returned {code}, and {then}")),
         }
@@ -127,7 +128,7 @@ impl Trouble {
             None => payload.downcast_ref::<&str>().copied().unwrap_or("nothing"),
         };
         let text = format!(
-            "the library panicked, which is a bug in it or damaged memory: please report it. It said: {message}"
+            "the library panicked, because of a bug in it or of damaged memory: please report it. It said: {message}"
         );
         Trouble::new(TP_BUG, text)
     }
@@ -136,7 +137,7 @@ impl Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
         let code = match &error {
-            // Both errors are frequent. The meaning of the code suffices as text, and costs no allocation.
+            // These two errors are frequent. Their text is the meaning of the code, which costs no allocation.
             Error::Deadlock => return Trouble::bare(TP_DEADLOCK),
             Error::Exists => return Trouble::bare(TP_EXISTS),
             Error::LockTimeout(_) => TP_LOCK_TIMEOUT,
@@ -168,7 +169,7 @@ impl From<Error> for Trouble {
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
             Error::ReadOnly { .. } => TP_READ_ONLY,
-            // The program's function of an index has refused the record, and this is the code that it returned.
+            // The program's function of an index has refused the record with this code.
             Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
         };
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_answer() {
+    fn a_panic_becomes_an_error() {
         let code = c_call("tp_put", || panic!("for a test"));
         assert_eq!(code, TP_BUG);
         let message = last_error().into_string().unwrap();

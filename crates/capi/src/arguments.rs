@@ -1,7 +1,7 @@
 //! Arguments from C other than handles: bytes, texts, and places for answers.
 //!
-//! The types are pointers that only C makes. C promises that each pointer is valid for the length of the call
-//! (`libtp.h`).
+//! The types are pointers, and only C makes values of them. C promises that each pointer is valid for the length of the
+//! call (`libtp.h`).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_void, CStr, OsStr};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::answer::{Outcome, Trouble};
 
-/// First size of a buffer, in bytes.
+/// The least size of a buffer that the library allocates, in bytes.
 const FIRST_ROOM: usize = 64;
 
 /// Bytes that C lends for the length of the call.
@@ -71,7 +71,8 @@ impl Text {
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Stores `before` in the place, for a caller that ignores the code, and returns the place. Refuses NULL.
+    /// Stores `before` in the place, so that it has a value even if the call fails, and returns the place. Refuses
+    /// NULL.
     pub(crate) fn needed(&self, what: &str, before: T) -> Outcome<&Out<T>> {
         if self.0.is_null() {
             return Err(Trouble::misuse(format!("NULL was given for the place of {what}")));
@@ -133,7 +134,8 @@ impl<T> Several<T> {
             (_, Some(0)) => Ok(&mut []),
             (true, _) => Err(Trouble::misuse(format!("NULL was given for {what}"))),
             (false, Some(bytes)) if isize::try_from(bytes).is_ok() => {
-                // SAFETY: C promises that `count` structs are there, and that no other thread uses them during the call.
+                // SAFETY: C promises that `count` structs are there, and that no other thread uses them during the
+                // call.
                 Ok(unsafe { std::slice::from_raw_parts_mut(self.0, count) })
             }
             (false, _) => Err(Trouble::misuse(format!("{count} of {what} were given, more than any memory has"))),
@@ -152,12 +154,12 @@ impl Fill {
     }
 
     fn buffer(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: C promises that the buffer was zeroed first; that since then it was changed only by this library, or
-        // by C as `libtp.h` allows; and that no other thread uses it during the call.
+        // SAFETY: C promises that the buffer was zeroed first; that since then only this library has changed it, or C
+        // as `libtp.h` allows; and that no other thread uses it during the call.
         unsafe { self.0.as_mut() }
     }
 
-    /// Refuses NULL, for calls whose only purpose is this answer.
+    /// Refuses NULL: for calls whose only answer goes into this buffer.
     pub(crate) fn needed(&mut self) -> Outcome<()> {
         match self.buffer() {
             Some(_) => Ok(()),
@@ -181,7 +183,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Copies `bytes` into the buffer and a zero byte behind them. The size does not count the zero byte.
+    /// Copies `bytes` and a zero byte into the buffer. The buffer's size does not count the zero byte.
     pub(crate) fn with(&mut self, bytes: &[u8]) -> Outcome<()> {
         self.reserve(bytes.len())?;
         let Some(buffer) = self.buffer() else { return Ok(()) };

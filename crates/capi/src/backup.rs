@@ -66,7 +66,7 @@ pub extern "C" fn tp_backup_check(
     })
 }
 
-/// Returns the state to restore. `kind` is its kind, as `libtp.h` numbers the kinds.
+/// Returns the state to restore. `kind` is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME of `libtp.h`.
 fn until(kind: c_int, value: u64) -> Outcome<RestorePoint> {
     match kind {
         0 => Ok(RestorePoint::End),

@@ -121,7 +121,7 @@ pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit
             code => ControlFlow::Break(code),
         };
         match places::at(cursor, |cursor, _, _| Ok(cursor.for_each(shown)?))? {
-            Some(code) => Err(Trouble::of_the_program(code, "the cursor stands where it did")),
+            Some(code) => Err(Trouble::of_the_program(code, "the cursor is at the last pair visited")),
             None => Ok(()),
         }
     })

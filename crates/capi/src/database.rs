@@ -12,8 +12,8 @@ use crate::handles::Handle;
 use crate::order::order_named;
 use crate::transaction::{both, opened, with_reader, Transaction};
 
-/// The advice in the error for a database that cannot be closed.
-pub(crate) const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
+/// The advice in the error for a database that is in use and so cannot be closed.
+pub(crate) const USERS: &str = "first end the transactions that have cursors over it, or close the cursors, and let no other thread be in a call with it";
 
 opened! {
     /// The type that C calls `tp_db`.
@@ -33,7 +33,7 @@ pub(crate) fn found(is_there: bool) -> Outcome<()> {
     }
 }
 
-/// Opens a database with keys; `open` chooses one of the two kinds.
+/// Opens a database with keys. `open` opens it as a B-tree or as a hash file.
 fn open_keyed(
     env: Handle<Environment>,
     name: &Text,

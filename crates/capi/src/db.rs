@@ -1,17 +1,17 @@
-//! `db.h`: 4.4BSD's db(3). Plain mode works as it did there. Shared mode keeps the promise of db(3)'s flags `DB_LOCK`,
-//! `DB_SHMEM` and `DB_TXN` (LIBTP 4.4).
+//! `db.h`: 4.4BSD's db(3). Plain mode works as db(3) works in 4.4BSD. Shared mode implements the flags `DB_LOCK`,
+//! `DB_SHMEM` and `DB_TXN` of db(3) (LIBTP 4.4).
 //!
 //! | file | contents |
 //! |---|---|
 //! | `open`, `open_records`, `info` | `dbopen` and its arguments |
 //! | `keyed`, `numbered` | the flags of the calls, over any store of pairs or of records |
-//! | `plain`, `rule`, `plain_file`, `text_file` | plain mode: memory, and one file |
-//! | `shared`, `shared_list`, `shared_records` | shared mode: databases of an environment |
+//! | `plain`, `rule`, `plain_file`, `alone`, `text_file` | plain mode: records in memory, and one file |
+//! | `shared`, `shared_list`, `shared_records`, `anew` | shared mode: databases of an environment |
 //! | `environments`, `current` | the environments, and the thread's transaction |
-//! | `dbt`, `flags`, `refusal`, `orders` | arguments from C, and answers to it |
+//! | `dbt`, `flags`, `refusal`, `orders` | arguments from C, and answers to C |
 //!
-//! db(3) demands that C can read the structure `DB`. The field `internal` of `DB` is a handle: a number that the
-//! library finds in a table. docs/design/0018 explains the choices.
+//! The structure `DB` is in memory that C can read, as db(3) demands. Its field `internal` is a handle: a number that
+//! the library looks up in a table. docs/design/0018 explains the choices.
 #![allow(unsafe_code)]
 
 mod alone;
@@ -112,7 +112,7 @@ impl MethodsPointer {
     }
 }
 
-/// Does the work of a call and answers as db(3) does.
+/// Does the work of a call. Returns the call's code, or `ERROR` with `errno` set.
 pub(crate) fn answer(call: &str, work: impl FnOnce() -> Answer<c_int>) -> c_int {
     let refused = match unpanicked(work) {
         Ok(Ok(code)) => return code,
@@ -127,7 +127,7 @@ pub(crate) fn answer(call: &str, work: impl FnOnce() -> Answer<c_int>) -> c_int 
     ERROR
 }
 
-/// Returns success, or db(3)'s code for an outcome that is neither success nor error.
+/// Returns success, or `SPECIAL` if the call found no record, or found one that it must not replace.
 fn special(is_done: bool) -> c_int {
     if is_done {
         SUCCESS

@@ -1,4 +1,4 @@
-//! Commits whose durability C waits for later, and transactions that `tp_run` begins and ends for C.
+//! Asynchronous commits, and transactions that `tp_run` begins and ends for C.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::handles::{kind, Handle, Pinned};
 use crate::transaction::{begin, durability, goes_on, transaction, Transaction};
 
-/// The greatest number of repetitions by one call of `tp_run`.
+/// The greatest number of retries by one call of `tp_run`.
 const TRIES: u32 = 1000;
 
 /// The type that C calls `tp_pending`: a commit that is not yet known to be on disk.
@@ -63,8 +63,7 @@ pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
 /// `tp_work`.
 pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -> c_int;
 
-/// A flag that C adds to the durability of `tp_run`, as in `libtp.h`: run the transaction again also after a lock
-/// timeout.
+/// A flag that C adds to the durability of `tp_run`, as in `libtp.h`: retry also after a lock timeout.
 const TP_AGAIN: c_int = 16;
 
 /// See `libtp.h`. A signal handler may call this function, so it does not go through `c_call`.
@@ -87,8 +86,8 @@ pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work
             match run_once(env, how, cancels, work, argument) {
                 Err(trouble) if is_again(trouble.code()) && tries < TRIES => {
                     tries += 1;
-                    // As in `Env::run`: a pause lets the conflicting transaction proceed. The pause is longer after
-                    // each try.
+                    // A pause lets the conflicting transaction proceed. It is longer after each of the first 64 tries,
+                    // as in `Env::run`.
                     std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
                 }
                 done => return done,
@@ -117,7 +116,7 @@ fn run_once(
     }
     let cause = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
     match done.abort() {
-        // The failure of the abort is the answer: a new run does not help while the transaction is not undone.
+        // A retry does not help while the transaction is not undone, so the caller gets the failure of the abort.
         Err(trouble) if is_retryable(code) => Err(trouble),
         _ => Err(cause),
     }

@@ -103,7 +103,7 @@ pub extern "C" fn tp_env_stat(env: Handle<Environment>, mut json: Fill) -> c_int
 }
 
 fn as_json(report: &impl serde::Serialize) -> String {
-    serde_json::to_string(report).expect("a report has texts and numbers alone")
+    serde_json::to_string(report).expect("a report has only texts and numbers")
 }
 
 /// See `libtp.h`.
@@ -127,10 +127,10 @@ pub extern "C" fn tp_env_background_step(env: Handle<Environment>) -> c_int {
     c_call("tp_env_background_step", || Ok(environment(env)?.env.background_step()?))
 }
 
-/// The version, with a zero byte at its end.
+/// The version, with a zero byte after it.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
-    Err(_) => panic!("a version has no zero in it"),
+    Err(_) => panic!("a version contains no zero byte"),
 };
 
 /// See `libtp.h`.

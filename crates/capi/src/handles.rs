@@ -6,11 +6,11 @@
 //! address for as long as the process lives.
 //!
 //! Invariants
-//! 1. A slot's word records whether the slot has a value, the value's generation, and the number of its users. A value
-//!    is removed only while it has no other user. Only calls that have counted themselves as users use it.
-//! 2. Before a call uses a value alone (`hold`), it has found no other user, and has marked the word so that no other
-//!    call can enter.
-//! 3. No call waits here. So the child of a fork never waits for a thread that only its parent has.
+//! 1. A slot's word records whether the slot has a value, the value's generation, and the number of its users. A call
+//!    uses a value only after it has counted itself as a user. A call removes a value only if it is the only user.
+//! 2. `hold` makes a call the exclusive user of a value: one compare-and-swap finds that there is no other user, and
+//!    marks the word so that no other call can become a user.
+//! 3. No call waits in this module. So the child of a fork never waits for a thread that only its parent has.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -66,7 +66,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
     fn table() -> &'static Table<Self>;
 }
 
-/// Declares a type as a kind of value, with a code and a table of its own.
+/// Makes a type a kind of value, with this code and its own table.
 macro_rules! kind {
     ($name:ident = $code:literal) => {
         impl $crate::handles::Kind for $name {
@@ -91,7 +91,7 @@ impl<T: Kind> Handle<T> {
         T::table().pin(self)
     }
 
-    /// Uses the value alone until the returned guard is dropped.
+    /// Makes the caller the exclusive user of the value until the returned guard is dropped. Refuses a value in use.
     pub(crate) fn hold(self) -> Outcome<Held<T>> {
         T::table().hold(self)
     }
@@ -117,15 +117,15 @@ const NAMES: [&str; 19] = [
     "a database",
     "a record-number database",
     "a cursor",
-    "a cursor over records by number",
-    "a commit that is waited for",
+    "a cursor over a record-number database",
+    "an asynchronous commit",
     "a file of db.h",
     "a file of pages",
-    "a database with several values a key",
-    "a cursor over several values a key",
+    "a database of keys with several values",
+    "a cursor over keys with several values",
     "a list",
     "a cursor over a list",
-    "a file of text",
+    "a text file",
     "an index",
     "a cursor over an index",
     "the keys of an index",
@@ -133,15 +133,15 @@ const NAMES: [&str; 19] = [
     "a segment of vista.h",
 ];
 
-/// The parts of a handle, from its low end: one bit that is set (no pointer of the library's or of C's has such an
-/// address), seven bits for the kind's code, 24 bits for the slot's index, 32 bits for the generation.
+/// The parts of a handle, from its low end: one bit that is set (no pointer to an allocated object has an odd address),
+/// seven bits for the kind's code, 24 bits for the slot's index, 32 bits for the generation.
 const INDEX_BITS: u32 = 24;
 const INDEX_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 32;
 /// Bits in the lower half of a slot's word. The upper half is the generation.
 const IS_THERE: u64 = 1 << 31;
-const IS_ALONE: u64 = 1 << 30;
-const USERS: u64 = IS_ALONE - 1;
+const IS_EXCLUSIVE: u64 = 1 << 30;
+const USERS: u64 = IS_EXCLUSIVE - 1;
 /// Slots of the first chunk. Each further chunk is twice the size of the chunk before it.
 const FIRST_CHUNK: u32 = 32;
 const CHUNKS: usize = 20;
@@ -156,8 +156,8 @@ struct Slot<T> {
 /// All values of one kind.
 pub(crate) struct Table<T> {
     chunks: [AtomicPtr<Slot<T>>; CHUNKS],
-    /// The lower half has the first free slot, as its index plus one. The upper half has a counter, which distinguishes
-    /// two states of the list.
+    /// The lower half has the index of the first free slot, plus one. The upper half counts the changes of the list, so
+    /// that a compare-and-swap notices that the list was changed and changed back.
     free: AtomicU64,
     made: AtomicU32,
 }
@@ -242,7 +242,7 @@ impl<T: Kind> Table<T> {
     pub(crate) fn insert(&self, value: T) -> Outcome<Handle<T>> {
         let most = 1 << INDEX_BITS;
         let never_used = || {
-            // The count stops at `most`, whatever the number of calls; otherwise it would wrap.
+            // The count stops at `most`: with plain increments, many failing calls would make it wrap around.
             let counted =
                 self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
             counted.map_err(|_| {
@@ -283,26 +283,26 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// Returns whether this handle still has its value.
+    /// Returns whether the handle's value was not removed yet.
     pub(crate) fn has(&self, handle: Handle<T>) -> bool {
         self.find(handle).is_ok_and(|slot| is_in(slot.word.load(Ordering::Acquire), handle))
     }
 
-    /// Counts the caller as a user of the value: together with others or, if `alone`, as the only one.
-    fn enter(&self, handle: Handle<T>, alone: bool) -> Outcome<&Slot<T>> {
+    /// Counts the caller as a user of the value: a shared user or, if `exclusive`, the exclusive user.
+    fn enter(&self, handle: Handle<T>, exclusive: bool) -> Outcome<&Slot<T>> {
         let slot = self.find(handle)?;
         let mut word = slot.word.load(Ordering::Acquire);
         loop {
             if !is_in(word, handle) {
                 return Err(Trouble::misuse(format!("{} was given that was ended or closed before", Self::NAME)));
             }
-            if word & IS_ALONE != 0 || (alone && word & USERS != 0) {
+            if word & IS_EXCLUSIVE != 0 || (exclusive && word & USERS != 0) {
                 return Err(Trouble::misuse(format!(
                     "another call of this program uses {} now, and only one thread at a time can use it. In the child of a fork that call can belong to a thread of the parent: then no call of the child can use or close the handle, which ends with the child or with exec",
                     Self::NAME
                 )));
             }
-            let counted = (word + 1) | if alone { IS_ALONE } else { 0 };
+            let counted = (word + 1) | if exclusive { IS_EXCLUSIVE } else { 0 };
             match slot.word.compare_exchange_weak(word, counted, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(slot),
                 Err(now) => word = now,
@@ -315,7 +315,7 @@ impl<T: Kind> Table<T> {
         Ok(Pinned { slot: self.enter(handle, false)? })
     }
 
-    /// Uses the value alone until the returned guard is dropped.
+    /// Makes the caller the exclusive user of the value until the returned guard is dropped. Refuses a value in use.
     pub(crate) fn hold(&'static self, handle: Handle<T>) -> Outcome<Held<T>> {
         Ok(Held { slot: self.enter(handle, true)?, handle })
     }
@@ -339,7 +339,7 @@ impl<T: Kind> Table<T> {
     }
 }
 
-/// A value in shared use. No call removes the value while this guard lives.
+/// A pinned value: the guard of a shared user. No call removes the value while the guard lives.
 pub(crate) struct Pinned<T: Kind> {
     slot: &'static Slot<T>,
 }
@@ -350,7 +350,7 @@ unsafe impl<T: Kind + Sync> Send for Pinned<T> {}
 unsafe impl<T: Kind + Sync> Sync for Pinned<T> {}
 
 impl<T: Kind> Pinned<T> {
-    /// Pins the value once more. No call can use the value alone while either guard lives.
+    /// Pins the value once more. No call can become the exclusive user while either guard lives.
     pub(crate) fn again(&self) -> Pinned<T> {
         self.slot.word.fetch_add(1, Ordering::AcqRel);
         Pinned { slot: self.slot }
@@ -363,7 +363,7 @@ impl<T: Kind> Pinned<T> {
 }
 
 impl<T: Kind + Sync> Pinned<T> {
-    /// Returns the pinned value with a longer lifetime. The caller is responsible for that lifetime.
+    /// Returns the pinned value with a longer lifetime, which the compiler does not check.
     ///
     /// # Safety
     /// The reference is not used after this `Pinned` is dropped.
@@ -377,7 +377,7 @@ impl<T: Kind + Sync> Pinned<T> {
 impl<T: Kind + Sync> Deref for Pinned<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this guard is counted, so no call holds the value alone or removes it (invariants 1 and 2).
+        // SAFETY: this guard is counted, so no call has the value exclusively or removes it (invariants 1 and 2).
         let value = unsafe { &*self.slot.value.get() };
         value.as_ref().expect("a slot that is there has a value")
     }
@@ -389,7 +389,7 @@ impl<T: Kind> Drop for Pinned<T> {
     }
 }
 
-/// A value that this call uses alone.
+/// A held value: the guard of the exclusive user.
 pub(crate) struct Held<T: Kind> {
     slot: &'static Slot<T>,
     handle: Handle<T>,
@@ -403,7 +403,7 @@ impl<T: Kind> Held<T> {
         let generation = (self.handle.word() >> GENERATION_SHIFT).wrapping_add(1);
         self.slot.word.store(generation << GENERATION_SHIFT, Ordering::Release);
         T::table().put_free(self.handle.index(), self.slot);
-        // The new word counts no user, so `drop` must not count down.
+        // The word stored above counts no user, so `drop` must not subtract this one.
         std::mem::forget(self);
         value
     }
@@ -428,7 +428,7 @@ impl<T: Kind> DerefMut for Held<T> {
 
 impl<T: Kind> Drop for Held<T> {
     fn drop(&mut self) {
-        self.slot.word.fetch_sub(1 | IS_ALONE, Ordering::Release);
+        self.slot.word.fetch_sub(1 | IS_EXCLUSIVE, Ordering::Release);
     }
 }
 

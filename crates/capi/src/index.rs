@@ -1,8 +1,8 @@
 //! `tp_index`: indices whose keys a function of the program makes, and cursors over the indices.
 //!
-//! The program's function is called during a write, in the writing thread. The function adds index keys through a
-//! handle that ends when the function returns. The code that the function returns becomes the answer of the call that
-//! wrote, for example `tp_put`.
+//! The library calls the program's function during a write, in the writing thread. The function adds index keys through
+//! a handle that ends when the function returns. If the function returns a code other than `TP_OK`, the call that
+//! wrote, for example `tp_put`, returns this code.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

@@ -2,8 +2,8 @@
 //! ([`db`](mod@db)), the interface of 4.4BSD's db(3).
 //!
 //! A handle from C is a number in a table, never a pointer ([`handles`](mod@handles)). C promises that other pointers
-//! are valid ([`arguments`](mod@arguments)). Every call answers with a code and a sentence ([`answer`](mod@answer)),
-//! and no panic leaves a call. docs/design/0012 explains the choices.
+//! are valid ([`arguments`](mod@arguments)). Every call returns a code, and stores a text about a failure
+//! ([`answer`](mod@answer)). No panic leaves a call. docs/design/0012 explains the choices.
 #![deny(unsafe_code)]
 
 mod answer;

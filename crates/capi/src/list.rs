@@ -1,4 +1,4 @@
-//! `tp_list` and `tp_list_cursor`: records whose numbers move with insertions, and cursors over them.
+//! `tp_list` and `tp_list_cursor`: lists, whose records are renumbered by insertions and deletions, and their cursors.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;

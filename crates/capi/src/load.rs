@@ -67,7 +67,7 @@ fn how(flags: c_uint, fill_percent: c_uint, memory: u64) -> Outcome<Load> {
     Ok(how)
 }
 
-/// Returns the percentage as a byte. A number above 255 becomes 255, which the library refuses.
+/// Returns the percentage as a byte. Returns 255 for a number above 255; the library refuses both.
 fn percent(percent: c_uint) -> u8 {
     u8::try_from(percent).unwrap_or(u8::MAX)
 }
@@ -131,7 +131,7 @@ pub extern "C" fn tp_multi_load(
     })
 }
 
-/// Compacts a database, reports progress to the program, and returns the counts to C.
+/// Compacts a database with `work`, reports progress to the program, and stores the counts for C.
 fn compact(
     (watch, argument): (Option<Watch>, *mut c_void),
     (leaves, merged): (Out<u64>, Out<u64>),

@@ -1,7 +1,7 @@
 //! Calls that read the log, by the paper's names (LIBTP 3.2.1): `log_read`, `log_roll` and `log_unroll`.
 //!
-//! Records go to a function of the program, because their bytes are only lent: they are gone when the next record is
-//! read.
+//! The calls pass each record to a function of the program, because the library only lends the record's bytes: it
+//! releases them before it reads the next record.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void, CString};
@@ -36,7 +36,7 @@ fn text(from: &str) -> CString {
     CString::new(before).unwrap_or_default()
 }
 
-/// Shows a record to the program's function. Returns whether the reading goes on.
+/// Shows a record to the program's function. Breaks with the function's code, unless that code is `TP_OK`.
 fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> ControlFlow<c_int> {
     let (kind, says) = (text(&record.kind), text(&record.text));
     let shown = LogRecord {

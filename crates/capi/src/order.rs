@@ -11,9 +11,9 @@ use crate::arguments::Text;
 
 static ORDERS: Mutex<Vec<Arc<OfTheProgram>>> = Mutex::new(Vec::new());
 
-/// Limit for the length of a function's output. No key of a database, encoded or not, is this long.
+/// Limit for the length of a function's output, in bytes. All keys of databases, encoded or not, are shorter.
 const BYTES_MAX: usize = 1 << 20;
-/// First room for a function's output; enough for most keys.
+/// Room for the output of a function's first call, in bytes; enough for most keys.
 const FIRST_ROOM: usize = 256;
 
 /// `tp_recode`.
@@ -87,7 +87,7 @@ pub extern "C" fn tp_order(name: Text, encode: Option<Recode>, decode: Option<Re
             return Err(Trouble::misuse("names of orders have 1 to 64 bytes"));
         }
         if order::by_name(name).is_some() {
-            return Err(Trouble::misuse(format!("`{name}` is an order of the library's; give yours another name")));
+            return Err(Trouble::misuse(format!("`{name}` is an order of the library; give your order another name")));
         }
         let order = OfTheProgram { name: name.into(), encode, decode, argument: argument.expose_provenance() };
         let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);

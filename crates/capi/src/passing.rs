@@ -1,4 +1,4 @@
-//! Transactions that a thread passes to another thread or process by a word.
+//! Transactions that a thread passes on to another thread or process. A text, the word, names the transaction.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use crate::environment::{environment, Environment};
 use crate::handles::Handle;
 use crate::transaction::{attach, transaction, Transaction};
 
-/// Upper limit for the bytes of a word.
+/// An upper limit for the length of a word, in bytes.
 const WORD_BYTES: usize = 511;
 
 /// See `libtp.h`.
@@ -19,8 +19,8 @@ const WORD_BYTES: usize = 511;
 pub extern "C" fn tp_detach(txn: Handle<Transaction>, mut word: Fill) -> c_int {
     c_call("tp_detach", || {
         word.needed()?;
-        // The room is made before the transaction is detached: without memory for the word, no session could attach the
-        // transaction again.
+        // The room is made before the transaction is detached: if there were no memory for the word afterwards, no
+        // session could attach the transaction.
         word.reserve(WORD_BYTES)?;
         let held = transaction(txn)?;
         held.writer()?;

@@ -1,4 +1,4 @@
-//! Places in databases: cursors of all kinds. A cursor is stored in its transaction and ends with it.
+//! Places in databases: cursors of all kinds. A cursor is stored in its transaction and ends with the transaction.
 //!
 //! A cursor's handle names its place: the transaction's handle, and a number in that transaction. The cursor itself
 //! borrows from the database and from the transaction. So it is stored in the transaction's value, with a pin of its
@@ -17,17 +17,17 @@ pub(crate) struct Where {
     number: u64,
 }
 
-/// A handle's value for a cursor of any kind.
+/// The value in the table of handles for a cursor of some kind.
 pub(crate) trait Placed: Kind {
-    /// The cursor.
+    /// The type of the cursor itself.
     type Cursor: Borrowing;
-    /// Its database.
+    /// The type of the cursor's database.
     type On: Opened;
     fn new(at: Where) -> Self;
     fn at(&self) -> &Where;
 }
 
-/// Defines a kind of cursor, which stores only its address.
+/// Defines the handle's value for a kind of cursor: it stores only the address of the place.
 macro_rules! placed {
     ($(#[$doc:meta])* $name:ident = $code:literal: $cursor:ty, $on:ty) => {
         $(#[$doc])*
@@ -70,7 +70,7 @@ macro_rules! step_call {
 }
 pub(crate) use step_call;
 
-/// A record that C gets through several arguments.
+/// A record that is copied to C's arguments.
 pub(crate) trait Shown<To> {
     fn show(&self, to: To) -> Outcome<()>;
 }
@@ -121,7 +121,7 @@ pub(crate) fn open<P: Placed>(
     Ok(())
 }
 
-/// Does some work at a cursor. Meanwhile this call has the transaction to itself.
+/// Does some work at a cursor. No other call can use the transaction during the work.
 pub(crate) fn at<P: Placed, T>(
     cursor: Handle<P>,
     work: impl FnOnce(&mut P::Cursor, &Pinned<P::On>, ReaderRef<'_>) -> Outcome<T>,

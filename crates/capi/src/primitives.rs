@@ -1,8 +1,8 @@
-//! The primitive calls: the program's own pages, locks on pages and on objects that the program names, and log records
-//! of the program's own types. Calls that the paper has keep the paper's names (LIBTP 3.2 and 4.4).
+//! The primitive calls: pages whose contents the program defines, log records of the program's own types, and locks on
+//! pages and on objects that the program names. Calls that the paper has keep the paper's names (LIBTP 3.2 and 4.4).
 //!
-//! The paper's `buf_get` returns the frame in shared memory. Here `buf_get` returns a copy, which belongs to the
-//! transaction until `buf_unpin` stores it (docs/design/0019).
+//! The paper's `buf_get` returns the frame in shared memory. Here `buf_get` returns a copy of the page, which belongs
+//! to the transaction until `buf_unpin` stores its bytes in the page (docs/design/0019).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};

@@ -1,4 +1,5 @@
-//! `tp_range`: a range of the keys of a database. C can count its records, remove them or walk over them.
+//! `tp_range`: a range of the keys of a database. C can count or remove the records in a range, or visit them with a
+//! cursor.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};

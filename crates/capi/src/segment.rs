@@ -1,8 +1,8 @@
 //! `tp_segment`: recoverable memory that transactions join, in addition to their records.
 //!
 //! C has the address of the memory, and stores to it directly between its declarations and the transaction's end. Every
-//! call joins the segment anew and leaves it before it returns. (After the first time, joining is only a look into the
-//! transaction's list.) So no Rust reference to the memory exists while C works on it.
+//! call of the library joins the segment again, and drops the joined segment before it returns. (A repeated join only
+//! finds the segment in the transaction's list.) So no Rust reference to the memory exists while C stores to it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -123,7 +123,7 @@ pub extern "C" fn tp_segment_join(
     })
 }
 
-/// Does some work in a segment. The transaction has already joined it.
+/// Does some work in a segment that the transaction has joined. Refuses other segments.
 fn inside<T>(
     segment: Handle<MemorySegment>,
     txn: Handle<Transaction>,
@@ -139,8 +139,8 @@ fn inside<T>(
     Ok(work(&mut joined, address)?)
 }
 
-/// Returns the position of an address. If the address lies outside the segment, the result is a position that the
-/// segment does not have.
+/// Returns the position of an address. For an address outside of the segment, returns a position that the segment does
+/// not have.
 fn position(place: *const c_void, address: usize) -> u64 {
     place.addr().wrapping_sub(address) as u64
 }

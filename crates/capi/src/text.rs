@@ -29,7 +29,7 @@ pub extern "C" fn tp_text_open(
     text: Out<Handle<ListText>>,
 ) -> c_int {
     c_call("tp_text_open", || {
-        text.answer("the file of text", Handle::NULL, || {
+        text.answer("the text file", Handle::NULL, || {
             let (list, path) = (list.pin()?, path.path("the path")?);
             let byte = u8::try_from(byte)
                 .map_err(|_| Trouble::misuse(format!("{byte} is not a byte: give a number from 0 to 255")))?;
@@ -59,7 +59,7 @@ pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
     c_call("tp_text_close", || match text.is_null() {
         true => Ok(()),
         false => {
-            // This order closes the file before it drops the pin of the list.
+            // The file is closed first; the pin of the list is dropped at the end of this block.
             let ListText { text, _list } = text.remove("let no other thread be in a call with it")?;
             Ok(text.close()?)
         }

@@ -1,7 +1,8 @@
 //! `tp_txn`: a transaction or a snapshot, with the savepoints and cursors that C has in it.
 //!
-//! In Rust these values borrow from each other, and the compiler checks the order in which they are dropped. Here one
-//! value owns all of them and drops them in that order. One thread at a time holds the slot of that value.
+//! In a Rust program these values borrow from each other, and the compiler checks the order in which they are dropped.
+//! Here one value, the `Transaction`, owns all of them and drops them in the right order. Only one thread at a time can
+//! hold the `Transaction`.
 //!
 //! Invariants
 //! 1. Values that borrow from the transaction (`places`, `savepoints`) are dropped before it. The transaction is
@@ -32,13 +33,13 @@ pub struct Transaction {
     /// The savepoints, the oldest first.
     savepoints: Vec<(u64, Savepoint<'static, 'static>)>,
     made: u64,
-    /// Copies of pages, by the word of the file's handle and the page number. C works on a copy until C gives it back.
+    /// Copies of pages, by the word of the file's handle and the page number. C changes a copy until `buf_unpin`.
     copies: BTreeMap<(u64, u32), Copied>,
-    /// The durability that C has asked for since the begin.
+    /// The durability that C has set with `tp_set_durability`.
     durability: Option<Durability>,
     reader: Reading,
-    /// Pins of the segments that the transaction has joined, by the words of their handles. C stores to these segments'
-    /// memory.
+    /// Pins of the segments that the transaction has joined, by the words of their handles. The pins keep the segments'
+    /// memory mapped while C stores to it.
     kept: BTreeMap<u64, Box<dyn Any + Send>>,
     env: Pinned<Environment>,
 }
@@ -72,7 +73,7 @@ pub(crate) enum Either<T, S> {
 
 type Reading = Either<Rc<Txn<'static>>, Rc<Snapshot<'static>>>;
 
-/// The source of reads: a transaction or a snapshot.
+/// A reference to the source of reads: a transaction or a snapshot.
 pub(crate) type ReaderRef<'a> = Either<&'a Txn<'static>, &'a Snapshot<'static>>;
 
 /// Does the same work with either value.
@@ -109,7 +110,7 @@ impl<'a> ReaderRef<'a> {
     }
 }
 
-/// A value opened in an environment, for transactions of the same environment handle.
+/// A value that was opened in an environment. Only transactions of the same environment handle can use it.
 pub(crate) trait Opened: Kind + Sync {
     fn environment(&self) -> &Pinned<Environment>;
 }
@@ -145,20 +146,20 @@ pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Ou
 
 // A transaction with all its parts can move between threads.
 const _: () = {
-    const fn goes_to_other_threads<T: Send>() {}
-    goes_to_other_threads::<Txn<'static>>();
-    goes_to_other_threads::<Snapshot<'static>>();
+    const fn is_send<T: Send>() {}
+    is_send::<Txn<'static>>();
+    is_send::<Snapshot<'static>>();
 };
 
 // SAFETY: a transaction may move to another thread, and every value that borrows from it moves along, because all of
 // them are in this value, which one thread uses at a time. Cursors and `Savepoint` are not `Send` only because, if they
-// moved alone, they would leave the transaction behind. `Borrowing` names the types of the cursors; a place has no
-// other types, except a pin, which is `Send`.
+// moved without the transaction, the transaction would stay in the other thread. A place has only a cursor, whose type
+// is one of those of `Borrowing`, and a pin, which is `Send`.
 unsafe impl Send for Transaction {}
 
 kind!(Transaction = 1);
 
-/// Returns the transaction of a handle, for this call alone.
+/// Holds the transaction of a handle, so that no other call can use it.
 pub(crate) fn transaction(handle: Handle<Transaction>) -> Outcome<Held<Transaction>> {
     handle.hold()
 }
@@ -174,7 +175,7 @@ impl Transaction {
         Transaction { places, savepoints: Vec::new(), made: 0, copies, durability: None, reader, kept, env }
     }
 
-    /// Begins a transaction by `begin` in the environment.
+    /// Returns the transaction that `begin` begins or attaches in the environment.
     fn begun(
         env: Pinned<Environment>,
         begin: impl FnOnce(&'static libtp::Env) -> libtp::Result<Txn<'static>>,
@@ -278,18 +279,18 @@ impl Transaction {
         self.copies.insert((file, page), Copied { copy, before });
     }
 
-    /// Removes the copy that C gives back.
+    /// Removes and returns the copy of a page that C unpins.
     pub(crate) fn take_copy(&mut self, file: u64, page: u32) -> Option<Copied> {
         self.copies.remove(&(file, page))
     }
 
-    /// Refuses to commit or pass on a transaction while C has a changed copy of a page and has not given it back. C's
+    /// Refuses to commit or pass on a transaction while C has a changed copy of a page that it has not unpinned: the
     /// change would be lost without an error.
     pub(crate) fn refuse_unlogged(&self) -> Outcome<()> {
         match self.copies.iter().find(|(_, copied)| copied.is_changed()) {
             None => Ok(()),
             Some(((_, page), _)) => Err(Trouble::misuse(format!(
-                "page {page} was changed and not unpinned: its change would be lost, so nothing was done, and the transaction goes on. Unpin the page (buf_unpin), or abort the transaction"
+                "page {page} was changed and not unpinned: its change would be lost, so nothing was done, and the transaction is still running. Unpin the page (buf_unpin), or abort the transaction"
             ))),
         }
     }
@@ -328,12 +329,12 @@ impl Transaction {
         Ending { reader: self.reader, _kept: self.kept, env: self.env }
     }
 
-    /// As `finish`, and also sets the durability that C has asked for.
+    /// Finishes as `finish` does, and also sets the durability that C has set.
     fn finish_durable(self) -> Ending {
         let durability = self.durability;
         let mut ending = self.finish();
         if let (Either::Txn(txn), Some(durability)) = (&mut ending.reader, durability) {
-            Rc::get_mut(txn).expect("every borrower of the transaction is dropped").set_durability(durability);
+            Rc::get_mut(txn).expect("every borrower of the transaction was dropped").set_durability(durability);
         }
         ending
     }
@@ -341,7 +342,7 @@ impl Transaction {
     pub(crate) fn commit(self) -> Outcome<()> {
         let ending = self.finish_durable();
         match ending.reader {
-            Either::Txn(txn) => Ok(alone(txn).commit()?),
+            Either::Txn(txn) => Ok(into_unshared(txn).commit()?),
             Either::Snapshot(_) => Ok(()),
         }
     }
@@ -350,7 +351,7 @@ impl Transaction {
     pub(crate) fn commit_async(self) -> Outcome<Option<(CommitLsn, Pinned<Environment>)>> {
         let ending = self.finish_durable();
         match ending.reader {
-            Either::Txn(txn) => Ok(Some((alone(txn).commit_async()?, ending.env))),
+            Either::Txn(txn) => Ok(Some((into_unshared(txn).commit_async()?, ending.env))),
             Either::Snapshot(_) => Ok(None),
         }
     }
@@ -358,7 +359,7 @@ impl Transaction {
     pub(crate) fn detach(self) -> Outcome<Detached> {
         let ending = self.finish();
         match ending.reader {
-            Either::Txn(txn) => Ok(alone(txn).detach()?),
+            Either::Txn(txn) => Ok(into_unshared(txn).detach()?),
             Either::Snapshot(_) => Err(Trouble::misuse(
                 "a snapshot was given, and only a transaction can be passed on: begin a new snapshot instead",
             )),
@@ -368,13 +369,14 @@ impl Transaction {
     pub(crate) fn abort(self) -> Outcome<()> {
         let ending = self.finish();
         match ending.reader {
-            Either::Txn(txn) => Ok(alone(txn).abort()?),
+            Either::Txn(txn) => Ok(into_unshared(txn).abort()?),
             Either::Snapshot(_) => Ok(()),
         }
     }
 }
 
-fn alone(txn: Rc<Txn<'static>>) -> Txn<'static> {
+/// Returns the transaction, of which no other reference exists.
+fn into_unshared(txn: Rc<Txn<'static>>) -> Txn<'static> {
     Rc::into_inner(txn).expect("every borrower has the transaction by reference")
 }
 
@@ -396,7 +398,7 @@ pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle
     c_call("tp_begin", || txn.answer("the transaction", Handle::NULL, || begin(env, durability(how)?)))
 }
 
-/// Begins a transaction for the library itself: C gets no handle of it yet.
+/// Begins a transaction and returns its handle, which the caller may or may not pass to C.
 pub(crate) fn begin(env: Handle<Environment>, how: Option<Durability>) -> Outcome<Handle<Transaction>> {
     Handle::of(Transaction::begin(environment(env)?, how)?)
 }

@@ -1,7 +1,7 @@
 //! `vista.h`: the paper's interface (Rio Vista, section 4, figure 3).
 //!
-//! C has a handle of a segment, as of every other value ([`handles`](crate::handles)). If a segment was unmapped, or if
-//! another call is using it, the call is refused with a message. A panic ends the process: it does not unwind into C.
+//! C has a handle of a segment, as of every other value ([`handles`](crate::handles)). A call fails if its segment was
+//! unmapped, or if another call is using the segment. A panic ends the process: it does not unwind into C.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ fn boxed(trouble: &Trouble) -> Box<dyn std::error::Error> {
     trouble.text().into()
 }
 
-/// Returns the segment, for this call alone.
+/// Holds the segment, so that no other call can use it until the returned guard is dropped.
 fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
     segment.hold().map_err(|trouble| boxed(&trouble))
 }
@@ -48,7 +48,7 @@ fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
 impl Mapped {
     /// Does some work in the current transaction.
     fn part<T>(&mut self, call: &str, work: impl FnOnce(&mut Txn<'_>) -> ::vista::Result<T>) -> Outcome<T> {
-        // Checked first, so that a child of a fork gets an error about the fork, and not about its parent's
+        // This check comes first, so that the child of a fork gets an error about the fork, and not about its parent's
         // transaction.
         self.segment.check_process()?;
         if !self.is_in_transaction {
@@ -68,7 +68,7 @@ impl Mapped {
         self.segment.check_process()?;
         if self.is_in_transaction {
             return Err(format!(
-                "a transaction is running with the segment {} already, and a segment has one at a time. That transaction goes on; end or abort it first",
+                "a transaction is running with the segment {} already, and a segment has one at a time. That transaction is still running; end or abort it first",
                 self.segment.path().display()
             )
             .into());
@@ -78,15 +78,15 @@ impl Mapped {
         Ok(())
     }
 
-    /// Ends the transaction by `how`.
+    /// Ends the transaction with `how`: a commit or an abort.
     fn finish(&mut self, call: &str, how: impl FnOnce(Txn<'_>) -> ::vista::Result<()>) -> Outcome<()> {
         self.part(call, |_| Ok(()))?;
         self.is_in_transaction = false;
         Ok(how(self.segment.resume())?)
     }
 
-    /// Returns the position of an address. If the address lies outside the segment, the result is a position that the
-    /// segment does not have.
+    /// Returns the position of an address. For an address outside of the segment, returns a position that the segment
+    /// does not have.
     fn at(&self, place: *const c_void) -> u64 {
         place.addr().wrapping_sub(self.segment.address()) as u64
     }

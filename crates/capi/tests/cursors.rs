@@ -1,10 +1,10 @@
-//! Cursors of every kind compared with a model, in Rust and in C: two cursors of one transaction make random steps. A
-//! record is removed through the cursor itself, by its key, through the other cursor, or by the end of a savepoint.
-//! Some calls fail because another transaction has a lock.
+//! Compares cursors of every kind with a model, in Rust and in C. Two cursors of one transaction make random steps. The
+//! record at a cursor is removed through the cursor itself, by its key, through the other cursor, or by a rollback to a
+//! savepoint. Some calls fail because another transaction has a lock.
 //!
-//! The model's rule: a call that fails or finds nothing leaves the cursor at its place. The exceptions are a `next`
-//! that finds nothing, which puts the cursor behind all entries, and a `prev` that finds nothing, which puts it before
-//! all entries.
+//! The model's rule: a call that fails or finds no entry leaves the cursor at its place. There are two exceptions: a
+//! `next` that finds no entry puts the cursor after all entries, and a `prev` that finds no entry puts it before all
+//! entries.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod c;
@@ -19,7 +19,7 @@ use libtp::{Db, Duplicates, Env, Index, IndexCursor, List, ListCursor, Multi, Re
 use libtp_sim::Random;
 
 const KINDS: [&str; 8] = ["tree", "range", "hash", "sorted", "came", "recno", "list", "index"];
-/// Lines of one run.
+/// The number of commands in one run. A command is a line of text, such as `put 0 a B`.
 const LINES: u32 = 150;
 
 fn seed_and_runs() -> (u64, u64) {
@@ -27,16 +27,16 @@ fn seed_and_runs() -> (u64, u64) {
     (number("LIBTP_TEST_SEED").unwrap_or(1), number("LIBTP_TEST_CASES").unwrap_or(6))
 }
 
-/// Takes the answer to the last line, and returns the next line, or `None` if there is no further line.
+/// A function that takes the answer to the last command, and returns the next command, or `None` at the end.
 type Talk<'t> = &'t mut dyn FnMut(&str) -> Option<String>;
 
-/// The place of a model's cursor. On an entry, it is the entry's place in the order, whether or not the entry still
-/// exists. In a list, it is a number.
+/// The place of a model's cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stands {
     Nowhere,
     BelowAll,
     AboveAll,
+    /// On the entry with this place in the order, even if the entry was removed. In a list, the place is a number.
     On(Vec<u8>),
     /// In the gap before this number of a list.
     Before(usize),
@@ -211,8 +211,7 @@ impl Model {
         true
     }
 
-    /// Inserts a line. If the number lies behind the last line, fills the numbers between with empty lines, shown as
-    /// dots.
+    /// Inserts a line of a list. If the number is after the last line, adds empty lines, shown as dots, in between.
     fn insert(&mut self, number: usize, value: char) {
         while self.lines.len() + 1 < number {
             self.lines.push('.');
@@ -278,7 +277,7 @@ impl Model {
         true
     }
 
-    /// Carries out a line in the model. Returns the answer that is expected if no lock is in the way.
+    /// Carries out a command in the model. Returns the answer that is expected if no lock prevents the command.
     fn answer(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let (word, nth, key) = (words[0], words[1].parse().unwrap_or(0), *words.get(2).unwrap_or(&""));
@@ -309,7 +308,7 @@ impl Model {
         if is_done { "ok" } else { "none" }.into()
     }
 
-    /// Returns the next line.
+    /// Returns a random command.
     fn line(&mut self, random: &mut Random, is_snapshot: bool, other: &mut bool) -> String {
         let mut moves = vec!["first", "last", "next", "next", "next", "prev", "prev", "prev", "seek"];
         let mut changes = vec!["put", "put", "put", "delete", "delete"];
@@ -371,7 +370,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             (model.pairs.clone(), model.lines.clone(), model.came, model.stands.clone(), model.saved.clone());
         carry_out(directory.path(), kind, mode, &mut |answer| {
             if answer == "timeout" {
-                // The line has changed nothing.
+                // The command has changed nothing.
                 failed += 1;
                 other &= !history.last().is_some_and(|line: &String| line.starts_with("other"));
                 (model.pairs, model.lines, model.came, model.stands, model.saved) = before.clone();
@@ -602,7 +601,7 @@ fn message_of(done: libtp::Result<bool>) -> String {
 
 const MOVES: [&str; 9] = ["first", "last", "next", "prev", "seek", "behind", "value", "next-key", "prev-key"];
 
-/// Carries out the lines in Rust.
+/// Carries out the commands in Rust.
 fn in_rust(directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(directory).unwrap();
     let store = Store::open(&env, kind);
@@ -669,7 +668,7 @@ fn moved(cursors: &mut Cursors<'_, '_>, line: &str) -> String {
     }
 }
 
-/// Lets a program in C carry out the lines.
+/// Lets a program in C carry out the commands.
 fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
     let mut command = Command::new(program);
     command.arg(directory).args([kind, mode]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -687,7 +686,7 @@ fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>
 fn cursors_of_every_kind_agree_with_their_model_in_rust() {
     for kind in KINDS {
         let (line_count, failed) = play("Rust", kind, &in_rust);
-        println!("figures: {kind}: {line_count} lines in Rust, {failed} of them failed at a lock");
+        println!("figures: {kind}: {line_count} commands in Rust, {failed} of them failed because of a lock");
     }
 }
 
@@ -699,6 +698,6 @@ fn cursors_of_every_kind_agree_with_their_model_in_c() {
         let carry_out =
             |directory: &Path, kind: &str, mode: &str, talk: Talk<'_>| in_c(&program, directory, kind, mode, talk);
         let (line_count, failed) = play("C", kind, &carry_out);
-        println!("figures: {kind}: {line_count} lines in C, {failed} of them failed at a lock");
+        println!("figures: {kind}: {line_count} commands in C, {failed} of them failed because of a lock");
     }
 }

@@ -1,5 +1,5 @@
-//! Programs in C with `db.h`. The programs check the behaviour that the manual pages of db(3) describe, in plain mode
-//! and in shared mode, with one process and with several.
+//! Runs programs in C with `db.h`. The programs check the behaviour that the manual pages of db(3) describe, in plain
+//! mode and in shared mode, with one process and with several processes.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -20,11 +20,11 @@ fn the_calls_of_db_agree_with_the_manual_in_every_mode_and_valgrind_finds_nothin
     let workshop = workshop();
     let home = tempfile::tempdir().unwrap();
     let at = |mode: &str| home.path().join(mode).display().to_string();
-    // The shared modes take ten times as long as the others.
+    // The shared modes take ten times as long as the other modes, so they run under valgrind only on one of six days.
     let modes = [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)];
     let (under_valgrind, others): (Vec<_>, Vec<_>) =
         modes.into_iter().partition(|&(_, number, of)| is_turn_of(number, of));
-    // In one process, because valgrind takes seconds to begin and to translate the library.
+    // All modes run in one process, because valgrind takes seconds to start and to translate the library.
     let program = compiled_together(&["tests/c/db3.c"], workshop.path());
     let arguments = under_valgrind.iter().map(|(mode, ..)| vec!["db3".into(), at(mode), (*mode).to_owned()]);
     let outputs = say_together_under_valgrind(&program, &arguments.collect::<Vec<_>>());
@@ -53,8 +53,8 @@ fn the_calls_of_db_agree_with_the_manual_for_several_processes_in_one_environmen
     }
 }
 
-/// Several processes move records of one file, and write through cursors on other records, whose numbers change all the
-/// time. In each round one process is killed in the middle of its work.
+/// Several processes move records of one file. Another process writes through a cursor to a record that the moves
+/// renumber all the time. In each round one process is killed in the middle of its work.
 #[test]
 fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
     const CARDS: usize = 400;
@@ -89,8 +89,8 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
     }
 }
 
-/// Runs all programs with several processes, for a shorter time. On the day of a program, each of its processes runs
-/// under valgrind.
+/// Runs all programs with several processes, with smaller counts than the other tests. On one of six days each process
+/// runs under valgrind.
 #[test]
 fn valgrind_finds_nothing_in_processes_that_share_files() {
     let workshop = workshop();
@@ -123,13 +123,13 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     assert_eq!(says(&records, &[&at("table"), "audit"]), "30 cards, sum 435, 1 marks, 10 lines\n");
 }
 
-/// Runs the cases of 4.4BSD's and NetBSD's own tests of db(3). `db3_lists.c` names each case, and the few cases whose
-/// answer differs.
+/// Runs the cases of 4.4BSD's and NetBSD's own tests of db(3). `db3_lists.c` names each case, and lists the cases with
+/// other answers here.
 #[test]
 fn the_test_lists_of_4_4bsd_and_netbsd_pass_in_each_mode() {
     let shared = [("within", "1"), ("txn", "1"), ("lock", "20")];
-    let todays = (0..).zip(shared).filter(|&(number, _)| is_turn_of(number, 3)).map(|(_, mode)| mode);
-    perform_lists(&[("plain", "1")].into_iter().chain(todays).collect::<Vec<_>>(), plainly);
+    let modes_of_today = (0..).zip(shared).filter(|&(number, _)| is_turn_of(number, 3)).map(|(_, mode)| mode);
+    perform_lists(&[("plain", "1")].into_iter().chain(modes_of_today).collect::<Vec<_>>(), plainly);
 }
 
 #[test]
@@ -139,7 +139,8 @@ fn valgrind_finds_nothing_in_the_test_lists() {
     perform_lists(&modes.collect::<Vec<_>>(), under_valgrind);
 }
 
-/// Runs the test lists in several modes at once. The second value of each pair divides the counts of the large tests.
+/// Runs the test lists in several modes in parallel. The second value of each pair divides the counts of the large
+/// tests.
 fn perform_lists(modes: &[(&str, &str)], command: impl Fn(&Path, &[&str]) -> Command) {
     let workshop = workshop();
     let program = compiled("tests/c/db3_lists.c", workshop.path(), Link::Shared);
@@ -158,10 +159,10 @@ fn perform_lists(modes: &[(&str, &str)], command: impl Fn(&Path, &[&str]) -> Com
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
 
-/// Makes the calls that nvi makes. The text is opened for reading, and the lines of a killed editor come from the file
-/// of `bfname`.
+/// Makes the calls of db(3) that the editor nvi makes. An editor opens its text only for reading. After the editor is
+/// killed, its synced lines are recovered from the file of `bfname`.
 #[test]
-fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
+fn the_lines_that_a_killed_editor_has_synced_are_recovered() {
     let workshop = workshop();
     let program = compiled("tests/c/editor.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
@@ -169,7 +170,7 @@ fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     let mut lines: Vec<String> = (1..=1000).map(|number| format!("line {number}")).collect();
     let before = lines.join("\n") + "\n";
     std::fs::write(&text, &before).unwrap();
-    // An editor makes this file by mkstemp.
+    // An editor makes this empty file with mkstemp.
     std::fs::write(&kept, "").unwrap();
     let arguments = |what| [what, text.to_str().unwrap(), kept.to_str().unwrap()].map(str::to_owned);
     let mut editor = Command::new(&program).args(arguments("edit")).stdout(Stdio::piped()).spawn().unwrap();
@@ -189,7 +190,7 @@ fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
 }
 
 #[test]
-fn a_telephone_book_is_kept_in_two_files_at_once() {
+fn a_telephone_book_in_two_files_is_changed_in_transactions() {
     let workshop = workshop();
     let program = compiled("examples/phones.c", workshop.path(), Link::Shared);
     let expected = "the number 34 again: 1\nada 12\nada 56\nbob 34\norders: -1 1 -1\n";
@@ -200,7 +201,7 @@ fn a_telephone_book_is_kept_in_two_files_at_once() {
 }
 
 #[test]
-fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_order_has_a_name() {
+fn a_comparison_of_the_program_orders_a_plain_file_and_with_a_named_order_a_shared_file() {
     let workshop = workshop();
     let program = compiled("examples/numbers.c", workshop.path(), Link::Shared);
     for run in [says, says_under_valgrind] {
@@ -214,7 +215,7 @@ fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_ord
 }
 
 #[test]
-fn o_trunc_refuses_files_that_it_cannot_or_may_not_make_anew() {
+fn o_trunc_replaces_only_databases_that_it_may_replace() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
     for what in ["refused", "bfname", "kinds", "others", "race"] {
@@ -223,10 +224,10 @@ fn o_trunc_refuses_files_that_it_cannot_or_may_not_make_anew() {
     }
 }
 
-/// If a process is killed while it makes a database anew, the old database stays in place, and the next process
-/// finishes the work.
+/// If a process is killed while O_TRUNC replaces a database, the old database stays, and the next process with O_TRUNC
+/// replaces it.
 #[test]
-fn a_database_that_is_made_anew_is_there_at_every_moment() {
+fn a_death_during_o_trunc_leaves_the_old_database() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
     for (place, left) in
@@ -245,14 +246,14 @@ fn a_database_that_is_made_anew_is_there_at_every_moment() {
         assert_eq!(says(&program, &[directory, "look"]), left, "{place}");
         assert_eq!(says(&program, &[directory, "anew"]), "0 wrong\n", "{place}");
         assert_eq!(says(&program, &[directory, "look"]), "the hash file\n", "{place}");
-        // The new database has a page size of its own (docs/formats: a file's header).
+        // The new database has the page size of libtp.toml (its place in the header: docs/formats/file.md).
         let file = std::fs::read(home.path().join("stock.tp")).unwrap();
         assert_eq!(file[44..48], (64_u32 << 10).to_le_bytes(), "{place}");
     }
 }
 
 #[test]
-fn processes_with_one_shared_file_see_each_other_at_once() {
+fn processes_with_one_shared_file_see_each_others_changes_at_once() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
@@ -260,7 +261,7 @@ fn processes_with_one_shared_file_see_each_other_at_once() {
 }
 
 #[test]
-fn a_shared_file_does_not_go_through_a_fork_and_is_opened_anew() {
+fn the_child_of_a_fork_cannot_use_a_shared_file_and_opens_it_again() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
@@ -273,7 +274,11 @@ fn no_file_of_the_library_gets_the_number_of_a_closed_standard_descriptor() {
     let program = compiled("tests/c/standard.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
     let ended = Command::new(&program).arg(home.path()).status().unwrap();
-    assert_eq!(ended.code(), Some(0), "the exit status is a step's number in crates/capi/tests/c/standard.c");
+    assert_eq!(
+        ended.code(),
+        Some(0),
+        "the exit status is the number of a failed step in crates/capi/tests/c/standard.c"
+    );
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! A real program: Perl's module `DB_File`, which was written for db 1.85, built from Debian's source with our `db.h`.
-//! Its own test suite must pass: trees with cursors, several values and comparisons in Perl, hash files with hash
-//! functions in Perl, text files as arrays, filters, threads.
+//! Builds a real program for db 1.85, Perl's module `DB_File`, from Debian's source with this crate's `db.h`, and runs
+//! the module's own test suite. The suite tests trees with cursors, several values of a key and comparison functions in
+//! Perl, hash files with hash functions in Perl, text files as arrays, filters, and threads.
 //!
-//! `apt-get` fetches the source from the servers of this machine's packages, and the source is kept. If there is no
-//! source, this test is skipped with a conspicuous message, in CI too: a mirror may have no sources. Anything else that
-//! is missing could be installed in CI, so its absence is a failure there.
+//! `apt-get` fetches the source from the servers of this machine's packages, and the test keeps the source for later
+//! runs. If the source cannot be fetched, the test is skipped with a conspicuous message, in CI, too: a mirror may have
+//! no sources. If anything else is missing, the test fails in CI, where it could be installed.
 //!
-//! The module is built for an interface of db 1.85 under the name `db_185.h`. If it is built for `db.h`, two of its
-//! tests expect several values of one key in the order of db 1.85. The manual of db 1.85 calls that order undefined;
-//! here it is the order of the puts.
+//! The module is built with the header's second name, `db_185.h`. If it were built with `db.h`, two of its tests would
+//! expect the values of one key in the order of db 1.85. The manual of db 1.85 calls that order undefined; here it is
+//! the order of the puts.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -24,7 +24,7 @@ use c::{built, home, is_installed, told};
 const TESTS_LEAST: u32 = 500;
 
 fn skipped(what: &str) {
-    // The message is written past the capture of test output, which would hide the message of a test that passes.
+    // `eprintln!` would be captured, and not shown for a test that passes. So the message is written to the descriptor.
     let message = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
     let _ = std::io::stderr().write_all(message.as_bytes());
 }
@@ -33,12 +33,12 @@ fn skipped(what: &str) {
 enum Missing {
     /// The source could not be fetched: no network, or a mirror without sources.
     Unfetched(String),
-    /// A source was fetched, but it is not the expected one.
+    /// A source was fetched, but it is not the expected source, or a program to fetch it is missing.
     Broken(String),
 }
 
-/// Returns `apt-get` or `apt-cache` with lists of its own in `folder`. These lists have source packages, from the same
-/// servers as the machine's binary packages.
+/// Returns `apt-get` or `apt-cache` with separate package lists in `folder`. These lists have the source packages of
+/// the servers of the machine's binary packages.
 fn apt(tool: &str, folder: &Path) -> Command {
     let option = |name: &str, path: PathBuf| format!("{name}={}", path.display());
     let mut command = Command::new(tool);
@@ -92,7 +92,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     let shown = run(apt("apt-cache", folder).args(["showsrc", "perl"]))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let mut why = "the machine's package lists have no source of perl".to_owned();
-    // A mirror may lack the newest version, so the versions are tried one after the other.
+    // A mirror may not have the newest version, so all versions are tried, the newest first.
     for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
         let package = format!("perl={version}");
         let got = run(apt("apt-get", folder).args(["source", "--download-only", &package]))?;
@@ -110,7 +110,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
         tar.arg("-xf").arg(&archive).args(["--wildcards", "--strip-components=2", "*/cpan/DB_File"]);
         let apart = run(tar.current_dir(folder))?;
         succeeded(&apart).map_err(Missing::Broken)?;
-        // The rest of the source is a hundred times larger, and is removed.
+        // The module is a hundredth of the source of Perl. All else is removed.
         for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path() != module) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
@@ -119,7 +119,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     Err(Missing::Unfetched(why))
 }
 
-/// Makes a copy of the module, adapted to our header and library.
+/// Makes a copy of the module that uses this crate's header and library.
 fn prepared(source: &Path, workshop: &Path) -> PathBuf {
     let module = workshop.join("DB_File");
     let copied = Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(source).arg(&module).status().unwrap();

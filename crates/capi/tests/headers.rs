@@ -1,4 +1,4 @@
-//! Checks the headers by themselves, and the agreement of headers, library, examples and manual.
+//! Tests that each header compiles without other headers, and that headers, library, examples and manual pages agree.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -11,7 +11,7 @@ use c::{built, compiler, home, is_installed, WARNINGS};
 
 const HEADERS: [&str; 3] = ["libtp.h", "vista.h", "db.h"];
 
-/// Uses everything in `libtp.h`: each struct, and a function of each kind that a program gives to the library.
+/// A program that uses each struct of `libtp.h`, and passes a function of each type to the library.
 const LIBTP: &str = r#"
 static void change(void *value, size_t size, void *argument) { (void)value; (void)size; (void)argument; }
 static int work(tp_txn *txn, void *argument) { (void)argument; return tp_abort(txn); }
@@ -49,7 +49,7 @@ int alone(void)
 }
 "#;
 
-/// Returns whether a name belongs to a function of ours.
+/// Returns whether a name is one of a function of this library.
 fn is_ours(name: &str) -> bool {
     name == "dbopen"
         || ["tp_", "vista_", "txn_", "db_", "buf_", "lock_", "log_"].iter().any(|beginning| name.starts_with(beginning))
@@ -84,7 +84,7 @@ fn all_functions() -> BTreeSet<String> {
 }
 
 #[test]
-fn each_header_needs_nothing_else_in_c_and_in_cplusplus() {
+fn each_header_compiles_without_other_headers_in_c_and_in_cplusplus() {
     let directory = tempfile::tempdir().unwrap();
     let languages = [("CC", "cc", "c", "-std=c99"), ("CC", "cc", "c", "-std=c11"), ("CXX", "g++", "cpp", "-std=c++11")];
     for (variable, usual, ending, standard) in languages {
@@ -124,11 +124,11 @@ fn every_function_is_called_by_an_example() {
     let texts: Vec<String> = examples.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
     let is_called = |name: &&String| texts.iter().any(|text| text.contains(&format!("{name}(")));
     let missing: Vec<String> = all_functions().iter().filter(|name| !is_called(name)).cloned().collect();
-    assert_eq!(missing, [""; 0], "no example calls them");
+    assert_eq!(missing, [""; 0], "no example calls these functions");
 }
 
-/// Returns the manual pages of `db.h`, each with the names that it documents. The pages of the other headers are made
-/// from the headers (xtask/src/manual.rs).
+/// Returns the manual pages of `db.h`: for each file name the documented names, and the text. (xtask/src/manual.rs
+/// makes the pages of the other headers from the headers.)
 fn pages() -> BTreeMap<String, (Vec<String>, String)> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(home().join("man")).unwrap() {
@@ -148,7 +148,11 @@ fn every_function_of_db_h_has_a_page_which_shows_its_declaration() {
     let header = squeezed(&declarations("db.h"));
     let mut shown = BTreeSet::new();
     for (page, (names, text)) in pages() {
-        assert_eq!(page.strip_suffix(".3"), names.first().map(String::as_str), "a page is named for its first name");
+        assert_eq!(
+            page.strip_suffix(".3"),
+            names.first().map(String::as_str),
+            "the file name of a page is its first name"
+        );
         for name in names.iter().filter(|name| is_ours(name)) {
             assert!(text.contains(&format!(".Fo {name}\n")), "{page} does not declare {name}");
         }
@@ -171,7 +175,7 @@ fn every_function_of_db_h_has_a_page_which_shows_its_declaration() {
 }
 
 #[test]
-fn a_program_finds_the_library_by_pkg_config() {
+fn a_program_is_built_with_the_flags_of_pkg_config() {
     if !is_installed("pkg-config", "pkg-config") {
         return;
     }

@@ -1,5 +1,5 @@
-//! Programs in C with `libtp.h`: examples, misuse, threads and forks. Each program runs both directly and under
-//! valgrind, except the guard's program, which runs only directly.
+//! Runs programs in C with `libtp.h`: examples, misuse, threads and forks. On some days a program runs under valgrind,
+//! except the program of the guard, which never does.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -14,8 +14,8 @@ use c::{
     told, under_valgrind, workshop, Link, FOUND,
 };
 
-/// For each program: its arguments behind the environment's directory (a file name after @ lies beside that directory),
-/// and the lines that it prints. Where the rest of a line varies, the expected line is only a prefix.
+/// For each program: the arguments that follow the environment's directory, and the beginnings of the lines that it
+/// prints. An argument that begins with @ is the name of a file next to that directory.
 const PROGRAMS: &[Program] = &[
     (
         "examples/waits.c",
@@ -68,8 +68,8 @@ const PROGRAMS: &[Program] = &[
         &[],
         &[
             "in the part: apples 2",
-            "taken back: apples 3",
-            "taken back: pears there is no such record, or no further record",
+            "rolled back: apples 3",
+            "rolled back: pears there is no such record, or no further record",
             "before: apples there is no such record, or no further record",
             "after: apples 3",
             "after: figs 2",
@@ -86,7 +86,7 @@ const PROGRAMS: &[Program] = &[
         &[
             "pages of 8160 bytes",
             "the note has 0 bytes, and was \"\"",
-            "one kept, one taken back: 101",
+            "one committed, one undone: 101",
             "the note has 8160 bytes, and was \"by the first\"",
             "not locked: the database is of another kind, or its name is not a valid file name",
             "the note has 8160 bytes, and was \"by the first\"",
@@ -126,13 +126,13 @@ const PROGRAMS: &[Program] = &[
             "2 begin with pe",
             "2 removed above peach",
             "left: apple fig grape peach",
-            "each: apple fig grape; the program's function returned 3, and the cursor stands where it did",
+            "each: apple fig grape; the program's function returned 3, and the cursor is at the last pair visited",
             "then peach",
-            "behind banana: fig",
+            "after banana: fig",
             "by length: fig pear plum apple grape peach",
             "backwards: plum pear peach grape fig apple",
             "the hinge has a screw of steel",
-            "the screw has gone",
+            "the screw is no longer there",
             "in another order: the database is of another kind",
         ],
     ),
@@ -175,7 +175,7 @@ const PROGRAMS: &[Program] = &[
             "read: 1 one 2 two 3 three",
             "three is one",
             "two is ONE",
-            "six was 4, there are 5",
+            "six was number 4, there are 5 records",
             "by number: 1 zero 2 ONE 3 two 4 three 5 six",
             "before the last: 4 three",
             "here is 5",
@@ -195,10 +195,10 @@ const PROGRAMS: &[Program] = &[
         "examples/accounts.c",
         &["@etc"],
         &[
-            "taken back: the program's function returned 1, and the transaction was aborted",
+            "undone: the program's function returned 1, and the transaction was aborted",
             "passwd: margo:x:1001:",
             "group: staff:x:50:margo",
-            "group: not there any more, for this transaction",
+            "group: already renamed, for this transaction",
             "passwd: margo:x:1001:",
             "passwd: mike:x:1002:",
             "group: none",
@@ -219,7 +219,7 @@ const PROGRAMS: &[Program] = &[
             "later: Brno-kurt Erlangen-emmy Manchester-alan",
             "the index: nothing is wrong",
             "the database: nothing is wrong",
-            "the function was asked",
+            "the function was called",
         ],
     ),
     (
@@ -228,7 +228,7 @@ const PROGRAMS: &[Program] = &[
         &[
             "20000 loaded in order",
             "not in order: records that should be sorted are not; nothing was loaded",
-            "20000 sorted and loaded, told",
+            "20000 sorted and loaded, with reports",
             "20000 pairs",
             "twice: the database is not empty, and records can be loaded only into an empty database; nothing was loaded",
             "the record of number 12345",
@@ -253,20 +253,20 @@ const PROGRAMS: &[Program] = &[
             "3 in 16 bytes: 3 kurt 2 alan 1 ada",
             "3 in 16 bytes: 3 kurt 2 alan 1 ada",
             "2 in 16 bytes: 2 alan 1 ada",
-            "elsewhere: outlives a crash of the system, as declared",
+            "elsewhere: survives a crash of the system, as declared",
         ],
     ),
     (
         "examples/catalogue.c",
         &[],
-        &["catalogue: btree, 2 records, a file", "catalogue: btree, 0 records, a file", "2 were removed"],
+        &["catalogue: btree, 2 records, a file", "catalogue: btree, 0 records, a file", "2 records were removed"],
     ),
     ("tests/c/refused.c", &[], &["0 wrong"]),
     ("tests/c/apart.c", &["fork"], &["the child ended with 0", "memory 4711", "index ada", "several one, a list of 1"]),
     (
         "tests/c/apart.c",
         &["threads"],
-        &["the index: nothing is wrong", "8 records, 8 in the index, 180 lines", "begun here: 1", "handed on: 1"],
+        &["the index: nothing is wrong", "8 records, 8 in the index, 180 lines", "begun here: 1", "passed on: 1"],
     ),
     ("tests/c/misuse.c", &[], &["0 wrong"]),
     ("tests/c/threads.c", &[], &["counted 800 of 800", "6 of 6 refused, here: there is no such record", "handed on"]),
@@ -279,8 +279,8 @@ type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[test]
 fn programs_in_c_print_the_expected_output_and_valgrind_finds_nothing() {
-    // Under valgrind the examples run in one process: its start, and its translation of the library, take longer than
-    // an example. A program that starts processes of its own runs alone.
+    // Under valgrind the examples run in one process, because the start of valgrind and its translation of the library
+    // take longer than an example. `handed` starts processes itself, so it runs in its own process.
     let is_example = |source: &str| source.starts_with("examples/") && !source.ends_with("handed.c");
     let turns = PROGRAMS.iter().enumerate().map(|(number, program)| (program, is_turn_of(number, 6)));
     let (together, alone): (Vec<_>, Vec<_>) = turns.partition(|((source, ..), is_turn)| *is_turn && is_example(source));
@@ -288,19 +288,19 @@ fn programs_in_c_print_the_expected_output_and_valgrind_finds_nothing() {
         scope.spawn(|| {
             let workshop = workshop();
             for (program, is_turn) in alone {
-                does_what_it_is_told(program, if is_turn { says_under_valgrind } else { says }, workshop.path());
+                run_and_check(program, if is_turn { says_under_valgrind } else { says }, workshop.path());
             }
         });
         let programs: Vec<&Program> = together.into_iter().map(|(program, _)| program).collect();
         let workshop = workshop();
-        do_together_what_they_are_told(&programs, workshop.path());
+        run_together_and_check(&programs, workshop.path());
         for program in PROGRAMS.iter().filter(|_| is_deep()) {
-            does_what_it_is_told(program, says, workshop.path());
+            run_and_check(program, says, workshop.path());
         }
     });
 }
 
-/// Returns a program's arguments, in a directory of its own.
+/// Returns a program's name and arguments, with paths in the directory `home`.
 fn arguments_of(&(source, arguments, _): &Program, home: &Path) -> Vec<String> {
     let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
     let at = |name: &str| home.join(name).display().to_string();
@@ -313,7 +313,7 @@ fn check_output(&(source, _, expected): &Program, message: &str) {
     assert!(agrees && message.lines().count() == expected.len(), "{source}:\n{message}");
 }
 
-fn do_together_what_they_are_told(programs: &[&Program], workshop: &Path) {
+fn run_together_and_check(programs: &[&Program], workshop: &Path) {
     if programs.is_empty() {
         return;
     }
@@ -326,31 +326,34 @@ fn do_together_what_they_are_told(programs: &[&Program], workshop: &Path) {
     programs.iter().zip(&outputs).for_each(|(program, output)| check_output(program, output));
 }
 
-fn does_what_it_is_told(program: &Program, run: fn(&Path, &[&str]) -> String, workshop: &Path) {
+fn run_and_check(program: &Program, run: fn(&Path, &[&str]) -> String, workshop: &Path) {
     let compiled = compiled(program.0, workshop, Link::Shared);
     let home = tempfile::tempdir().unwrap();
     let arguments = arguments_of(program, home.path());
     check_output(program, &run(&compiled, &arguments[1..].iter().map(String::as_str).collect::<Vec<_>>()));
 }
 
-/// This test does not run under valgrind, which takes a minute for each guard over all addresses into which a segment
-/// may grow.
+/// This test does not run under valgrind, which takes a minute to guard all addresses into which a segment can grow.
 #[test]
-fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
+fn in_a_guarded_segment_a_store_to_undeclared_memory_ends_the_process() {
     let workshop = workshop();
     let program = compiled("tests/c/guarded.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("environment");
     let directory = directory.to_str().unwrap();
-    assert_eq!(says(&program, &[directory]), "1 kept, 0 beside\n");
+    assert_eq!(says(&program, &[directory]), "1 in the declared range, 0 outside it\n");
     let stopped = plainly(&program, &[directory, "wild"]).output().unwrap();
     assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
     assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
-    assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "no change of the stopped call is there");
+    assert_eq!(
+        says(&program, &[directory]),
+        "3 in the declared range, 0 outside it\n",
+        "no change of the stopped process is there"
+    );
 }
 
 #[test]
-fn an_environment_that_is_not_there_is_not_made_where_that_was_asked() {
+fn with_tp_no_create_a_missing_environment_is_not_created() {
     let workshop = workshop();
     let program = compiled("examples/look.c", workshop.path(), Link::Shared);
     let nowhere = workshop.path().join("nowhere");
@@ -364,11 +367,11 @@ fn an_environment_that_is_not_there_is_not_made_where_that_was_asked() {
     assert!(!nowhere.exists());
 }
 
-/// A way to run a program.
+/// A function that makes the command for a program.
 type Run = fn(&Path, &[&str]) -> Command;
 
 #[test]
-fn a_bank_in_c_keeps_its_money_through_deaths() {
+fn a_bank_in_c_keeps_its_money_when_a_process_dies() {
     let workshop = workshop();
     let mut ways: Vec<(Link, Run)> = vec![(Link::Static, plainly), (Link::Shared, plainly)];
     if is_turn_of(2, 6) {
@@ -401,7 +404,7 @@ fn a_bank_in_c_keeps_its_money_through_deaths() {
     }
 }
 
-/// Two processes work in one environment. One is killed. The other, which shares its records, runs to its end.
+/// Two processes change the same records of one environment. One process is killed, and the other runs to its end.
 #[test]
 fn a_program_in_c_continues_after_another_program_was_killed() {
     let workshop = workshop();

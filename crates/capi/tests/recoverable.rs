@@ -1,4 +1,4 @@
-//! A program in C with `vista.h`, compiled with all warnings, run, and ended in the middle of a transaction.
+//! Runs programs in C with `vista.h`, also until one ends in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -14,8 +14,8 @@ fn run(program: &Path, file: &Path, what: &[&str]) -> Output {
 }
 
 fn run_under_valgrind(program: &Path, file: &Path, what: &[&str]) -> Output {
-    let ends_with_it = program.ends_with("vista_fork") || what.contains(&"die");
-    let leaks = if ends_with_it { c::Leaks::Unsought } else { c::Leaks::Errors };
+    let ends_with_open_segment = program.ends_with("vista_fork") || what.contains(&"die");
+    let leaks = if ends_with_open_segment { c::Leaks::Unsought } else { c::Leaks::Errors };
     c::valgrind(program, &[&[file.to_str().unwrap()], what].concat(), leaks).output().unwrap()
 }
 
@@ -29,7 +29,7 @@ fn a_program_in_c_keeps_exactly_its_ended_transactions() {
     keeps_what_it_ended(&program, &file, run_under_valgrind);
 }
 
-/// Runs the program's steps. At the call the program's file does not exist yet.
+/// Runs the program's commands on a file that does not exist yet.
 fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &[&str]) -> Output) {
     let says = |what: &[&str]| {
         let output = run(program, file, what);
@@ -40,7 +40,7 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     assert_eq!(says(&["add", "3"]), "3 of 3, sum 6\n");
     assert_eq!(says(&["undo"]), "3 of 3, sum 6\n");
     assert_eq!(run(program, file, &["die", "2"]).status.code(), Some(9));
-    assert_eq!(says(&["show"]), "4 of 4, sum 10\n", "the first of the two stands, the second is taken back");
+    assert_eq!(says(&["show"]), "4 of 4, sum 10\n", "the first of the two transactions is kept, the second is undone");
     assert_eq!(says(&["drop"]), "3 of 3, sum 6\n");
     let refused = says(&["wrong"]);
     for part in [
@@ -59,9 +59,9 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     }
 }
 
-/// This test does not run under valgrind, for the reason given at the guard test of `records.rs`.
+/// This test does not run under valgrind, which takes a minute to guard all addresses into which a segment can grow.
 #[test]
-fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
+fn under_vista_map_guarded_a_store_to_undeclared_memory_ends_the_process() {
     let workshop = workshop();
     let program = compiled("examples/list.c", workshop.path(), Link::Shared);
     let file = workshop.path().join("segment");
@@ -72,10 +72,10 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     assert_eq!(String::from_utf8(stopped.stdout).unwrap(), "4 of 4, sum 10\n", "a store to a declared range succeeds");
     assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
     let shown = run(&program, &file, &["show"]);
-    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
+    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store has no effect");
 }
 
-/// Runs valgrind as a user's tests would: without suppressions.
+/// Runs valgrind without suppressions, as the tests of a user's program do.
 #[test]
 fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
     if !c::is_installed("valgrind", "valgrind") {
@@ -94,7 +94,7 @@ fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
 }
 
 #[test]
-fn a_segment_that_another_has_is_refused_in_a_sentence() {
+fn a_segment_that_another_process_has_mapped_is_refused_with_an_error() {
     let workshop = workshop();
     let program = compiled("examples/list.c", workshop.path(), Link::Shared);
     let file = workshop.path().join("segment");
@@ -108,7 +108,7 @@ fn a_segment_that_another_has_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
+fn the_calls_of_a_child_fail_in_its_parents_transaction_and_do_not_disturb_it() {
     let workshop = workshop();
     let program = compiled("tests/c/vista_fork.c", workshop.path(), Link::Shared);
     let file = workshop.path().join("segment");

@@ -3,9 +3,8 @@
 //!
 //! Invariants
 //! 1. A transfer is acknowledged only after its commit returned, so every acknowledged transfer must be in the history.
-//! 2. Each write to the pipe has whole acknowledgements and at most `PIPE_BUF` bytes, which the system neither tears
-//!    nor mixes with other writes. So a crash can lose only the last acknowledgements of each client, which were never
-//!    sent.
+//! 2. Each write to the pipe has whole acknowledgements and at most `PIPE_BUF` bytes. The system neither splits such a
+//!    write nor mixes it with other writes. So a crash loses only acknowledgements that a client had not sent yet.
 
 use std::io::{Read, Write};
 
@@ -15,7 +14,7 @@ use crate::failure::{Failure, Result};
 
 /// Bytes of one acknowledgement.
 const BYTES: usize = 40;
-/// The greatest length of a write that the system keeps whole: Linux's `PIPE_BUF`.
+/// The greatest length of a write to a pipe that the system does not split: Linux's `PIPE_BUF`.
 const WRITE_BYTES_MAX: usize = 4096;
 /// The longest time for which acknowledgements of relaxed commits may be gathered. Acknowledgements of `sync` commits
 /// are sent at once.
@@ -90,7 +89,7 @@ impl<W: Write> Sender<W> {
     }
 
     /// Sends an acknowledgement at once if the commit is `sync`. Otherwise gathers it with later acknowledgements,
-    /// until a write is full or a commit returns a millisecond after the oldest gathered one.
+    /// until a write is full or a commit returns a millisecond after the oldest gathered acknowledgement.
     pub fn send(&mut self, noted: Acknowledgement) -> std::io::Result<()> {
         if self.unsent.is_empty() {
             self.since = noted.at_nanos;
@@ -174,7 +173,8 @@ pub struct Comparison {
 pub struct Difference {
     /// Acknowledged transfers that the history does not have.
     pub lost: u64,
-    /// Transfers of this run's clients that are in the history and were not acknowledged: the crash came in between.
+    /// Transfers of this run's clients that are in the history and were not acknowledged: the process was killed
+    /// between the commit and the acknowledgement.
     pub unacknowledged: u64,
     /// The faults, as sentences.
     pub faults: Vec<String>,

@@ -1,4 +1,4 @@
-//! `tp abort`: aborts a transaction that a session has passed on and that no session takes over.
+//! `tp abort`: aborts a transaction that a session has detached and that no session continues.
 
 use clap::Args;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub struct Arguments {
     txn: u64,
 }
 
-/// Aborts the transaction; fails if no transaction with this number was passed on.
+/// Aborts the transaction; fails if no transaction with this number is detached.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     env.abort_detached(arguments.txn)?;

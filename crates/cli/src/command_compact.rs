@@ -22,7 +22,7 @@ pub struct Arguments {
     fill: u8,
 }
 
-/// Compacts one database after the other.
+/// Compacts the databases, one after another.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let is_named = !arguments.databases.is_empty();
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         let database = match env.database(&name) {
             // A database that only its own program can open is skipped, and the remaining databases are compacted.
             Err(error @ libtp::Error::Database { .. }) if !is_named => {
-                note(format_args!("passed over: {error}"));
+                note(format_args!("skipped: {error}"));
                 continue;
             }
             found => found?,
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 }
 
 fn compact(database: &Database, fill: u8, output: &Output) -> Result<Option<Compaction>> {
-    let bar = Progress::endless(output.may_draw(), "pages gone over");
+    let bar = Progress::endless(output.may_draw(), "pages visited");
     let watch = &mut |done: Compaction| bar.set(done.leaves);
     Ok(match database {
         Database::Btree(db) => Some(db.compact_watched(fill, watch)?),

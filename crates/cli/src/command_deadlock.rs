@@ -29,7 +29,7 @@ pub struct Arguments {
 struct Circle {
     members: Vec<Member>,
     victim: Party,
-    /// Whether an earlier search has chosen this victim, which is not aborted yet.
+    /// Whether an earlier search has chosen this victim, and the victim has not aborted yet.
     was_known: bool,
 }
 

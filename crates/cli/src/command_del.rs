@@ -1,4 +1,4 @@
-//! `tp del`: deletes a key and its value, in a transaction of its own.
+//! `tp del`: deletes a key and its value, in a separate transaction.
 
 use std::ffi::OsString;
 

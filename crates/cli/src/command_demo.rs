@@ -1,10 +1,10 @@
 //! `tp demo`: kills processes in the middle of their transfers in a bank, and proves that nothing was lost.
 //!
 //! This process loads the bank, and then only listens and kills. Its clients are processes ([`crate::demo_worker`]),
-//! which acknowledge each transfer after its commit has returned. From time to time one client is killed and replaced,
-//! while the others go on. In the end all clients are killed at once. Then the bank is opened again, which recovers it,
-//! and every record is compared: the balances with the history, and the history with the list of acknowledged
-//! transfers.
+//! which acknowledge each transfer after its commit has returned. From time to time this process kills and replaces one
+//! client, while the other clients continue. At the end it kills all clients at once. Then the bank is opened again,
+//! which recovers it, and every record is compared: the balances with the history, and the history with the list of
+//! acknowledged transfers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::progress::Progress;
 use crate::spelling::{grouped, some_seconds, time_with_unit};
 use crate::stalls::StallReport;
 
-/// Default number of accounts. This number is loaded in a moment.
+/// Default number of accounts. A bank of this size loads in a moment.
 const ACCOUNTS: u32 = 100_000;
 
 /// The command line.
@@ -43,9 +43,9 @@ pub struct Arguments {
     /// Number of processes. Every second process waits for the disk at each commit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
-    /// Time between two kills, such as 500ms or 2s; 0 for none. Each time a process that is chosen at random is killed
-    /// (kill -9) and replaced, while the others go on. The demonstration also measures the time from a kill to the next
-    /// acknowledged commit of another process.
+    /// Time between two kills, such as 500ms or 2s; 0: no kills. Each time, one process, chosen at random, is killed
+    /// (kill -9) and replaced, while the other processes continue. The demonstration also measures the time from a kill
+    /// to the next acknowledged commit of another process.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time_with_unit)]
     kill_every: Duration,
     /// Seed for the random choice of transfers and of the processes to kill.
@@ -73,7 +73,7 @@ struct Report<'a> {
     kills: usize,
     /// Sessions of killed processes that other processes repaired; a process has several sessions.
     repairs: u64,
-    /// The number of times that the shared memory was built anew while processes were at work.
+    /// The number of times that the shared memory was rebuilt while processes were at work.
     rebuilds: u64,
     #[serde(flatten)]
     stalls: &'a StallReport,
@@ -153,7 +153,7 @@ fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(S
     );
     match loaded.time {
         Some(time) => output.line(format_args!("{what}, loaded in {:.1} s", time.as_secs_f64()))?,
-        None => output.line(format_args!("{what}, which was there"))?,
+        None => output.line(format_args!("{what}, which existed already"))?,
     }
     output.flush()?;
     Ok((scale, first_client))
@@ -164,8 +164,8 @@ fn announce(arguments: &Arguments, output: &mut Output) -> Result<()> {
     let processes = arguments.processes as usize;
     let sync = (0..processes).filter(|&place| durability_of(place) == Durability::Sync).count();
     output.line(format_args!(
-        "TPC-B for {} s: {sync} processes wait for the disk at each commit (sync), {} for shared memory only (relaxed: on \
-         disk within 100 ms; survives every process, not the loss of power)",
+        "TPC-B for {} s: {sync} processes wait for the disk at each commit (sync), and {} do not wait (relaxed: on \
+         disk within 100 ms; survives the death of every process, not a loss of power)",
         arguments.seconds.as_secs_f64(),
         processes - sync
     ))?;
@@ -200,8 +200,8 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
     ))?;
     let stalls = report.stalls;
     output.line(format_args!(
-        "       {} kills, {} sessions repaired by others, {} rebuilds; another process's next commit came within {} ms \
-         (half), {} ms (99 of 100), {} ms (all), the last survivor's within {} ms",
+        "       {} kills, {} sessions repaired by others, {} rebuilds; the next commit of another process came within {} ms \
+         (half of the kills), {} ms (99 of 100), {} ms (all), the next commit of every survivor within {} ms",
         report.kills,
         report.repairs,
         report.rebuilds,
@@ -213,7 +213,7 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
     output.line(format_args!("sync    {}", report.rates.sync))?;
     output.line(format_args!("relaxed {}", report.rates.relaxed))?;
     output.line(format_args!(
-        "the bank is in {0}; look at it: tp stat --env {0}; go on: tp demo --env {0}",
+        "the bank is in {0}; look at it: tp stat --env {0}; continue: tp demo --env {0}",
         report.env.display()
     ))
 }

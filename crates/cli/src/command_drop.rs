@@ -14,7 +14,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
     /// The database. Its indices are dropped with it.
     name: String,
-    /// Drop a database whose file is missing, and give up its committed records.
+    /// Drop a database whose file is missing. Its committed records are lost.
     #[arg(long)]
     missing: bool,
 }

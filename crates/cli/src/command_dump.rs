@@ -24,7 +24,7 @@ pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
     /// Write the numbers of records, too, for a database of records by number. If some numbers have no record, a load
-    /// keeps the numbers of the others.
+    /// then keeps the numbers of the existing records.
     #[arg(short = 'k', long)]
     keys: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     drop(bar);
     if gaps > 0 && as_text && !arguments.keys {
-        note(format_args!("{gaps} numbers have no record. Without --keys the dump has no numbers, so a load gives the records behind these gaps smaller numbers"));
+        note(format_args!("{gaps} numbers have no record. Without --keys the dump has no numbers, so a load gives the records after these gaps smaller numbers"));
     }
     let mut result = json!({ "database": arguments.at.database, "type": kind.name(), "records": records });
     if keys_as_stored {

@@ -1,4 +1,4 @@
-//! `tp files`: lists plain files whose committed change has not been carried out yet, or gives up such a change.
+//! `tp files`: lists plain files whose committed change has not been carried out yet, or abandons such a change.
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Give up the committed change of this file, because its directory was removed for good.
+    /// Abandon the committed change of this file, because its directory was removed for ever.
     #[arg(long, value_name = "PATH")]
     forget: Option<PathBuf>,
 }
 
-/// Lists the files, or gives up the change of one.
+/// Lists the files, or abandons the change of one file.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     if let Some(path) = &arguments.forget {
         let is_forgotten = env.forget_file(path)?;
         output.object(&json!({ "path": path, "is_forgotten": is_forgotten }))?;
-        let what = if is_forgotten { "is given up" } else { "is not waiting" };
+        let what = if is_forgotten { "is abandoned" } else { "is not waiting" };
         output.line(format_args!("the change of {} {what}", path.display()))?;
         return Ok(Ending::of(is_forgotten));
     }

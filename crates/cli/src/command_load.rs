@@ -5,7 +5,7 @@
 //!
 //! A new or empty B-tree is loaded completely or not at all (`load_at_once.rs`), and so is a file of pages
 //! (`dumped_pages.rs`). Other databases are loaded in transactions of some thousand records each. These commits are
-//! relaxed, and the log is flushed once at the end. If such a load into an existing environment is broken off, the
+//! relaxed, and the log is flushed once at the end. If such a load into an existing environment is interrupted, the
 //! records of its earlier transactions stay, and the load can be run again.
 
 use std::time::Instant;
@@ -96,7 +96,7 @@ fn load_in_batches(env: &Env, target: &Target, source: &mut Source, output: &Out
     let bar = source.progress(output.may_draw());
     let mut loaded = 0;
     let broken_off = |failure: &Failure, loaded| {
-        Failure::Failed(format!("{failure} (the {loaded} records before that place are in `{}`)", target.name()))
+        Failure::Failed(format!("{failure} (the {loaded} records before this record are in `{}`)", target.name()))
     };
     loop {
         let batch = source.next_batch().map_err(|failure| broken_off(&failure, loaded))?;

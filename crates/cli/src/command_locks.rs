@@ -67,7 +67,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Reads the lock table within `PATIENCE`. If that is not possible, fails and names the process that is in the way.
+/// Reads the lock table within `PATIENCE`. If that is not possible, fails and names the process that blocks the
+/// reading.
 fn read<T: Send + 'static>(
     arguments: &Arguments,
     output: &Output,

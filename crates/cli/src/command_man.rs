@@ -1,7 +1,7 @@
 //! `tp man`: prints the manual page tp(1), all verbs on one page.
 //!
 //! The page is made from the definition of the command line, so the help and the page have the same texts. The options
-//! that most verbs have stand on the page only once.
+//! that most verbs have appear on the page only once.
 
 use std::io::Write;
 

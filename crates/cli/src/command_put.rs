@@ -1,4 +1,4 @@
-//! `tp put`: stores a value under a key, in a transaction of its own.
+//! `tp put`: stores a value under a key, in a separate transaction.
 
 use std::ffi::OsString;
 use std::io::Read;

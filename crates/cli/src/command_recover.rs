@@ -14,8 +14,8 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// If shared memory and log files disagree, use the files and give up the memory: commits that are only in memory are
-    /// lost.
+    /// If shared memory and log files disagree, use the files and discard the memory: commits that are only in memory
+    /// are lost.
     #[arg(long, conflicts_with = "keep_region")]
     keep_files: bool,
     /// If shared memory and log files disagree, write the memory's log to the files.

@@ -14,7 +14,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
     /// The database.
     name: String,
-    /// Its new name, which no other database may have.
+    /// The database's new name, which no other database may have.
     new: String,
 }
 

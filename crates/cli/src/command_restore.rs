@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_are_parsed_by_the_calendar() {
         let micros = |text: &str| time_of(text).unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
         assert_eq!(micros("1970-01-01"), 0);
         assert_eq!(micros("2000-02-29T12:00:00Z"), 951_825_600_000_000);

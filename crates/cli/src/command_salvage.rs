@@ -16,7 +16,7 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Damaged file, NAME.tp. It is only read, and no process may use it meanwhile.
+    /// Damaged file, NAME.tp. It is only read, and no process may use it at the same time.
     file: PathBuf,
     /// Name of the new database. The environment is made if it is missing.
     database: String,

@@ -1,8 +1,8 @@
 //! `tp sessions`: lists the sessions of an environment. For each session it shows the state of the session's process,
 //! the latches that the session holds, and the object for which it waits.
 //!
-//! The command takes no latch, does not use the door through which processes open and leave the environment, and
-//! changes nothing. So it also answers while a stopped process holds latches or is at the door.
+//! The command takes no latch and changes nothing. It also does not take the lock under which a process opens and
+//! leaves the environment (the door). So it answers even while a stopped process holds latches or the door.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -154,7 +154,7 @@ pub fn shown(session: &SessionState, names: &LockNames) -> Session {
         Some(WaitsFor::Other(kind, subject)) => (Some(format!("{subject} of kind {kind}")), None),
         None => (None, None),
     };
-    // If the clock was set back since, the wait looks shorter than it is.
+    // If the clock was set back during the wait, the result is too short.
     let waited = |since: SystemTime| SystemTime::now().duration_since(since).unwrap_or_default();
     let millis = |since: SystemTime| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX);
     let held = |held: &libtp::HeldLatch| Held {
@@ -182,13 +182,13 @@ fn door(process: OpeningProcess) -> String {
     let state = match process.process_state {
         ProcessState::Alive => "",
         ProcessState::Stopped => ", and is stopped",
-        ProcessState::Dead => ", and has ended, but a forked child of it still has its lock",
+        ProcessState::Dead => ", and has ended, but a child that it forked still holds its lock",
     };
-    format!("process {} is opening the environment, closing it or making its shared memory anew{state}", process.pid)
+    format!("process {} is opening the environment, closing it or rebuilding its shared memory{state}", process.pid)
 }
 
-/// Returns the stopped processes that make other processes wait: because they hold a latch, a task or a transaction, or
-/// because they are at the door.
+/// Returns the stopped processes that make other processes wait: because they hold a latch, a task, a transaction or
+/// the door.
 pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.process_state == ProcessState::Stopped
@@ -235,7 +235,7 @@ mod tests {
         let printed = door(OpeningProcess { pid: 9, process_state: ProcessState::Stopped });
         assert_eq!(
             printed,
-            "process 9 is opening the environment, closing it or making its shared memory anew, and is stopped"
+            "process 9 is opening the environment, closing it or rebuilding its shared memory, and is stopped"
         );
     }
 

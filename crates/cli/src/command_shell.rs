@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Carries out the commands on standard input. At a terminal, a failing command is reported, and the next command is
-/// read. Otherwise a failing command is the last one, and the open transaction is aborted.
+/// read. Otherwise a failing command ends the session, and the open transaction is aborted.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_or_create(output)?;
     let mut session = ShellSession::new(&env, Spelling::of(arguments.hex));
@@ -68,7 +68,7 @@ fn read(line: &[u8]) -> Result<Command> {
     Command::read(line)
 }
 
-/// Carries out a command. Returns whether the shell goes on.
+/// Carries out a command. Returns whether the shell continues.
 fn carry_out(session: &mut ShellSession<'_>, command: &Command, output: &mut Output) -> Result<bool> {
     if let Some(answer) = session.execute(command)? {
         output.object(&answer.json)?;

@@ -1,8 +1,8 @@
-//! `tp top`: an environment at work, live: throughput, log, cache, sessions, waits, snapshots.
+//! `tp top`: live figures of an environment in use: throughput, log, cache, sessions, waits, snapshots.
 //!
 //! The command reads the shared memory as `tp sessions` does: it has no session, takes no latch and changes nothing.
 //! Only while a session waits for a lock, the command also reads the lock table, as `tp locks` does. Another thread
-//! reads the table, and the command waits for the answer only for a moment.
+//! reads the table, and the command waits at most half a second for that thread.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The work of a demonstration: runs the processes, kills and replaces one from time to time, and shows the progress.
+//! The work of a demonstration: runs the processes, kills and replaces a process from time to time, and shows the
+//! progress.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ pub struct Business {
     pub rates: Rates,
     /// Time from the first commit to the last.
     pub time: Duration,
-    /// The number of processes killed while others went on.
+    /// The number of processes killed while others continued.
     pub kills: usize,
     /// The time that other processes stood still after the kills.
     pub stalls: StallReport,
@@ -139,7 +140,7 @@ impl Running {
 struct Victims(Transfers);
 
 impl Victims {
-    /// Draws places in the way in which transfers draw accounts, with a client number that no process has.
+    /// Draws the places of processes as transfers draw accounts, with a client number that no process has.
     fn new(plan: &Plan<'_>) -> Victims {
         let places = u32::try_from(plan.processes).expect("there are few processes");
         Victims(Transfers::new(Scale::with_branches(places, 1), plan.seed, u32::MAX >> 8))
@@ -150,7 +151,7 @@ impl Victims {
     }
 }
 
-/// Draws the bar, and writes a line after each second. For the last line, half a second is enough.
+/// Draws the bar, and writes a line after each second. The last line is written if it covers at least half a second.
 fn show(running: &mut Running, repairs: Repairs, is_last: bool, bar: &Progress, output: &mut Output) -> Result<()> {
     let Some((begin, live)) = &mut running.live else { return Ok(()) };
     bar.set(u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX));

@@ -16,7 +16,8 @@ use libtp_bank::clock;
 
 /// The time after which a process without an acknowledgement counts as stuck.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// The greatest number of unread messages. When it is reached, the reader threads wait, and then also the processes.
+/// The greatest number of unread messages. At this limit the reader threads wait, and then the processes wait for room
+/// in their pipes.
 const UNREAD: usize = 64;
 const SIGKILL: i32 = 9;
 
@@ -91,7 +92,7 @@ impl Workers {
 
     /// Waits at most `patience` for acknowledgements and passes them to `each`.
     ///
-    /// If a process ended by itself, or has acknowledged nothing for too long; or if its pipe cannot be read.
+    /// If a process ended without a kill, has acknowledged nothing for too long, or has a pipe that cannot be read.
     pub fn hear(&mut self, patience: Duration, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
         match self.news.recv_timeout(patience) {
             Ok((client, news)) => self.take_in(client, news, each),
@@ -175,10 +176,10 @@ fn kill(worker: &mut Worker) -> Result<()> {
     }
 }
 
-/// Returns the failure of a process that ended by itself. The process has written its reason to standard error.
+/// Returns the failure of a process that ended without a kill. The process has written its reason to standard error.
 fn ended(child: &mut Child) -> Failure {
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    Failure::Failed(format!("process {} should work until it is killed, and ended by itself ({how})", child.id()))
+    Failure::Failed(format!("process {} should work until it is killed, and ended without a kill ({how})", child.id()))
 }
 
 /// Passes on the acknowledgements of one process, until the process is gone.

@@ -55,7 +55,7 @@ impl Arguments {
     }
 }
 
-/// Returns the durability of a process's commits. Every other process, beginning with the first, waits for the disk at
+/// Returns the durability of a process's commits. Every second process, beginning with the first, waits for the disk at
 /// each commit.
 pub fn durability_of(place: usize) -> Durability {
     if place % 2 == 0 {

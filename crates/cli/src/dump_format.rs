@@ -33,14 +33,14 @@ pub enum DumpError {
     },
 }
 
-/// Reads a dump: first the header, then one pair after the other.
+/// Reads a dump: first the header, then the pairs, one after another.
 pub struct Reader<R> {
     input: R,
     header: Header,
     line: u64,
     text: Vec<u8>,
     done: bool,
-    /// The length of records by number, if the caller has given one.
+    /// The record length of a record-number database, if the caller has given a length.
     record_bytes: Option<usize>,
     /// Whether lines may end with a carriage return before the newline: true if the first line does.
     has_returns: bool,
@@ -52,7 +52,7 @@ pub struct Reader<R> {
 pub type Pair = (Option<Vec<u8>>, Vec<u8>);
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header. `record_bytes` overrides the header's length of records by number.
+    /// Reads the header. `record_bytes` overrides the header's record length of a record-number database.
     ///
     /// # Errors
     /// A line that is not part of the format, or the end of the input.
@@ -107,8 +107,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Returns a record by number with the length that all records have. A shorter record gets the header's filler byte
-    /// at its end.
+    /// Brings a record of a record-number database to the database's record length: a shorter record gets the header's
+    /// filler byte at its end.
     fn padded(&self, mut record: Vec<u8>) -> Result<Vec<u8>, DumpError> {
         let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
         match self.header.pad {
@@ -123,8 +123,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Checks that a page has the next number. Otherwise a page would be missing, and all pages behind it would get
-    /// wrong numbers.
+    /// Checks that a page has the next number. Otherwise a page would be missing, and all later pages would get wrong
+    /// numbers.
     fn check_page_number(&mut self, number: &[u8]) -> Result<(), DumpError> {
         if self.header.kind != DumpType::Pages {
             return Ok(());
@@ -138,7 +138,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Checks that a page is complete or empty. An empty page stands for zeros.
+    /// Checks that a page is complete or empty. A page without bytes means a page of zeros.
     fn check_page(&self, bytes: &[u8]) -> Result<(), DumpError> {
         let whole = self.header.bytes_of_a_page();
         if self.header.kind != DumpType::Pages || [0, whole].contains(&bytes.len()) {
@@ -148,8 +148,8 @@ impl<R: BufRead> Reader<R> {
         Err(self.wrong(what))
     }
 
-    /// Returns whether the input goes on after the last record. Then a second dump follows, which [`Reader::next_pair`]
-    /// does not read.
+    /// Returns whether the input continues after the last record. Then a second dump follows, which
+    /// [`Reader::next_pair`] does not read.
     ///
     /// # Errors
     /// An error of the input.

@@ -59,7 +59,7 @@ pub const PAGE_HEADER_BYTES: u32 = 32;
 const PAGE_BYTES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// Length of the longest name of an order.
 const ORDER_NAME_BYTES_MAX: usize = 64;
-/// Length of the longest records by number, if all have one length.
+/// Largest record length of a record-number database.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
 /// The parts of a dump's header that affect records.
@@ -71,9 +71,9 @@ pub struct Header {
     pub print: bool,
     /// Whether values are preceded by their keys.
     pub keys: bool,
-    /// The length of records by number, if all have the same length.
+    /// The record length of a record-number database, if all records have the same length.
     pub record_bytes: Option<usize>,
-    /// The filler byte of shorter records by number; `None` if shorter records are refused.
+    /// The filler byte of shorter records of a record-number database; `None` if shorter records are refused.
     pub pad: Option<u8>,
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
@@ -86,7 +86,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns the header of a database of this kind, with one value a key and in the order of bytes.
+    /// Returns the header of a database of this kind, with one value per key, in the order of the keys' bytes.
     pub fn of(kind: DumpType) -> Header {
         Header {
             kind,
@@ -137,7 +137,9 @@ impl HeaderLines {
         match (name, value) {
             ("VERSION", "1" | "2" | "3") => {}
             ("VERSION", other) => {
-                return Err(format!("this build does not know dump version {other}; the newest that it reads is 3"))
+                return Err(format!(
+                    "this build does not know dump version {other}; the newest version that it reads is 3"
+                ))
             }
             ("format", "bytevalue") => self.print = false,
             ("format", "print") => self.print = true,
@@ -184,7 +186,7 @@ impl HeaderLines {
             ("integerkey" | "reversekey", "1") => self.order = Some(BACKWARDS.to_string()),
             ("integerdup" | "reversedup", _) => {
                 return Err(format!(
-                    "with `{name}` LMDB sorts the values of a key by their last bytes first, and no database here does. Remove the line from the dump to load the values sorted by their first bytes first"
+                    "with `{name}` LMDB sorts the values of a key by their last bytes first, and no database of libtp does. Remove the line from the dump to load the values sorted by their first bytes first"
                 ));
             }
             (
@@ -202,7 +204,8 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// Returns the header that these lines make. `record_bytes` overrides their length of records by number.
+    /// Returns the header that the lines describe. `record_bytes` overrides the record length of a record-number
+    /// database.
     ///
     /// # Errors
     /// A message about a missing line or a contradiction.

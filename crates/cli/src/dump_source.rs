@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::load_arguments::Arguments;
 use crate::progress::Progress;
 
-/// Most records of a batch.
+/// Largest number of records of a batch.
 const BATCH_RECORDS: usize = 5_000;
 /// The length at which a batch is full even with fewer records.
 const BATCH_BYTES: usize = 4 << 20;
@@ -106,11 +106,11 @@ impl Source {
     /// Returns the error message for a gap between these two records, which a list cannot have.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
-            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all have one length"
+            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all records have one length"
         )
     }
 
-    /// Goes back to the beginning.
+    /// Goes back to the beginning of the dump.
     pub fn rewind(&mut self) -> Result<()> {
         self.file.rewind().map_err(Failure::doing(format!("read {} again", self.name)))?;
         (self.reader, self.read) = reader(&self.file, &self.name, self.record_bytes)?;
@@ -127,7 +127,7 @@ impl Source {
         self.reader.next_pair().map_err(|error| self.failed(error))
     }
 
-    /// Returns the next records. Behind the last record, returns an empty batch.
+    /// Returns the next records. After the last record, returns an empty batch.
     pub fn next_batch(&mut self) -> Result<Vec<Pair>> {
         let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_RECORDS), 0);
         while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
@@ -138,10 +138,10 @@ impl Source {
         Ok(batch)
     }
 
-    /// Refuses input behind the last record: there a dump of several databases in one file has its next header.
+    /// Refuses input after the last record: a dump of several databases in one file has the next header there.
     fn check_end(&mut self) -> Result<()> {
         if self.reader.has_more().map_err(|error| self.failed(error))? {
-            let what = "the dump goes on after DATA=END, and a load takes one database; dump the databases of a file one by one (db_dump -s NAME, mdb_dump -s NAME)";
+            let what = "the dump continues after DATA=END, and a load reads one database; dump the databases of a file one by one (db_dump -s NAME, mdb_dump -s NAME)";
             return Err(self.failed(self.reader.wrong(what.into())));
         }
         Ok(())
@@ -168,13 +168,13 @@ fn reader(file: &File, name: &str, record_bytes: Option<usize>) -> Result<(Reade
     Ok((reader, read))
 }
 
-/// Copies input that can be read only once to a file without a name. The file lies in the environment's directory or,
-/// if that does not exist, in the nearest directory above it that exists.
+/// Copies input that can be read only once to a file without a name. The file is in the environment's directory or, if
+/// that directory does not exist, in the nearest existing directory above.
 fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<File> {
     let environment = arguments.at.environment.directory()?;
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
-    let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
+    let failed = |what: &str| Failure::doing(format!("{what} {} for the data from {name}", path.display()));
     // An earlier process with the same process id may have left such a file.
     let _ = std::fs::remove_file(&path);
     // Only this user may read the copy: other users may not be allowed to read the dump.

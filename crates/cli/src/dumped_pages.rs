@@ -2,7 +2,7 @@
 //!
 //! Only a program knows the contents of its pages, so each page is copied unchanged under its number. A dump has the
 //! state of all pages at one moment. Snapshots do not cover pages, so the file is locked while its pages are written. A
-//! load is one transaction, because pages refer to each other: half of a file is useless to the program.
+//! load is one transaction, because pages refer to each other: a part of a file is useless to the program.
 
 use libtp::{Durability, Env, PageFile, PageLock, Txn};
 use serde_json::json;
@@ -85,8 +85,8 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
     Ok(loaded)
 }
 
-/// Returns whether any page has contents. Pages of zeros do not count: they remain where a transaction was undone, or
-/// where a load was broken off.
+/// Returns whether any page has contents. Pages of zeros do not count: they remain after a transaction was undone or a
+/// load was interrupted.
 fn has_pages(file: &PageFile, txn: &Txn<'_>) -> Result<bool> {
     for number in 0..file.count(txn)? {
         if !is_zeros(&file.get(txn, number)?.bytes) {

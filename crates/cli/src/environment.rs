@@ -69,8 +69,8 @@ impl EnvironmentArgument {
         open(&directory, Env::builder().create(false).settings(settings), output)
     }
 
-    /// As [`EnvironmentArgument::open`]. If shared memory and log files disagree, `keep` decides which of them is
-    /// right.
+    /// Opens the environment, which must exist. If shared memory and log files disagree, `keep` decides which of them
+    /// is right.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
         let builder = Env::builder().create(false).lock_timeout(self.wait);
         open(&self.directory()?, keep.into_iter().fold(builder, Builder::keep), output)

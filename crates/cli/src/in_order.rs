@@ -1,5 +1,5 @@
 //! Reads a database in the order of its keys, forwards or backwards, in its state of one moment. A hash file is read in
-//! an order of its own.
+//! the order in which it stores its records.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::records::Key;
 /// Whether records are read in a transaction or in a snapshot.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reading {
-    /// Read in a transaction, which locks the records against changes until the end. Default: read in a snapshot, which
-    /// hinders no writer, and fails if it is needed for longer than the log is kept for it.
+    /// Read in a transaction, which locks the records against changes until the end. Default: read in a snapshot. A
+    /// snapshot blocks no writer, but reading fails if it takes longer than the log is kept for a snapshot.
     #[arg(long)]
     lock: bool,
 }
@@ -134,8 +134,8 @@ fn by_number((number, value): (u64, Vec<u8>)) -> (Key, Vec<u8>) {
     (Key::Number(number), value)
 }
 
-/// Calls `each` with every record of the range, in order, until `each` returns false. The records are those of one
-/// moment: either all changes of another transaction are seen, or none of them.
+/// Calls `each` with every record of the range, in order, until `each` returns false. The records show one moment:
+/// `each` sees either all changes of another transaction or no change of it.
 pub fn each_record(
     env: &Env,
     database: &Database,
@@ -182,7 +182,7 @@ impl Walk<'_> {
     fn walk(&self, cursor: &mut dyn Cursor, each: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>) -> Result<()> {
         let mut record = self.begin(cursor)?;
         while let Some((key, value)) = record {
-            if self.is_behind_the_end(&key) || !each(&key, &value)? {
+            if self.is_past_the_end(&key) || !each(&key, &value)? {
                 break;
             }
             record = if self.range.reverse { cursor.prev()? } else { cursor.next()? };
@@ -209,7 +209,7 @@ impl Walk<'_> {
         Ok(record)
     }
 
-    fn is_behind_the_end(&self, key: &Key) -> bool {
+    fn is_past_the_end(&self, key: &Key) -> bool {
         let Some(to) = &self.range.to else { return false };
         match self.range.reverse {
             true => self.compare(key, to).is_le(),

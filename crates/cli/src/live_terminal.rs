@@ -1,6 +1,6 @@
 //! A terminal that shows frames until the user ends the command.
 //!
-//! At the end, after an error, and when the program panics, the terminal gets its usual state back.
+//! At the end, after an error, and when the program panics, the terminal's usual state is restored.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use ratatui::{DefaultTerminal, Terminal};
 
 use crate::top_frame::Frame;
 
-/// Whether a panic has given the terminal its usual state back since the last frame. The library catches panics that
-/// come from damaged memory, and the command then goes on.
+/// Whether a panic has restored the terminal's usual state since the last frame. The library catches panics that come
+/// from damaged memory, and the command then continues.
 static HAD_PANIC: AtomicBool = AtomicBool::new(false);
 
 /// A terminal in the state for frames.
@@ -25,15 +25,14 @@ impl LiveTerminal {
     /// Puts the terminal into the state for frames.
     ///
     /// # Errors
-    /// If the terminal does not allow that.
+    /// The terminal cannot be put into that state.
     pub fn open() -> io::Result<LiveTerminal> {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             HAD_PANIC.store(true, Ordering::Relaxed);
             usual(panic);
         }));
-        // This call sets a panic hook, which gives the terminal its usual state back before the panic's message is
-        // printed.
+        // This call sets a panic hook, which restores the terminal's usual state before the panic's message is printed.
         match ratatui::try_init() {
             Ok(terminal) => Ok(LiveTerminal { terminal }),
             Err(error) => {
@@ -46,7 +45,7 @@ impl LiveTerminal {
     /// Shows a frame until `end`. Returns whether the user ends the command.
     ///
     /// # Errors
-    /// If the terminal is gone.
+    /// The terminal cannot be read or written.
     pub fn show(&mut self, frame: &Frame, end: Instant) -> io::Result<bool> {
         if HAD_PANIC.swap(false, Ordering::Relaxed) {
             self.terminal = ratatui::try_init()?;

@@ -15,7 +15,7 @@ impl LockNames {
         Ok(LockNames { databases: env.stats()?.databases })
     }
 
-    /// As [`LockNames::of`], but without the databases if they cannot be read from damaged memory.
+    /// Reads the databases of the environment. Returns no names if damaged memory makes the databases unreadable.
     pub fn or_none(env: &Env) -> LockNames {
         LockNames::of(env).unwrap_or(LockNames { databases: Vec::new() })
     }

@@ -7,7 +7,7 @@
 //! [`progress`] and [`failure`]. [`spelling`] defines how bytes are written on the command line and in JSON.
 //!
 //! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage; 141: the reader closed standard output, as in
-//! `tp scan NAME | head`. With `--json` standard output has only JSON: one object a line, of which the last is the
+//! `tp scan NAME | head`. With `--json` standard output has only JSON: one object per line, and the last object is the
 //! result.
 #![forbid(unsafe_code)]
 
@@ -92,7 +92,7 @@ use output::Output;
 #[derive(Parser)]
 #[command(name = "tp", version, arg_required_else_help = true, subcommand_value_name = "VERB")]
 struct CommandLine {
-    /// Write JSON to standard output, one object a line; the last line is the result.
+    /// Write JSON to standard output, one object per line; the last line is the result.
     #[arg(short = 'j', long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -109,14 +109,14 @@ enum Verb {
     /// Run a benchmark and audit its result, with the program tp-bench.
     #[command(disable_help_flag = true)]
     Bench(command_bench::Arguments),
-    /// Work with SQL on an environment or on a file of SQLite, with the program tp-sql.
+    /// Work with SQL on an environment or on an SQLite file, with the program tp-sql.
     #[command(disable_help_flag = true)]
     Sql(command_sql::Arguments),
     /// Print the value of a key.
     Get(command_get::Arguments),
     /// Store a value under a key.
     ///
-    /// A missing database is made. So is a missing environment, if --env or TP_ENV names its directory. Example:
+    /// A missing database is made. A missing environment is also made, if --env or TP_ENV names its directory. Example:
     /// tp put --env shop stock apples 12
     Put(command_put::Arguments),
     /// Delete a key and its value.
@@ -131,9 +131,9 @@ enum Verb {
     ///
     /// Example: db_dump old.db | tp load --env shop stock
     ///
-    /// A new or empty B-tree is loaded completely or not at all. So is a file of pages, which must be new or empty.
-    /// Other databases keep the records that were loaded before a fault. If a program has defined its own order for the
-    /// keys of the dumped B-tree, only that program can open the loaded B-tree.
+    /// A new or empty B-tree is loaded completely or not at all. A file of pages, which must be new or empty, is also
+    /// loaded completely or not at all. Other databases keep the records that were loaded before a fault. If a program
+    /// has defined its own order for the keys of the dumped B-tree, only that program can open the loaded B-tree.
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
     ///
@@ -176,9 +176,9 @@ enum Verb {
     /// A program detaches a transaction so that another thread or process can continue it. `tp txns` lists the open
     /// transactions.
     Abort(command_abort::Arguments),
-    /// List committed changes of plain files that are not carried out yet, or give up such a change.
+    /// List committed changes of plain files that are not carried out yet, or abandon such a change.
     ///
-    /// The library makes these changes by itself when the directory of the file is there again.
+    /// The library makes these changes by itself when the directory of the file exists again.
     Files(command_files::Arguments),
     /// Search for deadlocks once, and choose a victim in each deadlock, which must abort.
     Deadlock(command_deadlock::Arguments),
@@ -186,7 +186,7 @@ enum Verb {
     ///
     /// Each line begins with the record's place in the log, its LSN. Example: tp printlog --txn 17 --limit 20
     Printlog(command_printlog::Arguments),
-    /// Take a checkpoint, so that recovery after a crash begins here and takes less time.
+    /// Take a checkpoint, so that recovery after a crash begins at this checkpoint and takes less time.
     Checkpoint(command_checkpoint::Arguments),
     /// Open the environment, recover it if necessary, and show the work that was done.
     ///

@@ -1,4 +1,5 @@
-//! Programs of their own that a verb starts: `tp-bench` and `tp-sql`. `tp` is built without their dependencies.
+//! Separate programs that a verb starts: `tp-bench` and `tp-sql`. `tp` is built without the dependencies of these
+//! programs.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -9,7 +10,7 @@ use std::process::Command;
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 
-/// Replaces this process by a program, whose task is named for the error. Returns only on failure.
+/// Replaces this process by a program. `task` describes the program in an error. Returns only on failure.
 pub fn start(program: &str, task: &str, words: &[OsString], output: &Output) -> Result<Ending> {
     let mut command = Command::new(beside_this_program(program).unwrap_or_else(|| program.into()));
     command.args(output.is_json().then_some("--json")).args(words);
@@ -18,7 +19,7 @@ pub fn start(program: &str, task: &str, words: &[OsString], output: &Output) -> 
         return Err(Failure::doing(format!("start {program}"))(error));
     }
     Err(Failure::Failed(format!(
-        "the program {program}, which {task}, is neither beside tp nor in a directory of PATH. Run `cargo xtask install --prefix DIR` in libtp's source, which installs both"
+        "the program {program}, which {task}, is neither in the directory of tp nor in a directory of PATH. Run `cargo xtask install --prefix DIR` in libtp's source, which installs both programs"
     )))
 }
 

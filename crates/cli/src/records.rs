@@ -66,7 +66,7 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
     Ok(env.run(|txn| get_in(txn, database, key))?)
 }
 
-/// As [`get`], in a transaction.
+/// Reads one record in a transaction. If the key has several values, reads the first.
 pub fn get_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<Option<Vec<u8>>> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
@@ -88,7 +88,7 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
     Ok(env.run(|txn| put_in(txn, database, key, value))?)
 }
 
-/// As [`put`], in a transaction.
+/// Writes one record in a transaction.
 pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> libtp::Result<()> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
@@ -105,7 +105,7 @@ pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     Ok(env.run(|txn| delete_in(txn, database, key))?)
 }
 
-/// As [`delete`], in a transaction.
+/// Deletes one record with all its values, in a transaction. Returns false if the record was missing.
 pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<bool> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),

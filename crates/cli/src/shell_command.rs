@@ -40,12 +40,12 @@ pub enum Command {
         file: String,
         page: u32,
     },
-    /// Shows bytes of the page that the shell has.
+    /// Shows bytes of the page that the shell holds.
     BufLook {
         at: usize,
         count: usize,
     },
-    /// Changes bytes of the page that the shell has.
+    /// Changes bytes of the page that the shell holds.
     BufChange {
         at: usize,
         bytes: String,
@@ -55,7 +55,7 @@ pub enum Command {
 
 /// The answer to `help`.
 pub const HELP: &str = "\
-begin                     begins a transaction; without it, each get, put and del is a transaction of its own
+begin                     begins a transaction; outside of one, each get, put and del is a separate transaction
 commit, abort             ends the transaction
 get DATABASE KEY          shows the value of a key, or the record with a number
 put DATABASE KEY VALUE    stores a value; a missing database is made as a B-tree
@@ -65,7 +65,7 @@ unlock FILE PAGE          releases the read lock of a page
 buf_get FILE PAGE         gets a page and holds it
 buf_look AT COUNT         shows bytes of the held page
 buf_change AT BYTES       changes bytes of the held page
-buf_unpin                 stores the held page if it was changed, and gives it back
+buf_unpin                 stores the held page if it was changed, and releases it
 help                      shows these lines
 quit                      ends the shell, and aborts an open transaction
 Words with blanks are \"in quotes\"; a # begins a comment.";

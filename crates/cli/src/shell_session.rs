@@ -38,7 +38,7 @@ pub struct ShellSession<'e> {
     txn: Option<Txn<'e>>,
     databases: HashMap<String, Database>,
     files: HashMap<String, PageFile>,
-    /// The page that the shell has: its file's name, its copy, and whether the copy was changed.
+    /// The page that the shell holds: the name of its file, the copy, and whether the copy was changed.
     page: Option<(String, PageCopy, bool)>,
 }
 
@@ -103,7 +103,7 @@ impl<'e> ShellSession<'e> {
         }
     }
 
-    /// Calls `work` for a record: in the open transaction, or else in a transaction of its own.
+    /// Calls `work` for a record: in the open transaction, or else in a separate transaction.
     fn with_record<T>(
         &mut self,
         name: &str,
@@ -193,7 +193,7 @@ impl<'e> ShellSession<'e> {
     fn buf_get(&mut self, name: &str, page: u32) -> Result<Answer> {
         if let Some((file, page, _)) = &self.page {
             return Err(Failure::Usage(format!(
-                "page {} of {file} is still held; give it back with buf_unpin first",
+                "page {} of {file} is still held; release it with buf_unpin first",
                 page.number()
             )));
         }

@@ -1,8 +1,8 @@
 //! The spelling of bytes on the command line, in text output and in JSON.
 //!
 //! A key or value is made of the bytes of a word or, with `--hex`, of the bytes that the word's hexadecimal digits
-//! stand for. JSON has no bytes, so UTF-8 text stands under `key` and `value`, and other bytes stand in hexadecimal
-//! under `key_hex` and `value_hex`. With `--hex`, all bytes stand in hexadecimal.
+//! stand for. JSON has no type for bytes: UTF-8 text is stored as `key` and `value`, and other bytes are stored in
+//! hexadecimal as `key_hex` and `value_hex`. With `--hex`, all bytes are in hexadecimal.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ pub type Object = Map<String, Value>;
 pub enum Spelling {
     /// The bytes as they are.
     Text,
-    /// Two hexadecimal digits a byte.
+    /// Two hexadecimal digits per byte.
     Hex,
 }
 

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-/// Kills, and the stall after each.
+/// Kills, and the stall after each kill.
 #[derive(Debug, Default)]
 pub struct Stalls {
     open: Vec<Kill>,
@@ -33,15 +33,15 @@ struct Kill {
 pub struct StallReport {
     /// The time from a kill to another process's next commit: the median of all kills.
     pub stall_p50_ms: f64,
-    /// The 99th percentile of that time.
+    /// The 99th percentile of the time from a kill to another process's next commit.
     pub stall_p99_ms: f64,
-    /// The longest such time.
+    /// The longest time from a kill to another process's next commit.
     pub stall_max_ms: f64,
     /// The time from a kill until every survivor has committed again: the median of all kills.
     pub all_again_p50_ms: f64,
-    /// The 99th percentile of that time.
+    /// The 99th percentile of the time from a kill until every survivor has committed again.
     pub all_again_p99_ms: f64,
-    /// The longest such time.
+    /// The longest time from a kill until every survivor has committed again.
     pub all_again_max_ms: f64,
 }
 

@@ -18,7 +18,7 @@ use crate::wait_graph::{read_on_a_thread, Wait, WaitGraph};
 /// The longest wait for the lock table at each sample.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Reads an environment's state again and again.
+/// Reads an environment's state at intervals.
 pub struct Watcher {
     directory: PathBuf,
     /// A read of the lock table that has not ended yet.
@@ -73,7 +73,8 @@ impl Watcher {
     /// There is no environment in the directory.
     pub fn look(&mut self) -> Result<Sample> {
         let at = Instant::now();
-        // Each sample begins anew: the processes may have ended meanwhile, or may have made the shared memory anew.
+        // Each sample opens the environment again: since the last sample, the processes may have ended, or may have
+        // rebuilt the shared memory.
         let Some(env) = Env::builder().look(&self.directory)? else {
             let (sessions, snapshots) = (Vec::new(), Vec::new());
             let (waits, stopped_at_work) = (Some(Vec::new()), BTreeSet::new());
@@ -116,8 +117,7 @@ impl Sample {
         self.sessions.iter().filter(|session| session.process_state == state).count()
     }
 
-    /// Returns the work since an earlier moment. If the shared memory was made anew meanwhile, its counts begin at
-    /// zero.
+    /// Returns the work since an earlier moment. If the shared memory was rebuilt meanwhile, its counts begin at zero.
     pub fn since(&self, earlier: &Sample) -> Activity<'_> {
         let elapsed = self.at - earlier.at;
         let rate = |count: fn(&Stats) -> u64| match (&self.stats, &earlier.stats) {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_of_the_time_between_two_looks() {
+    fn rates_are_for_the_time_between_two_samples() {
         let directory = tempfile::tempdir().unwrap();
         let mut watcher = Watcher::new(directory.path().to_path_buf());
         assert!(watcher.look().is_err(), "there is no environment");
@@ -168,7 +168,7 @@ mod tests {
         assert!(activity.is_open && activity.log_syncs_per_second > 0 && activity.log_bytes_per_second > 0);
         let mut backwards = watcher.look().unwrap();
         backwards.stats.as_mut().unwrap().commits = 0;
-        assert_eq!(backwards.since(&earlier).commits_per_second, 0, "the shared memory was made anew");
+        assert_eq!(backwards.since(&earlier).commits_per_second, 0, "the shared memory was rebuilt");
         drop((stock, env));
         let closed = watcher.look().unwrap();
         assert!(!closed.since(&later).is_open && closed.sessions.is_empty());

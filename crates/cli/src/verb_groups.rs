@@ -1,6 +1,6 @@
 //! The verbs in groups, as `tp --help` and tp(1) list them.
 //!
-//! Each visible verb stands in exactly one group.
+//! Each visible verb is in exactly one group.
 
 use clap::builder::StyledStr;
 use clap::Command;
@@ -73,7 +73,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_visible_verb_stands_in_exactly_one_group() {
+    fn every_visible_verb_is_in_exactly_one_group() {
         let mut command = crate::CommandLine::command();
         command.build();
         let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name);

@@ -54,7 +54,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Starts to read the lock table on a thread of its own, because a stopped process may hold the table's latches. If the
+/// Starts to read the lock table on a separate thread, because a stopped process may hold the table's latches. If the
 /// latches stay held, the thread lives until this process ends. Other processes then repair the thread's session, as
 /// they repair the session of a killed process.
 pub fn read_on_a_thread<T: Send + 'static>(
@@ -71,7 +71,7 @@ pub fn read_on_a_thread<T: Send + 'static>(
     told
 }
 
-/// All waits at about one moment, and the lockers that take part in them.
+/// All waits at about one moment, and their lockers.
 pub struct WaitGraph {
     edges: Vec<Edge>,
     parties: BTreeMap<u32, Party>,

@@ -19,7 +19,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_backup_is_added_to_checked_and_restored_as_of_a_place_in_the_log() {
+fn a_backup_is_extended_checked_and_restored_to_an_lsn() {
     let directory = tempdir().unwrap();
     let [env, backup, restored, earlier] =
         ["env", "backup", "restored", "earlier"].map(|name| directory.path().join(name));
@@ -41,7 +41,7 @@ fn a_backup_is_added_to_checked_and_restored_as_of_a_place_in_the_log() {
     let done = tp("restore", &earlier, &[text(&backup), "--until", &place]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert_eq!(tp("get", &earlier, &["stock", "apples"]).text().trim(), "1");
-    // The commands refuse to write over existing files, and to restore a state that the backup does not have.
+    // The commands refuse to overwrite existing files, and to restore a state that the backup does not have.
     assert_eq!(tp("restore", &earlier, &[text(&backup)]).code, Some(1));
     assert_eq!(tp("backup", &env, &[text(&backup)]).code, Some(1));
     assert_eq!(tp("restore", &directory.path().join("new"), &[text(&backup), "--until", "2030-01-01"]).code, Some(1));
@@ -127,7 +127,7 @@ fn log_files_without_a_copy_are_not_removed() {
         let left = names();
         let is_kept = |name: &String| left.contains(name) || archive.join(name).exists();
         let lost: Vec<_> = all.iter().filter(|name| !is_kept(name)).collect();
-        assert!(lost.is_empty(), "neither copied nor there: {lost:?}");
+        assert!(lost.is_empty(), "neither copied nor in the environment: {lost:?}");
         let removed = all.iter().filter(|name| !left.contains(name)).count();
         assert!(copied.as_u64().unwrap() > 2 && removed > 2 * (round + 1), "{copied} copied, {left:?} left");
     }

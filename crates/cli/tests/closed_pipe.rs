@@ -70,7 +70,7 @@ fn a_verb_whose_output_pipe_is_closed_ends_without_a_message() {
 }
 
 #[test]
-fn a_reader_of_errors_that_has_gone_changes_no_exit_code() {
+fn a_closed_pipe_for_errors_changes_no_exit_code() {
     let env = environment();
     for (words, code) in [(&["get", "many", "missing"][..], 1), (&["get", "other", "key"], 1), (&["fly"], 2)] {
         let ended = start(&env, words, Stdio::null(), pipe_without_reader()).wait().unwrap();

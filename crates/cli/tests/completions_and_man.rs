@@ -62,7 +62,11 @@ fn the_page_describes_every_verb_with_its_options() {
         assert!(is_there, "{verb}");
     }
     assert!(page.contains("\\-\\-reverse") && page.contains("TP_ENV") && !page.contains("demo\\-worker"));
-    assert_eq!(page.matches("Longest wait for each lock").count(), 1, "the options of most verbs stand there once");
+    assert_eq!(
+        page.matches("Longest wait for each lock").count(),
+        1,
+        "the options that most verbs have are described once"
+    );
     assert_eq!(page.matches(".ie ").count(), 1);
     if let Some(text) = with_program("mandoc", &["-T", "utf8", "-W", "error"], &page) {
         assert!(text.contains("The reader closed standard output."), "{text}");

@@ -89,7 +89,7 @@ fn a_demo_fails_if_another_program_kills_one_of_its_processes() {
     });
     let message = tp::run(command, b"");
     stranger.join().unwrap();
-    assert!(message.refused(1).contains("ended by itself"), "{}", message.err);
+    assert!(message.refused(1).contains("ended without a kill"), "{}", message.err);
     // No session is left.
     assert_eq!(tp("sessions", &env, &["--json"]).result()["sessions"], 0);
 }

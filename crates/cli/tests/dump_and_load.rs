@@ -1,4 +1,4 @@
-//! `tp dump` and `tp load`, alone and together with Berkeley DB's own `db5.3_dump` and `db5.3_load`.
+//! `tp dump` and `tp load`, by themselves and together with Berkeley DB's own `db5.3_dump` and `db5.3_load`.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -57,7 +57,7 @@ fn a_dump_in_print_format_replaces_existing_records() {
 }
 
 #[test]
-fn a_hash_database_stays_one_through_a_dump() {
+fn a_hash_file_is_still_a_hash_file_after_a_dump_and_a_load() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
     for number in 0..20 {
         tp("put", one.path(), &["parts", &format!("part{number}"), "kept", "--hash"]).text();
@@ -72,7 +72,7 @@ fn a_hash_database_stays_one_through_a_dump() {
 }
 
 #[test]
-fn a_list_stays_one_through_a_dump() {
+fn a_list_is_still_a_list_after_a_dump_and_a_load() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
     for (number, line) in ["first", "", "third, which is longer"].into_iter().enumerate() {
         tp("put", one.path(), &["lines", &(number + 1).to_string(), line, "--list"]).text();
@@ -81,7 +81,7 @@ fn a_list_stays_one_through_a_dump() {
     assert!(dump.contains("\ntype=recno\nrenumber=1\n"), "{dump}");
     tp_reading("load", two.path(), &["lines"], dump.as_bytes()).text();
     assert_eq!(tp("dump", two.path(), &["lines"]).text(), dump);
-    // The records behind the deleted one move up.
+    // The records after the deleted record get lower numbers.
     tp("del", two.path(), &["lines", "1"]).text();
     assert_eq!(tp("scan", two.path(), &["lines"]).text(), "1\t\n2\tthird, which is longer\n");
     assert_eq!(tp("get", two.path(), &["lines", "2"]).text().trim_end(), "third, which is longer");
@@ -112,7 +112,7 @@ fn records_by_number_are_dumped_without_keys() {
 }
 
 #[test]
-fn numbers_without_a_record_go_through_a_dump_that_has_keys() {
+fn a_dump_with_keys_keeps_numbers_without_a_record() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
     let dump =
         "VERSION=3\nformat=bytevalue\ntype=recno\nkeys=1\nre_len=2\nHEADER=END\n 32\n 0203\n 3130\n 0405\nDATA=END\n";
@@ -133,7 +133,7 @@ fn numbers_without_a_record_go_through_a_dump_that_has_keys() {
 #[test]
 fn a_broken_dump_names_its_line_and_changes_nothing() {
     let env = tempdir().unwrap();
-    // The database must exist already, because a new one would be loaded all at once.
+    // The database must exist already, because a new database would be loaded all at once.
     tp("put", env.path(), &["db", "is there", ""]).text();
     let mut dump = HEADER.to_string();
     (0..6_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n 00\n")));
@@ -145,7 +145,7 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
     let cut = tp_reading("load", env.path(), &["db"], dump.as_bytes());
     assert!(cut.refused(1).contains("before DATA=END"));
     let two = format!("{HEADER} 61\n 62\nDATA=END\n{HEADER}DATA=END\n");
-    assert!(tp_reading("load", env.path(), &["db"], two.as_bytes()).refused(1).contains("goes on after DATA=END"));
+    assert!(tp_reading("load", env.path(), &["db"], two.as_bytes()).refused(1).contains("continues after DATA=END"));
     assert_eq!(tp("scan", env.path(), &["db", "--json"]).result()["records"], 1);
     let parent = env.path().join("fresh");
     assert!(tp_reading("load", &parent, &["db"], b"no dump\n").refused(1).contains("line 1"));
@@ -155,7 +155,7 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
 
 /// A new database is loaded all at once, from a dump in any order, in a file or on standard input.
 #[test]
-fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
+fn an_unsorted_dump_is_loaded_sorted_and_a_broken_dump_not_at_all() {
     let place = tempdir().unwrap();
     let env = place.path().join("env");
     let mut pairs: Vec<String> = (0..3000).map(|n| format!(" {n:08x}\n {}\n", "cd".repeat(n % 50))).collect();
@@ -182,7 +182,7 @@ fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
 
 /// A dump keeps the order of keys, and several values of a key.
 #[test]
-fn an_order_and_several_values_a_key_go_through_a_dump() {
+fn a_dump_keeps_the_order_of_keys_and_several_values_of_a_key() {
     let place = tempdir().unwrap();
     let (one, two) = (place.path().join("one"), place.path().join("two"));
     {
@@ -224,8 +224,8 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     assert!(message.refused(1).contains("martian"));
 }
 
-/// An order that `tp` does not have: short keys come before long ones. Its name has a newline, which would end a header
-/// line.
+/// An order that `tp` does not have: short keys come before long keys. The name of the order has a newline, which would
+/// end a header line.
 struct ByLength;
 
 impl Order for ByLength {
@@ -252,7 +252,7 @@ fn word_of(n: usize) -> Vec<u8> {
 
 /// `tp` does not have the order, but copies the tree. The program that has the order finds all records in the copy.
 #[test]
-fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
+fn a_dump_keeps_a_tree_in_an_order_that_only_its_program_has() {
     const WORDS: usize = 2_000;
     let value_of = |n: usize| vec![b'v'; if n % 100 == 0 { 9_000 } else { n % 50 }];
     let place = tempdir().unwrap();
@@ -305,7 +305,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
 }
 
 #[test]
-fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump() {
+fn a_dump_keeps_several_values_of_a_key_in_an_order_that_only_its_program_has() {
     let place = tempdir().unwrap();
     let (one, two) = (place.path().join("one"), place.path().join("two"));
     let pairs = [("bb", "3"), ("bb", "2"), ("c", "0"), ("a\0a", "1")];
@@ -342,7 +342,7 @@ fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump(
 }
 
 #[test]
-fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
+fn stored_keys_are_loaded_only_into_a_tree_of_the_same_order() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["plain", "a", "b"]).text();
     Env::open_or_create(env.path()).unwrap().btree_ordered("own", ByLength).unwrap();
@@ -382,7 +382,7 @@ fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) ->
 
 /// Pages that aborted transactions have added remain as zeros, in the middle of the file and at its end.
 #[test]
-fn a_file_of_pages_goes_through_a_dump() {
+fn a_dump_keeps_a_file_of_pages() {
     const ROOM: usize = (16 << 10) - 32;
     let place = tempdir().unwrap();
     let (one, two, text) = (place.path().join("one"), place.path().join("two"), place.path().join("dump"));
@@ -423,10 +423,10 @@ fn a_file_of_pages_goes_through_a_dump() {
     assert_eq!(tp("dump", &two, &["none"]).text(), empty);
 }
 
-/// Pages refer to each other, so half of a file is useless. A refused load adds no pages, so another load can follow.
+/// Pages refer to each other, so a part of a file is useless. A refused load adds no pages, so another load can follow.
 /// After a successful load, another load is refused.
 #[test]
-fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
+fn a_file_of_pages_is_loaded_whole_into_an_empty_file_or_not_at_all() {
     let env = tempdir().unwrap();
     let header = "VERSION=3\nformat=print\ntype=libtp_pages\ndb_pagesize=4096\nHEADER=END\n";
     let page = |letter: &str| letter.repeat(4064);
@@ -439,7 +439,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     refused("p", &dump.replace("DATA=END\n", ""), "standard input: line 12: the dump ends before DATA=END");
     refused("p", &dump.replace(" 2\n", " 3\n"), "standard input: line 10: page 2 is missing");
     refused("p", &dump.replace("bb\n", "b\n"), "standard input: line 9: a page has 4064 bytes");
-    refused("p", &format!("{dump}{dump}"), "goes on after DATA=END");
+    refused("p", &format!("{dump}{dump}"), "continues after DATA=END");
     assert!(!env.path().join("control").exists(), "a refused dump has made an environment");
     load("p", &dump).text();
     let loaded = tp("dump", env.path(), &["p"]).text();
@@ -477,7 +477,7 @@ fn pages_are_dumped_as_they_were_at_one_moment() {
     put(&txn, 1, b"new");
     let path = directory.path().to_owned();
     let dumping = std::thread::spawn(move || tp("dump", &path, &["both"]).text());
-    // In this time the dump could read the first page, if no lock were in the way.
+    // Without a lock, the dump would read the first page in this time.
     std::thread::sleep(std::time::Duration::from_millis(500));
     put(&txn, 0, b"new");
     put(&txn, 2, b"new");
@@ -487,7 +487,7 @@ fn pages_are_dumped_as_they_were_at_one_moment() {
 }
 
 #[test]
-fn a_dump_of_the_other_kind_is_refused() {
+fn a_dump_of_another_kind_of_database_is_refused() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["db", "a", "b"]).text();
     let dump = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\nDATA=END\n";
@@ -526,7 +526,7 @@ fn data_of(dump: &str) -> &str {
 /// Berkeley DB's records are loaded, read, and changed in transactions, and survive a crash in the middle of a
 /// transaction. Then they are dumped to a file that Berkeley DB accepts and that has exactly the committed records.
 #[test]
-fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
+fn records_of_berkeley_db_are_loaded_changed_recovered_and_dumped_back() {
     if !berkeley_db_is_here() {
         return;
     }
@@ -547,7 +547,7 @@ fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
     model.remove(&key_of(0));
 
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "the_one_that_crashes", "--ignored", "--nocapture"]).env(CRASH_HERE, &env);
+    child.args(["--exact", "the_process_that_crashes", "--ignored", "--nocapture"]).env(CRASH_HERE, &env);
     let crashed = run(child, b"");
     assert!(crashed.code.is_none(), "the child was to abort: {}", crashed.err);
     change(&mut Model(&mut model));
@@ -556,9 +556,9 @@ fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
     assert!(["repaired", "restarted"].contains(&opened["how"].as_str().unwrap()), "{opened}");
     assert_eq!(tp("verify", &env, &["--json"]).result()["findings"], 0);
     let dump = tp("dump", &env, &["story"]).text();
-    assert!(data_of(&dump) == data_of(&dump_of(&model)), "the dump has other records than were committed");
+    assert!(data_of(&dump) == data_of(&dump_of(&model)), "the dump differs from the committed records");
     let back = through_berkeley_db(directory.path(), "out.db", &dump, &[]);
-    assert!(data_of(&back) == data_of(&dump), "Berkeley DB has other records than we wrote");
+    assert!(data_of(&back) == data_of(&dump), "the records of Berkeley DB differ from the dump that it loaded");
 }
 
 #[test]
@@ -583,7 +583,7 @@ const CRASH_HERE: &str = "LIBTP_TEST_CRASH_HERE";
 /// Not a test, but the process that crashes. Another test starts it.
 #[test]
 #[ignore = "it aborts; another test starts it"]
-fn the_one_that_crashes() {
+fn the_process_that_crashes() {
     let Some(directory) = std::env::var_os(CRASH_HERE) else { return };
     let env = Env::builder().create(false).open(directory).unwrap();
     let story = env.btree("story").unwrap();

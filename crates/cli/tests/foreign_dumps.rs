@@ -82,7 +82,7 @@ fn foreign_dumps_are_loaded_as_they_are_meant() {
         assert_eq!(found, format!("VERSION=3\nformat=bytevalue\n{wanted}DATA=END\n"), "{name}");
     }
     tp("verify", env.path(), &[]).text();
-    // A record that is stored later is put in its place in the order of the numbers.
+    // A record that is stored later is inserted in the order of the numbers.
     let env = Env::open_or_create(env.path()).unwrap();
     let numbers = env.multi_ordered("integers", libtp::Duplicates::Sorted, order::LittleEndian).unwrap();
     let found = env.run(|txn| {
@@ -129,7 +129,7 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
         (gap.replace(" 3\n", " x\n"), "line 9: the key of the record is not a number", "nothing was loaded"),
         (tree.replace(" b\n", " b\r\n"), "line 6: the line ends with a carriage return", "end all lines alike"),
         (VARIABLE.replace("DATA=END\n", ""), "line 9: the dump ends before DATA=END", "nothing was loaded"),
-        (format!("{VARIABLE}{VARIABLE}"), "goes on after DATA=END", "nothing was loaded"),
+        (format!("{VARIABLE}{VARIABLE}"), "continues after DATA=END", "nothing was loaded"),
         (tree.replace(" a\n", &format!(" {}\n", "k".repeat(70_000))), "70000", "nothing was loaded"),
     ];
     let before = names_in(&there);
@@ -174,7 +174,7 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
 /// A load into a new environment is killed. Then every command refuses the incomplete environment until it is removed,
 /// and names that remedy.
 #[test]
-fn a_load_that_was_cut_off_leaves_no_environment() {
+fn an_interrupted_load_leaves_no_usable_environment() {
     let place = tempdir().unwrap();
     let (env, file, mark) = (place.path().join("env"), place.path().join("dump"), "load.unfinished");
     let mut dump = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n".to_string();

@@ -21,7 +21,7 @@ fn tp_with(words: &[&str], variables: &[(&str, &str)]) -> Said {
 }
 
 #[test]
-fn the_verbs_stand_in_groups() {
+fn the_verbs_are_listed_in_groups() {
     let help = tp_words(&["--help"], b"").text();
     let place = |text: &str| help.find(text).unwrap_or_else(|| panic!("no {text:?} in {help}"));
     let headings = ["Records:", "Databases:", "Watch:", "Log and backup:", "Repair:", "Measure:", "Help:", "Options:"];
@@ -45,7 +45,7 @@ fn the_help_of_a_verb_is_printed_in_two_ways() {
 }
 
 #[test]
-fn help_and_errors_have_colours_only_where_these_are_wanted() {
+fn help_and_errors_have_colours_only_if_colours_are_wanted() {
     let forced = ("CLICOLOR_FORCE", "1");
     for (variables, is_coloured) in
         [(&[][..], false), (&[forced], true), (&[("NO_COLOR", "1")], false), (&[forced, ("NO_COLOR", "1")], false)]

@@ -70,7 +70,7 @@ fn cut_off(env: &Path) {
     segments.sort();
     for segment in segments.iter().rev() {
         let mut bytes = std::fs::read(segment).unwrap();
-        // The log's bytes begin behind the block of the header.
+        // The log's bytes begin after the block of the header.
         let Some(last) = bytes[4096..].iter().rposition(|&byte| byte != 0) else { continue };
         let end = 4096 + last + 1;
         bytes[(end - 1500).max(4096)..end].fill(0);
@@ -102,7 +102,7 @@ fn if_memory_and_files_disagree_the_user_must_decide() {
 }
 
 #[test]
-fn keeping_the_files_forgets_the_memory_and_replays_the_log() {
+fn keeping_the_files_drops_the_memory_and_replays_the_log() {
     let directory = disagreement();
     let env = directory.path();
     assert_eq!(tp("recover", env, &["--keep-files", "--json"]).result()["how"], json!("restarted"));
@@ -114,7 +114,7 @@ fn a_backup_in_the_place_of_deleted_files_is_opened_only_after_the_user_has_deci
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let (env, backup) = (&homes.path().join("env"), &homes.path().join("backup"));
     std::fs::create_dir(env).unwrap();
-    // The region gets a directory of its own: any process that opens an environment may remove memory whose environment
+    // The region gets a separate directory: any process that opens an environment may remove memory whose environment
     // is gone.
     let settings = format!("region_directory = \"{}\"\n", memory.path().display());
     std::fs::write(env.join("libtp.toml"), settings).unwrap();
@@ -130,7 +130,10 @@ fn a_backup_in_the_place_of_deleted_files_is_opened_only_after_the_user_has_deci
     }
     let refused = tp("recover", env, &["--keep-region"]);
     let why = refused.refused(1);
-    assert!(why.contains(".tp is missing") && why.contains("nothing was changed"), "no file of the bank is: {why}");
+    assert!(
+        why.contains(".tp is missing") && why.contains("nothing was changed"),
+        "the backup lacks the files of the bank: {why}"
+    );
     tp("recover", env, &["--keep-files"]).text();
     assert_eq!(tp("get", env, &["names", "key"]).text().trim(), "value");
     assert_eq!(tp("recover", env, &["--json"]).result()["how"], json!("clean"));
@@ -165,7 +168,7 @@ fn memory_without_an_environment_is_shown_with_the_command_that_removes_it() {
     let left = &tp("stat", &other, &["--json"]).result()["memory_left"];
     assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
     let remove = left[0]["remove"].as_str().unwrap();
-    assert!(tp("stat", &other, &[]).text().contains(remove), "people see it too");
+    assert!(tp("stat", &other, &[]).text().contains(remove), "the text output shows the command, too");
     assert_eq!(tp("recover", &new, &["--json"]).result()["how"], json!("repaired"));
     assert_eq!(tp("stat", &other, &["--json"]).result()["memory_left"], json!([]));
     // The command in the message removes the memory of a deleted environment.
@@ -182,7 +185,7 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
     let regions = || std::fs::read_dir(memory.path()).unwrap().count();
-    // The environment is held open, so that `tp stat` joins it and makes no memory of its own.
+    // The environment is held open, so that `tp stat` attaches to its region and makes no new region.
     let at_work = libtp::Env::open_or_create(&other).unwrap();
     work_and_die(&there, 50_000);
     // If the process dies during a commit, it may leave records that are not on disk. Then its memory is kept, and the
@@ -200,7 +203,7 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
             assert!(kept["why"].as_str().unwrap().contains("not on disk"), "{kept}");
             std::fs::remove_file(kept["file"].as_str().unwrap()).unwrap();
         }
-        assert_eq!(regions(), 2, "the memory of the deleted environment stays for ever");
+        assert_eq!(regions(), 2, "the memory of the deleted environment was not removed");
         left.is_empty()
     });
     assert!(is_swept, "memory whose commits are on disk was kept");

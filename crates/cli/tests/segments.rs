@@ -1,4 +1,4 @@
-//! `tp vista`: a whole segment, a damaged segment, and a missing one.
+//! `tp vista`: an undamaged segment, a damaged segment, and a missing segment.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 use std::fs::File;

@@ -15,7 +15,7 @@ fn records_are_put_got_and_deleted_with_and_without_a_transaction() {
         env.path(),
         &[],
         b"put stock apples 3\nget stock apples\nbegin\nput stock \"red pears\" 7\nget stock \"red pears\"\ndel stock apples\nabort\n\
-          get stock \"red pears\" # taken back\nget stock apples\nbegin\ndel stock apples\ncommit\nget stock apples\n",
+          get stock \"red pears\" # undone\nget stock apples\nbegin\ndel stock apples\ncommit\nget stock apples\n",
     );
     let text = message.text();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("transaction ")).collect();
@@ -26,7 +26,7 @@ fn records_are_put_got_and_deleted_with_and_without_a_transaction() {
 }
 
 #[test]
-fn a_page_is_locked_got_changed_and_given_back() {
+fn a_page_is_locked_got_changed_and_released() {
     let env = tempdir().unwrap();
     let store = b"begin\nlock parts 0 write\nbuf_get parts 0\nbuf_change 64 bolt\nbuf_unpin\ncommit\n";
     assert!(tp_reading("shell", env.path(), &[], store).text().ends_with("changed\nunpinned\ncommitted\n"));

@@ -95,7 +95,7 @@ fn on_a_terminal(directory: &Path, keys: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn the_screen_of_a_terminal_is_given_back_when_a_key_ends_the_command() {
+fn the_screen_of_a_terminal_is_restored_when_a_key_ends_the_command() {
     let directory = tempdir().unwrap();
     let _env = Env::open_or_create(directory.path()).unwrap();
     // The key `q`, and Ctrl-C.

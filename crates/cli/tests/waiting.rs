@@ -43,7 +43,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // A process that has ended by itself need not be killed.
+        // A process that has already ended need not be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -83,7 +83,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         let message = tp(verb, env.path(), &[words, &["--wait", "0.3"]].concat());
         assert!(message.refused(1).contains(&blocker), "{verb}: {}", message.err);
     }
-    // These verbs lock nothing that the holder has, or wait for it no longer than they may.
+    // These verbs need no lock that the holder has, or wait no longer than `--wait` for the lock.
     for verb in ["list", "stat", "locks", "txns", "sessions", "verify", "checkpoint", "archive"] {
         let message = tp(verb, env.path(), &["--wait", "0.3"]);
         assert!(matches!(message.code, Some(0 | 1)), "{verb}: {:?}, {}", message.code, message.err);

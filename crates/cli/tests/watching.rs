@@ -15,7 +15,7 @@ use serde_json::{json, Value};
 use tempfile::tempdir;
 use tp::tp;
 
-/// If an awaited answer has not come within this time, it never comes.
+/// The longest time that a test waits for an awaited answer.
 const HANG: Duration = Duration::from_secs(30);
 
 /// Returns the lines that a verb prints before its result, and the result.
@@ -27,7 +27,7 @@ fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     (lines, result)
 }
 
-/// Repeats `ask` until its answer is the awaited one.
+/// Repeats `ask` until `is_awaited` accepts the answer.
 fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + HANG;
     loop {
@@ -35,7 +35,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
         if is_awaited(&answer) {
             return answer;
         }
-        assert!(Instant::now() < deadline, "the awaited answer does not come");
+        assert!(Instant::now() < deadline, "the awaited answer has not come");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -102,7 +102,7 @@ fn a_waiter_is_listed_with_its_lock_and_the_holder() {
 }
 
 #[test]
-fn a_circle_is_found_and_opened_when_asked_for() {
+fn tp_deadlock_finds_a_circle_and_breaks_it() {
     let directory = tempdir().unwrap();
     let env = patient(directory.path());
     let stock = env.btree("stock").unwrap();

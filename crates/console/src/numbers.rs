@@ -8,7 +8,7 @@ pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
-/// Parses a number of seconds of at least a millisecond.
+/// Parses a number of seconds that is at least a millisecond.
 pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     let time = seconds(word)?;
     if time < Duration::from_millis(1) {
@@ -17,10 +17,10 @@ pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     Ok(time)
 }
 
-/// Longest wait for a lock that a command line may ask for, in seconds: a day.
+/// The longest timeout of a lock that a command line may set, in seconds: a day.
 const WAIT_MAX: f64 = 86_400.0;
 
-/// Parses the longest wait for a lock, in seconds.
+/// Parses the timeout of a lock, in seconds.
 pub fn wait_seconds(word: &str) -> std::result::Result<Duration, String> {
     let seconds = word.parse().ok().filter(|seconds| (0.0..=WAIT_MAX).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("give a number of seconds from 0 to {WAIT_MAX}"))
@@ -39,7 +39,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns microseconds with a readable unit: `7.3 us`, `1.20 ms`, `2.10 s`.
+/// Returns a time in the unit that suits its size: `7.3 us`, `1.20 ms`, `2.10 s`.
 pub fn time(micros: f64) -> String {
     match micros {
         few if few < 1_000.0 => format!("{few:.1} us"),
@@ -60,7 +60,7 @@ pub fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1000.0
 }
 
-/// Returns a duration in whole nanoseconds; 584 years and more are all the same.
+/// Returns a duration in whole nanoseconds, at most the largest `u64` (584 years).
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_may_have_a_fraction_and_must_be_a_positive_number() {
+    fn seconds_may_have_a_fraction_and_some_seconds_must_be_positive() {
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
         for wrong in ["0", "-1", "nan", "inf", "five", ""] {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_times_have_the_unit_that_fits() {
+    fn numbers_are_grouped_and_times_have_a_unit_that_suits_their_size() {
         let numbers = [0, 999, 1_000, 12_345_678].map(grouped);
         assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
         assert_eq!([7.25, 1_200.0, 2_100_000.0].map(time), ["7.2 us", "1.20 ms", "2.10 s"]);

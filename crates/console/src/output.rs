@@ -1,4 +1,4 @@
-//! Standard output of a command: text for people, or with `--json` one object a line.
+//! Standard output of a command: text for people, or with `--json` one JSON object in each line.
 
 use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 
@@ -13,7 +13,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens standard output.
+    /// Opens standard output, for JSON only if `json`.
     pub fn new(json: bool) -> Output {
         Output { json, out: BufWriter::with_capacity(64 << 10, std::io::stdout()) }
     }
@@ -58,15 +58,16 @@ impl Output {
         self.out.write_all(bytes).map_err(cannot_write)
     }
 
-    /// Flushes the buffer, so that readers see the output so far.
+    /// Writes the buffered output, so that readers see it.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(cannot_write)
     }
 
-    /// Writes the rest of the output.
+    /// Writes the buffered output at the end of a command.
     ///
     /// # Errors
-    /// A full disk: the answer did not arrive, so the command failed. `NobodyReads`: the reader closed the pipe.
+    /// `NobodyReads` if the reader closed the pipe. `Failed` if the output cannot be written, as on a full disk: the
+    /// command has failed, because its answer is incomplete.
     pub fn finish(&mut self) -> Result<()> {
         self.flush()
     }
@@ -82,7 +83,7 @@ impl Output {
     }
 }
 
-/// Writes a line of text to standard error. A reader that went away is no failure of the command.
+/// Writes a line of text to standard error. Ignores errors: a closed standard error is no failure of the command.
 pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "tp: {text}");
 }

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a bar that only spins is drawn.
+/// Interval between two redraws of a counter without a total.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A progress bar for each step of some work, one after the other, with the step's name.
+/// The progress of work in several steps: one bar at a time, with the name of the present step.
 pub struct Steps {
     shown: bool,
     now: Option<(&'static str, Progress)>,
 }
 
 impl Steps {
-    /// Begins without a step.
+    /// Makes the progress of work whose first step has not begun. Bars are drawn only if `shown`.
     pub fn new(shown: bool) -> Steps {
         Steps { shown, now: None }
     }
 
-    /// Shows how many bytes of a step are done.
+    /// Shows that `done` of `total` bytes of the step `what` are done.
     pub fn set(&mut self, what: &'static str, done: u64, total: u64) {
         if self.now.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
             self.now = Some((what, Progress::bytes(self.shown, what, total)));
@@ -30,7 +30,7 @@ impl Steps {
     }
 }
 
-/// A progress bar, drawn only if `shown`. Dropping it removes it from the screen.
+/// A progress bar, drawn only if `shown`. Dropping the value removes the bar from the screen.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -51,7 +51,7 @@ impl Progress {
         Progress::styled(shown, what, None, "{spinner} {msg} {human_pos} in {elapsed}")
     }
 
-    /// Makes a bar of elapsed time, with a message.
+    /// Makes a bar of the elapsed part of the time `total`, in milliseconds, with a message.
     pub fn clock(shown: bool, total: Duration) -> Progress {
         let millis = u64::try_from(total.as_millis()).unwrap_or(u64::MAX);
         Progress::styled(shown, "", Some(millis), "{elapsed} {bar:24} {wide_msg}")
@@ -78,7 +78,7 @@ impl Progress {
         self.bar.set_message(message);
     }
 
-    /// Runs `write` while the bar is off the screen.
+    /// Removes the bar from the screen, runs `write`, and draws the bar again.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

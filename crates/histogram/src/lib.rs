@@ -1,16 +1,16 @@
-//! Counts latencies in buckets whose width grows with the value: little memory, an error of at most 1.6 %.
+//! A histogram of latencies. The width of its buckets grows with the value, so it needs few buckets.
 //!
-//! Each power of two is cut into 32 buckets; a percentile is reported as the middle of its
-//! bucket. Values are nanoseconds; the maximum is kept exactly.
+//! The range from each power of two to the next has 32 buckets. A percentile is reported as the middle of its bucket,
+//! with an error of at most 1.6 %. Values are nanoseconds. The maximum is exact.
 
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets in each power of two, as a power of two.
+/// The logarithm, to base two, of the number of buckets between a power of two and the next.
 const SUB_BITS: u32 = 5;
 const SUB: u64 = 1 << SUB_BITS;
-/// Exact buckets below 32, then 32 for each of the 59 powers of two above.
+/// 32 buckets of one value each, for the values below 32; then 32 buckets for each of the 59 powers of two from 32 on.
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 
 /// Counts of latencies.
@@ -22,7 +22,7 @@ pub struct Histogram {
     max: u64,
 }
 
-/// The serialized form, sent over a pipe: only buckets in use.
+/// The serialized form, which processes send over a pipe: only the buckets that are not empty.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     max: u64,
@@ -58,17 +58,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the number of latencies counted.
+    /// Returns the number of counted latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the largest latency, in nanoseconds; 0 if there is none.
+    /// Returns the largest latency, in nanoseconds; 0 if no latency was counted.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Returns the latency that `permille` thousandths of the transactions do not exceed, in nanoseconds.
+    /// Returns the latency, in nanoseconds, that `permille` thousandths of the counted latencies do not exceed; 0 if no
+    /// latency was counted.
     pub fn permille(&self, permille: u64) -> u64 {
         let wanted = u128::from(self.count) * u128::from(permille.min(1000));
         let mut seen: u128 = 0;
@@ -86,7 +87,7 @@ impl From<Sparse> for Histogram {
     fn from(sparse: Sparse) -> Histogram {
         let mut histogram = Histogram::new();
         for (index, count) in sparse.buckets {
-            // An index out of range counts in the last bucket: input from a pipe must not panic.
+            // A count whose index is out of range goes to the last bucket: wrong input from a pipe must not panic.
             histogram.counts[index.min(BUCKETS - 1)] += count;
             histogram.count += count;
         }
@@ -102,8 +103,8 @@ impl From<Histogram> for Sparse {
     }
 }
 
-/// Returns the bucket of a value: the value itself below 32, else its power of two and the five bits after the
-/// leading one.
+/// Returns the index of a value's bucket. A value below 32 is its own index. The index of a larger value consists of
+/// its power of two and of the five bits after its leading bit.
 #[inline]
 fn bucket(value: u64) -> usize {
     let index = if value < SUB {
@@ -115,7 +116,7 @@ fn bucket(value: u64) -> usize {
     usize::try_from(index).expect("there are fewer than 2,000 buckets")
 }
 
-/// Returns the middle of a bucket.
+/// Returns the value in the middle of a bucket.
 fn middle(index: usize) -> u64 {
     let index = index as u64;
     if index < SUB {
@@ -144,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn buckets_follow_each_other_without_gap() {
+    fn there_is_no_gap_between_buckets() {
         for value in 0..100_000u64 {
             let step = bucket(value + 1) - bucket(value);
-            assert!(step <= 1, "between {value} and the next lie {step} buckets");
+            assert!(step <= 1, "the bucket of {value} and the bucket of the next value are {step} apart");
         }
     }
 
@@ -157,7 +158,7 @@ mod tests {
         (1..=1_000_000u64).rev().for_each(|value| histogram.record(value));
         for (permille, right) in [(500, 500_000u64), (990, 990_000), (999, 999_000)] {
             let said = histogram.permille(permille);
-            assert!(said.abs_diff(right) * 50 <= right, "{permille}: {said}");
+            assert!(said.abs_diff(right) * 50 <= right, "the latency of permille {permille}: {said}");
         }
         assert_eq!(histogram.max(), 1_000_000);
         assert_eq!(histogram.count(), 1_000_000);

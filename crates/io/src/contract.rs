@@ -4,7 +4,7 @@
 //! FoundationDB's comments do. Three rules hold for all methods.
 //!
 //! Invariants
-//! 1. *Unsynced is unpromised.* Between two syncs of a file, each unsynced write may be on the disk wholly, partly
+//! 1. *Unsynced is unpromised.* Between two syncs of a file, each unsynced write may be on the disk completely, partly
 //!    (some of its 512-byte sectors) or not at all. Neither the other writes nor the order of the calls matter. The
 //!    same holds for names between two syncs of their directory.
 //! 2. *A failed sync is final.* After an error from [`File::sync`] the state of the unsynced bytes is unknown, and a
@@ -12,7 +12,8 @@
 //!    recovers from the state that an earlier sync covered.
 //! 3. *No call is retried after an error*, except a call that a signal interrupted. A short read or write is continued.
 //!
-//! Threads may share a handle. If two threads write the same bytes at the same time, one write wins.
+//! Threads may share a handle. If two threads write the same bytes at the same time, the file then has the bytes of one
+//! of the two writes.
 
 mod directory;
 mod file;

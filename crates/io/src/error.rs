@@ -84,7 +84,7 @@ impl fmt::Display for Operation {
 /// [`Operation::SetLen`] and [`Operation::Allocate`] it is the length asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The filesystem, or the user's quota, is full. Free some space and go on; nothing synced is lost.
+    /// The filesystem, or the user's quota, is full. Free some space and continue; nothing synced is lost.
     #[error(
         "could not {operation} {file}{}: the filesystem or the quota is full ({}); nothing that was \
          synced is lost; free some space and try again",
@@ -100,7 +100,7 @@ pub enum Error {
         /// The system's error number.
         errno: i32,
     },
-    /// The user may not do this.  Change the permissions or the user.
+    /// The user does not have the permission for the operation. Change the permissions or the user.
     #[error(
         "could not {operation} {file}: permission denied; nothing was changed; give this user read \
          and write permission on the file and its directory"
@@ -120,7 +120,9 @@ pub enum Error {
         file: String,
     },
     /// The caller asked for a new file, and the file exists.
-    #[error("could not {operation} {file}: it exists already, and was left as it is; choose another name, or remove it first")]
+    #[error(
+        "could not {operation} {file}: it exists already, and was not changed; choose another name, or remove it first"
+    )]
     Exists {
         /// The operation that failed.
         operation: Operation,
@@ -129,7 +131,7 @@ pub enum Error {
     },
     /// The filesystem is mounted read-only, or the handle is read-only.
     #[error(
-        "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is mounted read-only; nothing was changed; open it for writing, or choose a place that can be written"
+        "could not {operation} {file}: it is open for reading only, or its filesystem is mounted read-only; nothing was changed; open it for writing, or choose a directory that can be written"
     )]
     ReadOnly {
         /// The operation that failed.
@@ -178,8 +180,8 @@ impl Error {
         }
     }
 
-    /// Makes the error of a call whose descriptor was another file's, or closed: the program has closed the descriptor of
-    /// `file`.
+    /// Makes the error of a call through the descriptor of `file` that the program has closed. The number of the
+    /// descriptor may belong to another file now.
     pub fn closed_descriptor(operation: Operation, file: String) -> Error {
         Error::Io { operation, file, offset: None, errno: libc::EBADF }
     }
@@ -201,7 +203,7 @@ impl Error {
     /// closed the descriptor. Such a call leaves all promises of the disk valid, and may succeed in another process.
     ///
     /// For a sync the error number is not enough: the kernel may report the failure of an earlier write with any error
-    /// number. So only a sync that did not begin counts.
+    /// number. So the function returns true for a sync only if the sync did not begin.
     pub fn is_limit_of_process(&self) -> bool {
         let (operation, errno) = match self {
             Error::Io { operation, errno, .. } => (operation, errno),
@@ -288,7 +290,7 @@ mod tests {
         let error = Error::from_errno(Operation::Write, "/bank/log.00000001".into(), Some(8192), 5);
         let text = error.to_string();
         for word in ["write", "/bank/log.00000001", "byte 8192", "os error 5"] {
-            assert!(text.contains(word), "{text:?} does not say {word:?}");
+            assert!(text.contains(word), "{text:?} does not contain {word:?}");
         }
         assert_eq!((error.operation(), error.file()), (Operation::Write, "/bank/log.00000001"));
     }
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_in_its_directory() {
+    fn a_name_that_leaves_its_directory_is_refused() {
         for bad in ["", ".", "..", "a/b", "/etc/passwd", "a\0b", &"x".repeat(256)] {
             assert!(check_name(Operation::Open, bad).is_err(), "{bad:?}");
         }

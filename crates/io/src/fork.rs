@@ -9,8 +9,8 @@
 //! in such a child as soon as it recognizes the child.
 //!
 //! Invariants
-//! 1. Whenever `fork` looks at the list, it holds exactly the open descriptors that may hold locks. A thread that
-//!    changes the list or closes a listed descriptor holds the list, and `fork` waits until no thread holds it.
+//! 1. Whenever `fork` reads the list, the list has exactly the open descriptors that may hold locks. A thread acquires
+//!    the list before it changes the list or closes a listed descriptor, and `fork` waits until the list is released.
 //! 2. The handler in the child takes no lock of the C library, allocates nothing and cannot panic.
 //!
 //! `unsafe` is for calls that rustix does not have, and for calls that take a descriptor by its number.
@@ -62,7 +62,7 @@ impl Drop for Hold {
 pub(crate) struct Entry(&'static AtomicI32);
 
 impl Entry {
-    /// Enters a descriptor into the list. From now on no child keeps it.
+    /// Enters a descriptor into the list. From now on, each child of a fork gives the descriptor up.
     pub(crate) fn new(descriptor: RawFd) -> Entry {
         install_handlers();
         let _hold = Hold::acquire();
@@ -93,7 +93,7 @@ pub struct Uninherited {
 }
 
 impl Uninherited {
-    /// Enters `descriptor` into the list. From now on no child keeps it.
+    /// Enters `descriptor` into the list. From now on, each child of a fork gives the descriptor up.
     pub fn new(descriptor: BorrowedFd<'_>) -> Uninherited {
         let descriptor = descriptor.as_raw_fd();
         Uninherited { entry: Entry::new(descriptor), descriptor }

@@ -5,7 +5,7 @@
 //! bytes between memory and named files, and states exactly when a byte or a name is safe from a power cut.
 //!
 //! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`. [`contract`](crate::File) states what those calls
-//! promise, because eleven studied systems each assumed something different.
+//! promise, because eleven studied systems assumed eleven different contracts.
 //!
 //! | file | content |
 //! |---|---|

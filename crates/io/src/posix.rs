@@ -99,12 +99,12 @@ impl PosixFile {
     }
 }
 
-/// Returns the same file with a descriptor above the standard ones.
+/// Returns the same file with a descriptor above the standard descriptors, 0 to 2.
 fn above_standard(opened: OwnedFd) -> rustix::io::Result<OwnedFd> {
     rio::above_standard(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
 }
 
-/// Describes `bytes` bytes from `from` on, for [`PosixFile::fcntl`].
+/// Returns the request for a lock on `bytes` bytes from byte `from` on, for [`PosixFile::fcntl`].
 fn lock_request(kind: libc::c_int, from: u64, bytes: u64) -> rustix::io::Result<libc::flock> {
     Ok(libc::flock {
         l_type: libc::c_short::try_from(kind).map_err(|_| Errno::INVAL)?,
@@ -121,7 +121,7 @@ fn advance(offset: u64, bytes: usize) -> u64 {
     offset + u64::try_from(bytes).expect("a slice's length fits in 64 bits")
 }
 
-/// Returns the type (magic number) of the filesystem in which a file or directory lies.
+/// Returns the type (magic number) of the filesystem of a file or directory.
 fn filesystem_magic(descriptor: &OwnedFd) -> std::result::Result<u32, Errno> {
     let filesystem = retry_on_intr(|| rustix::fs::fstatfs(descriptor))?;
     // The type's width differs between architectures; all magic numbers fit in 32 bits.
@@ -249,8 +249,8 @@ impl File for PosixFile {
         let fail = |errno| self.error(Operation::Lock, Some(from), errno);
         let mut lowest = None;
         let mut end = from.saturating_add(bytes);
-        // The kernel returns some conflicting lock, not the lowest. So the search is repeated below it until no lock is
-        // left.
+        // The kernel returns any conflicting lock, not always the lowest. So the search is repeated below the found
+        // lock until it finds no lock.
         while end > from {
             let mut request = lock_request(libc::F_WRLCK, from, end - from).map_err(fail)?;
             retry_on_intr(|| self.fcntl(libc::F_OFD_GETLK, &mut request)).map_err(fail)?;

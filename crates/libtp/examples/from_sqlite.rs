@@ -5,8 +5,8 @@
 //! cargo run --release -p libtp --example from_sqlite -- products.txt shop
 //! ```
 //!
-//! In the shell's mode `ascii` a column ends with the byte 0x1f and a row with 0x1e: text needs no quotes. Of sorted rows
-//! a load writes each page once.
+//! In the shell's mode `ascii`, a column ends with the byte 0x1f and a row with 0x1e, so text needs no quotes. A load
+//! of sorted rows writes each page once.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use libtp::{Env, Load, Table};
 /// By number: the name and the price.
 type Products = Table<i64, (String, i64)>;
 
-/// Returns the rows of such a file.
+/// Returns the rows of a text that the shell wrote in mode `ascii`.
 fn rows(text: &str) -> impl Iterator<Item = Result<(i64, (String, i64)), String>> + '_ {
     text.split_terminator('\x1e').map(|row| {
         let columns: Vec<&str> = row.split('\x1f').collect();
@@ -28,12 +28,13 @@ fn rows(text: &str) -> impl Iterator<Item = Result<(i64, (String, i64)), String>
 
 /// Makes an environment of the rows in `text`, and reports.
 pub fn migrate(text: &str, to: &Path, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
-    // All rows are read before the first is loaded: a load is whole, or nothing.
+    // All rows are parsed before the environment is made: a text with a wrong row leaves no environment.
     let rows = rows(text).collect::<Result<Vec<_>, String>>()?;
     let env = Env::create(to)?;
     let products: Products = env.table("products")?;
     writeln!(out, "{} products", products.load(&Load::sorted(), rows)?)?;
-    // CREATE INDEX by_price ON products (cents): eight bytes before the name, in the order of the numbers.
+    // CREATE INDEX by_price ON products (cents). An index key is a price as bytes, whose order is the order of the
+    // prices.
     let by_price = products.db().index("products by price", |_id, product, keys| {
         if let Some((_, cents)) = <(String, i64) as libtp::Value>::decode_value(product) {
             let mut key = Vec::new();

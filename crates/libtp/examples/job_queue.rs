@@ -1,11 +1,11 @@
 //! A job queue that any number of processes work on: each job is done once, and a job whose worker is killed is done by
-//! another.
+//! another worker.
 //!
 //! `cargo run --release -p libtp --example job_queue`
 //!
 //! A worker takes a job, does it and notes the result in one transaction. Until the transaction commits, the job is
-//! locked and the other workers pass it by. When a worker is killed, its transaction is undone, and the job is there
-//! again.
+//! locked, and the other workers skip it. When a worker is killed, its transaction is undone, and the job is in the
+//! queue again.
 
 use std::io::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Queue {
         Ok(Queue { jobs: env.table("jobs")?, results: env.table("results")? })
     }
 
-    /// Adds a job behind the last.
+    /// Adds a job after the last job; returns its number.
     fn add(&self, txn: &Txn<'_>, work: &str) -> Result<u64> {
         let last = self.jobs.iter(txn).next_back().transpose()?.map_or(0, |(number, _)| number);
         self.jobs.put_new(txn, last + 1, work)?;
@@ -44,7 +44,7 @@ impl Queue {
         for (number, _) in waiting {
             let done = env.run(|txn| {
                 let taken = match txn.within(Some(Duration::ZERO), || self.jobs.take(txn, number)) {
-                    // Another worker has it.
+                    // Another worker has the job.
                     Err(Error::LockTimeout(_)) => None,
                     taken => taken?,
                 };

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use libtp::Env;
 
-/// Number of databases that one process makes: each keeps a descriptor.
+/// Number of databases that one process makes: each open database keeps a descriptor.
 const AT_ONCE: u32 = 500;
 const LOOKS: u32 = 5;
 

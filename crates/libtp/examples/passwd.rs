@@ -1,4 +1,4 @@
-//! The two first examples of the LIBTP paper, the password file and source control: plain files that change together
+//! The first two examples of the LIBTP paper, the password file and source control: plain files that change together
 //! with records.
 //!
 //! ```text
@@ -26,7 +26,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Adds a user, in all three places.
+    /// Adds a user to both files and to the database.
     pub fn add(&self, txn: &Txn<'_>, name: &str, number: u32) -> libtp::Result<()> {
         self.by_name.put_new(txn, name.as_bytes(), &number.to_be_bytes())?;
         for (path, line) in
@@ -83,7 +83,7 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     write!(out, "passwd: {}", fs::read_to_string(&users.passwd)?.replace('\n', " "))?;
     writeln!(out, "group: {}", fs::read_to_string(&users.group)?.trim_end().replace('\n', " "))?;
 
-    // A user who exists already: no change of the transaction happens.
+    // The second user exists already: the whole transaction is undone.
     let twice = env.run(|txn| {
         users.add(txn, "mao", 1002)?;
         users.add(txn, "margo", 1003)

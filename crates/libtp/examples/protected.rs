@@ -5,8 +5,8 @@
 //! cargo run -p libtp --example protected
 //! ```
 //!
-//! The file is a stack of words: page 0 has their number, and each page behind it holds as many words as fit.
-//! `unprotected` is such a program on a plain file. If it is killed between its two writes, it leaves a word that is
+//! The file is a stack of words: page 0 has their number, and each later page has as many words as fit. `unprotected`
+//! is a program that keeps its stack in a plain file. If it is killed between its two writes, it leaves a word that is
 //! not counted; and two processes overwrite each other's words. `protected` is the same code with the six steps, each
 //! marked in its place.
 
@@ -96,7 +96,7 @@ mod protected {
 
     use super::{count_of, text, word, Answer, WORD};
 
-    /// The type code of its log records.
+    /// The type code of the stack's log records.
     pub const PUSHED: u16 = 1;
 
     pub struct Stack {
@@ -115,15 +115,15 @@ mod protected {
         }
 
         pub fn push(&self, txn: &Txn<'_>, new: &str) -> Answer<()> {
-            // Step 3: precede it with a lock call. Step 2: replace the read with buf_get.
+            // Step 3: precede the read with a lock call. Step 2: replace the read with buf_get.
             self.file.lock(txn, 0, PageLock::Write)?;
             let mut meta = self.file.get(txn, 0)?;
             let count = count_of(&meta.bytes)?;
             let (number, at) = self.place(count)?;
             meta.bytes[..8].copy_from_slice(&(count + 1).to_le_bytes());
-            // Steps 2, 4 and 5, the write: the change is logged, then the page is changed and given back.
+            // Steps 2, 4 and 5, for the write: the change is logged, then the page is changed and released.
             self.file.put(txn, &meta)?;
-            // Here the log record has a type of its own, whose functions (step 6) make the change and undo it.
+            // This change has a log-record type of the program, whose functions (step 6) make the change and undo it.
             let argument = [&u64::try_from(at)?.to_le_bytes()[..], &word(new)].concat();
             self.file.apply(txn, number, PUSHED, &argument)?;
             Ok(())
@@ -188,7 +188,7 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     stack.push(&txn, "four")?;
     writeln!(out, "in the transaction: {}", stack.words(&txn)?.join(" "))?;
     txn.abort()?;
-    writeln!(out, "taken back: {}", stack.words(&env.begin()?)?.join(" "))?;
+    writeln!(out, "after the abort: {}", stack.words(&env.begin()?)?.join(" "))?;
 
     // A later process finds the committed words.
     drop((stack, env));

@@ -13,9 +13,9 @@ use libtp::{Durability, Env, Result, Table};
 /// The sessions, and the ways to find them. All three tables change in one transaction.
 pub struct Sessions {
     env: Env,
-    /// By token: the user and the time of the end.
+    /// By token: the time when the session ends, and its user.
     by_token: Table<String, (u64, String)>,
-    /// The end and the token: the sessions in the order in which they end.
+    /// The time of the end and the token: the sessions in the order in which they end.
     by_end: Table<(u64, String), ()>,
     /// The user and the token.
     by_user: Table<(String, String), ()>,
@@ -80,13 +80,13 @@ impl Sessions {
     }
 }
 
-/// Logs in, looks, sweeps and logs out, and reports.
+/// Begins, finds, sweeps and ends sessions, and prints the results.
 pub fn show(path: &Path, out: &mut impl Write) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let sessions = Sessions::open(path)?;
     for (token, user, end) in [("t1", "ada", 10), ("t2", "ada", 30), ("t3", "alan", 40), ("t1", "ada", 20)] {
         sessions.put(token, user, end)?;
     }
-    // Another process of the service would open it the same way.
+    // Another process of the service would open the cache in the same way.
     let other = Sessions::open(path)?;
     writeln!(out, "t1 at 15: {:?}, at 25: {:?}", other.user("t1", 15)?, other.user("t1", 25)?)?;
     writeln!(out, "swept at 25: {}", other.sweep(25)?)?;

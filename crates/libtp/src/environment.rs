@@ -1,7 +1,7 @@
-//! The handle of an environment: the calls that begin on it.
+//! The calls on an environment's handle, [`Env`].
 //!
-//! The roof of the crate: this module may name every floor, and no floor names this module. The state of a handle is in
-//! `region/inner.rs`, and opening in `admin/opening.rs`.
+//! The roof of the crate (ARCHITECTURE.md): this module may import from every floor, and no floor imports from it. The
+//! state of a handle is in `region/inner.rs`, and opening is in `admin/opening.rs`.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, 
 
 impl Env {
     /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
-    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds. A call that failed
-    /// or was cut off has created no environment, and the next call goes on from there.
+    /// Creates the directory if it is missing. If several processes call this function at once, one of them succeeds. A
+    /// call that failed or was killed has created no environment; a later call may create it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -46,8 +46,7 @@ impl Env {
         Builder::default().create(false).open(directory)
     }
 
-    /// Opens the environment in `directory`, and creates a missing one: for a program that any number of processes
-    /// start with.
+    /// Opens the environment in `directory`; creates it if it is missing. Any number of processes may do so at once.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -57,13 +56,13 @@ impl Env {
 
     /// Opens the environment in `directory` for reading only: this handle refuses every change of records, databases,
     /// files and segments with [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
-    /// Upkeep changes none of these and goes on: [`Env::checkpoint`], [`Env::flush`], [`Env::background_step`],
+    /// It allows upkeep, which changes none of these: [`Env::checkpoint`], [`Env::flush`], [`Env::background_step`],
     /// [`Env::sweep_memory`].
     ///
-    /// This guards against mistakes in the program, and is no substitute for file permissions: the handle joins the
-    /// shared memory as every handle does. The process must be able to write to the environment's directory and to the
-    /// shared memory. It repairs what dead processes left, restarts the environment from the log if it is the first
-    /// process, and writes committed pages to the disk.
+    /// The refusals guard against mistakes in the program. They are no substitute for file permissions, because the
+    /// handle joins the shared memory as every handle does: the process must be able to write to the environment's
+    /// directory and to the shared memory. The process repairs what dead processes left, restarts the environment from
+    /// the log if it is the first process, and writes committed pages to the disk.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -97,8 +96,8 @@ impl Env {
         Builder::default()
     }
 
-    /// Returns the work that opening did: nothing, a repair, or a restart from the log. Openings report lost commits
-    /// ([`Opened::lost`]) until a program has called this function.
+    /// Returns the work that opening did: nothing, a repair, or a restart from the log. After commits were lost, every
+    /// opening reports the loss ([`Opened::lost`]) until a program has called this function.
     pub fn opened(&self) -> &Opened {
         let opened = &self.0.opened;
         // Relaxed: a second note changes nothing.
@@ -127,8 +126,9 @@ impl Env {
     }
 
     /// Runs `work` in a transaction and commits it. Runs `work` again when the transaction was the victim of a
-    /// deadlock. A lock timeout ([`Error::LockTimeout`](crate::Error::LockTimeout)) ends the call; [`Env::try_run`] can
-    /// retry after that too, and allows an error type of the program's own.
+    /// deadlock, or was undone because of an event outside it ([`Error::is_retryable`](crate::Error::is_retryable)). A
+    /// lock timeout ([`Error::LockTimeout`](crate::Error::LockTimeout)) ends the call; [`Env::try_run`] can retry after
+    /// that too, and allows an error type of the program's own.
     ///
     /// # Errors
     /// The error that `work` returned, after the transaction was aborted; or the commit's error.
@@ -171,8 +171,8 @@ impl Env {
         Db::open(&self.0, name, Method::Hash)
     }
 
-    /// Opens a list; creates it if it is missing. A list has records of any length by number; an insertion renumbers
-    /// all records that follow.
+    /// Opens a list; creates it if it is missing. A list has records of any length, found by number. An insertion
+    /// renumbers all records after it.
     ///
     /// # Errors
     /// As [`Env::btree`].
@@ -207,7 +207,7 @@ impl Env {
     /// it is missing.
     ///
     /// # Errors
-    /// `Database` when it was created with other properties; else as [`Env::btree`].
+    /// `Database` when the database was created with other properties; else as [`Env::btree`].
     pub fn multi(&self, name: &str, duplicates: Duplicates) -> Result<Multi> {
         Multi::open(&self.0, name, duplicates, None)
     }
@@ -220,7 +220,7 @@ impl Env {
         Multi::open(&self.0, name, duplicates, Some(Arc::new(order)))
     }
 
-    /// Opens a record-number database of records of `record_bytes`; creates it if it is missing.
+    /// Opens a record-number database whose records have `record_bytes` bytes each; creates it if it is missing.
     ///
     /// # Errors
     /// As [`Env::btree`]; `Database` when its records have another length.
@@ -236,15 +236,16 @@ impl Env {
         Database::open(&self.0, name)
     }
 
-    /// Opens a segment of recoverable memory of the environment, whose flat part has `bytes` bytes; creates it if it is
-    /// missing. The segment is a file in the environment's directory.
+    /// Opens the environment's segment `name` of recoverable memory, with a flat part of `bytes` bytes; creates the
+    /// segment if it is missing. The segment is a file in the environment's directory.
     ///
     /// The segment survives what its file survives ([`Segment::survives`]), whatever the durability of a transaction:
     /// durability concerns only the log. On ordinary storage the segment survives the death of every process. If the
-    /// machine goes down while the segment is in use, the records of `Sync` commits are kept, and opening the segment
-    /// is refused rather than returning it torn. Opening it logs a warning where the environment's commits outlive more
-    /// than the segment does. For data that must outlive the machine, use memory that does ([`Env::segment_at`]) or
-    /// records. The crate `rvm` offers memory with a log on an ordinary disk, but it joins no transaction.
+    /// machine goes down while the segment is in use, the records of `Sync` commits are kept, but the segment may be
+    /// torn, and opening it is refused. Opening a segment logs a warning if the environment's commits survive more
+    /// events than the segment does. For data that must survive a crash of the machine, use records, or a segment in
+    /// memory that survives the crash ([`Env::segment_at`]). The crate `rvm` offers memory with a log on an ordinary
+    /// disk, but it joins no transaction.
     ///
     /// # Errors
     /// `Memory` if the segment cannot be created or opened, belongs to another environment, or was in use when the
@@ -254,7 +255,8 @@ impl Env {
         Segment::named(&self.0, name, &vista::Options::new(bytes))
     }
 
-    /// As [`Env::segment`], in the file at `path` and with `options`: for memory elsewhere that survives more.
+    /// As [`Env::segment`], in the file at `path` and with `options`: for example, in memory that survives more events
+    /// than the environment's directory does.
     ///
     /// # Errors
     /// As [`Env::segment`].
@@ -278,19 +280,20 @@ impl Env {
         self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
     }
 
-    /// Checks everything that a database's pages state about each other. The database must be at rest: changes made
-    /// meanwhile can be reported as faults.
+    /// Checks that a database's pages are sound and agree with each other. No transaction may change the database
+    /// meanwhile: its changes could be reported as faults.
     ///
-    /// In a database with indices, also checks its list of them and, where this process has an index's function
+    /// In a database with indices, also checks the list of its indices and, where this process has an index's function
     /// ([`Db::index`](crate::Db::index)), whether the index leads to each record. In an index, checks whether each
-    /// entry leads to a record and, with the function, whether the entry belongs there. Such findings name page 0.
+    /// entry leads to a record and, with the function, whether the record has that key. Findings about indices name
+    /// page 0.
     ///
     /// # Errors
     /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = Txn::begin(&self.0, self.0.durability)?;
         let mut verified = crate::db::opening::verify(&self.0, name, &txn)?;
-        // If this region was given up, the next life may have written pages that look damaged from here.
+        // If this region was replaced, sessions of the new region may have written pages that look damaged from here.
         if txn.generation().managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
@@ -309,7 +312,7 @@ impl Env {
     ///
     /// # Errors
     /// `OutcomeUnknown` with its cause when the commit could not be made durable, for example because a write to disk
-    /// failed. `Rebuilt` when the memory was made anew before, and the commit is lost.
+    /// failed. `Rebuilt` when the shared memory was rebuilt before that, and the commit is lost.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
         self.0.check_process()?;
         let generation = self.0.newest();
@@ -341,9 +344,9 @@ impl Env {
         })
     }
 
-    /// Removes the shared memory of environments whose directory is gone. A process also does this, in the directory of
-    /// its region, when it makes an environment's memory, and when it first opens an environment there. Returns the
-    /// memory that was left because it may hold commits that exist nowhere else.
+    /// Removes the shared memory of environments whose directory is gone. The library also does this when it creates a
+    /// region, and when a process first opens an environment whose region is in that directory. Returns the memory that
+    /// it did not remove because that memory may hold commits that exist nowhere else.
     pub fn sweep_memory(&self) -> Vec<OrphanedMemory> {
         self.0.platform.sweep()
     }

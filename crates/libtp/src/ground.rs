@@ -1,6 +1,5 @@
-//! The ground: plain data that every floor uses.
-//!
-//! Errors and settings. Nothing here calls a floor.
+//! The lowest floor: errors, settings and other plain data that every floor uses.
+//! Nothing here calls another floor.
 
 pub(crate) mod damage;
 pub(crate) mod error;

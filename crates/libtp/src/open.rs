@@ -1,6 +1,7 @@
 //! Opening an environment: the directory, its shared memory, and the restart from the log.
 //!
-//! The lowest floor above the ground. A process gets the managers of a region here, and its seat among the attached processes.
+//! The lowest floor above `ground`. Here a process gets the managers of a region, and its seat among the attached
+//! processes.
 
 pub(crate) mod attach;
 pub(crate) mod builder;

@@ -1,6 +1,6 @@
-//! The shared memory as one handle uses it: the present life of the memory, its sessions, and the library's threads.
+//! The shared memory as one handle uses it: the present life, the sessions, and the library's threads.
 //!
-//! This floor guards each call that enters the shared memory, and begins the next life when the memory is broken.
+//! This floor guards each call that enters the shared memory. When the region is broken, it begins the next life.
 
 pub(crate) mod background;
 pub(crate) mod blockers;

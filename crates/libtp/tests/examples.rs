@@ -1,4 +1,4 @@
-//! The examples of the front page work as they say.
+//! Tests of the examples of the crate's front page: they do what they promise.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -17,7 +17,7 @@ mod job_queue;
 #[path = "../examples/session_cache.rs"]
 mod session_cache;
 
-/// The variable that makes this program a worker of the queue in that directory.
+/// The environment variable that makes this program a worker of the queue in the directory that the variable names.
 const QUEUE: &str = "LIBTP_TEST_JOB_QUEUE";
 
 fn text(shown: Vec<u8>) -> String {
@@ -38,7 +38,7 @@ fn each_job_is_done_once_though_workers_are_killed() {
     assert_eq!(text(shown), "3 workers were killed; 300 of 300 jobs are done, 0 are left\n");
 }
 
-/// Works on the queue of the test above, in a process of its own; does nothing in the test's own run.
+/// Works on the queue if the test of the queue has started this process as a worker; does nothing otherwise.
 #[test]
 fn a_worker_of_the_queue() {
     if let Some(path) = std::env::var_os(QUEUE) {

@@ -1,4 +1,4 @@
-//! Files of the program's pages, and its log records, after a restore and after damage.
+//! Tests of files of pages, and of the program's log records: in a restore, in a salvage, and with a lock on all pages.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 

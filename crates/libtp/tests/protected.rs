@@ -11,6 +11,6 @@ fn the_six_steps_make_unprotected_code_protected() {
     let mut message = Vec::new();
     example::show(home.path(), &mut message).unwrap();
     let expected = "unprotected: one two three\nprotected: one two three\nin the transaction: one two three four\n\
-                    taken back: one two three\nopened again: one two three\npage 1 begins with one\n";
+                    after the abort: one two three\nopened again: one two three\npage 1 begins with one\n";
     assert_eq!(String::from_utf8(message).unwrap(), expected);
 }

@@ -1,7 +1,7 @@
 //! A segment survives only the events that its memory survives, also if the durability of a commit promises more.
 //! Opening such a segment warns. After such an event, opening the segment is refused.
 //!
-//! One test only: another test could cause the same events.
+//! This file has only one test: a second test in the same process could cause the same events.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use libtp::{Durability, Env, Error, Survives};
 use tracing::span::{Attributes, Id, Record};
 
-/// The place in a region's header of the machine's boot number (docs/formats/region.md).
+/// The offset of the machine's boot number in a region's header (docs/formats/region.md).
 const BOOT: u64 = 32;
 
 /// Counts warnings.

@@ -1,5 +1,5 @@
-//! Measures the cost of a commit beside a bare write and sync of the same number of bytes: `commit_cost DIRECTORY`,
-//! by default the current directory.
+//! Measures the cost of a commit, compared with a bare write and sync of the same number of bytes: `commit_cost
+//! DIRECTORY`, by default the current directory.
 //!
 //! Prints microseconds per transaction of 8 bytes at a random place of 50 MB, for groups of 1, 8 and 64. Each number is
 //! the median of the rounds, in which the measurements take turns.

@@ -24,7 +24,7 @@ pub enum Error {
         /// The damage that was found.
         what: String,
     },
-    /// A transaction changes more than fits into the log.
+    /// A transaction changes more bytes than the log has room for.
     #[error("a transaction needs {bytes} bytes of the log {log}, and one transaction can fill at most {most}. The transaction was aborted, and nothing of it is kept; open the memory with a larger log (`Options::log_bytes`)")]
     TooLarge {
         /// The log.

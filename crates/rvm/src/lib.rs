@@ -1,13 +1,13 @@
 //! rvm: recoverable memory for machines whose memory does not survive. The new bytes of each transaction go to a log on
 //! a disk.
 //!
-//! Paper: Rio Vista, section 2, after Satyanarayanan's RVM. The paper measures Vista against it. Here it is also the
-//! mode for plain disks: `Durability::Sync` of a segment. A transaction is vista's, with its undo log in memory. When
-//! the transaction ends, the after-images of its ranges are written to a redo log and synced. When the log is full it
-//! is *truncated*: the bytes that it covers are written to the database, and the log begins anew.
+//! Paper: Rio Vista, section 2, after Satyanarayanan's RVM. The paper compares Vista with RVM. Here RVM is also the
+//! mode for plain disks: a segment whose commits are on disk. A transaction is vista's, with its undo log in memory.
+//! When the transaction ends, the after-images of its ranges are written to a redo log and synced. When the log is full
+//! it is *truncated*: the bytes that it covers are written to the database, and the log is restarted.
 //!
 //! A directory has two files ([`docs/formats/rvm.md`](../../../docs/formats/rvm.md)): `database`, with the bytes of a
-//! segment's file at the last truncation, and `log`. The segment itself lies in memory that dies with the process, an
+//! segment's file at the last truncation, and `log`. The segment itself is in memory that ends with the process: an
 //! unnamed file in `/dev/shm`. The opening reads the database and repeats the log. On a directory in memory that
 //! survives, this is the paper's RVM on Rio: the same system calls, which then reach no disk.
 //!

@@ -1,6 +1,6 @@
 //! The set of 64-byte lines that the log covers. A truncation writes these lines to the database.
 //!
-//! Lines are counted and not pages, because a page may also have data of vista's own, such as its undo log.
+//! The set has lines and not pages, because a page may also have vista's own data, such as the undo log.
 
 use std::ops::Range;
 
@@ -40,8 +40,8 @@ impl Lines {
         self.words.fill(0);
     }
 
-    /// Returns the ranges of adjacent lines, in order. A range stays within one word of the set (4 KiB). If a word lies
-    /// wholly inside of `plain`, its range also covers the gaps between its lines: one call for a page takes less time
+    /// Returns the ranges of adjacent lines, in order. A range stays within one word of the set (4 KiB). If a word is
+    /// wholly inside `plain`, its range also covers the gaps between its lines: one call for a page takes less time
     /// than a call for each of its lines.
     pub(crate) fn pieces(&self, plain: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         (0_u64..).zip(&self.words).flat_map(move |(nth, &word)| {

@@ -24,7 +24,7 @@ pub struct Rvm {
 /// A transaction. Its calls are those of vista's transaction. Dropped without [`Txn::end`], it is aborted.
 ///
 /// The transaction gives no mutable access to vista's transaction. With such access a caller could exchange it for the
-/// transaction of another memory, and each of the two would end in the other's log.
+/// transaction of another memory, and each of the two transactions would end in the log of the other memory.
 /// ```compile_fail,E0596
 /// # fn exchange(one: &mut rvm::Rvm, other: &mut rvm::Rvm) -> rvm::Result<()> {
 /// let (mut one, mut other) = (one.begin()?, other.begin()?);
@@ -74,7 +74,7 @@ impl Rvm {
             Ok(())
         })?;
         let mut journal = opened.expect("the segment was filled from it");
-        // The bytes behind an incomplete record may look like a record, so the log begins anew.
+        // The bytes after an incomplete record may look like a record, so the log is restarted.
         journal.truncate_opened(&mut segment)?;
         Ok(Rvm { segment, journal })
     }
@@ -128,7 +128,7 @@ impl Rvm {
         self.journal.truncate(&mut self.segment)
     }
 
-    /// Closes the memory. The database then has all changes, and the next opening repeats none of them.
+    /// Closes the memory. The database then has all changes, and the next opening repeats no change.
     ///
     /// # Errors
     /// As [`Rvm::flush`].
@@ -215,7 +215,7 @@ impl Txn<'_> {
         self.inner.delete(place)
     }
 
-    /// Ends the transaction: its stores stand, and are safe when its group is safe.
+    /// Ends the transaction: its stores are kept, and are on disk when its group is on disk.
     ///
     /// # Errors
     /// `TooLarge`, `Poisoned`, `Segment`: the transaction was aborted. `Disk`: it was aborted in memory, and opening
@@ -224,7 +224,7 @@ impl Txn<'_> {
         self.inner.end_with(self.journal)
     }
 
-    /// Takes all stores of the transaction back.
+    /// Undoes all stores of the transaction.
     pub fn abort(self) {}
 }
 

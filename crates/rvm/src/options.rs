@@ -31,15 +31,15 @@ impl Options {
         Options { log_bytes: bytes, ..self }
     }
 
-    /// Sets the size of groups, as the paper tried it: `transactions` transactions are written and synced together. An
-    /// ended transaction is not safe before the last transaction of its group has ended or
+    /// Sets the size of groups (the paper measures groups, too): `transactions` transactions are written and synced
+    /// together. An ended transaction is not safe before the last transaction of its group has ended or
     /// [`Rvm::flush`](crate::Rvm::flush) was called. 1 by default.
     #[must_use]
     pub fn group(self, transactions: u32) -> Options {
         Options { group: transactions.max(1), ..self }
     }
 
-    /// Sets the directory in whose filesystem the segment's memory lies. `/dev/shm` by default.
+    /// Sets the directory whose filesystem has the segment's memory. `/dev/shm` by default.
     #[must_use]
     pub fn memory(self, directory: impl Into<PathBuf>) -> Options {
         Options { memory: directory.into(), ..self }

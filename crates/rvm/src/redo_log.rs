@@ -1,7 +1,7 @@
 //! The redo log: a file of fixed length. The file is filled with zeros when it is made, so that a later write changes
 //! only bytes and no length.
 //!
-//! The file begins with two headers, which are written alternately. The records follow, one behind the other. After
+//! The file begins with two headers, which are written alternately. The records follow, one after another. After
 //! each truncation they begin at the same place again. A record of an earlier generation is ignored.
 //!
 //! If we die here: while records are written, the first incomplete record ends the log, unless a later record states
@@ -82,7 +82,7 @@ impl RedoLog {
             return Err(log.damaged(format!("it has version {other}, and this build reads version {VERSION}")));
         }
         let Some([_, generation, capacity, next]) = slots.into_iter().flatten().max() else {
-            return Err(log.damaged("it has no whole header".into()));
+            return Err(log.damaged("it has no complete header".into()));
         };
         if log.file.len()? < capacity || capacity < FRONT {
             return Err(log.damaged(format!("it was made with {capacity} bytes and has {}", log.file.len()?)));
@@ -132,7 +132,7 @@ impl RedoLog {
         });
         match later {
             Some(later) => Err(self.damaged(format!(
-                "its record {} at {at} is not whole, and the one at {later} says that it was synced",
+                "its record {} at {at} is incomplete, and the record at {later} states that it was synced",
                 self.next
             ))),
             None => Ok(()),

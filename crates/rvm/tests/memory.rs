@@ -35,7 +35,7 @@ fn ended_transactions_survive_a_reopening_and_others_do_not() {
     };
     drop(memory);
     let memory = options.open(directory.path()).unwrap();
-    assert_eq!(memory.segment().address(), address, "pointers stand");
+    assert_eq!(memory.segment().address(), address, "pointers are still valid");
     assert!(expected(memory.segment().bytes()));
     assert!(blocks.iter().all(|at| memory.segment().get(*at, 3000).unwrap().iter().all(|byte| *byte == 7)));
     memory.segment().verify().unwrap();
@@ -111,8 +111,8 @@ fn records_after_an_incomplete_record_do_not_come_back() {
     assert_eq!((&bytes[..32], &bytes[4000..4008]), (&[0; 32][..], &[2; 8][..]));
 }
 
-/// Opens the memory `count` times. Each opening raises the log's generation, and the record of each generation takes
-/// the place of the record before it.
+/// Opens the memory `count` times. Each opening raises the log's generation, and the record of each generation
+/// overwrites the record of the generation before.
 fn of_generations(directory: &std::path::Path, count: u8) {
     let options = Options::of(vista::Options::new(8192).anywhere());
     for round in 0..count {
@@ -148,7 +148,7 @@ fn a_log_with_a_damaged_newer_header_does_not_count_as_an_older_log() {
     damage(older + 20);
     let memory = options.open(directory.path()).unwrap();
     let last = memory.segment().bytes()[16..24].to_vec();
-    assert_eq!(last, [3; 8], "the ended transactions are there");
+    assert_eq!(last, [3; 8], "the ended transactions are kept");
     drop(memory);
     // Without both headers the log cannot be read.
     damage(newer + 20);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// The unit in which the disk writes.
 pub(crate) const SECTOR_BYTES: usize = 512;
-/// No file may end behind this byte (4 GiB): a wild offset then causes an error and does not use up all memory.
+/// No file may end after this byte (4 GiB): a wild offset then causes an error and does not use up all memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 32;
 
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
@@ -54,7 +54,7 @@ pub(crate) fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("file offsets in the simulation fit in memory")
 }
 
-/// Returns the numbers of the blocks in which a range of bytes lies.
+/// Returns the numbers of the blocks that a range of bytes overlaps.
 pub(crate) fn blocks_of(range: &Range<u64>) -> Range<usize> {
     index(range.start) / BLOCK_BYTES..index(range.end).div_ceil(BLOCK_BYTES)
 }

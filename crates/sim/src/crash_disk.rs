@@ -42,7 +42,7 @@ pub(crate) struct Fixture {
     pub(crate) counters: Arc<Counters>,
     capacity_blocks: Option<usize>,
     notes_first_writes: bool,
-    /// The device number. It stays the same over a crash, because the medium does.
+    /// The device number. A crash does not change it, because the medium stays the same.
     device: u64,
 }
 
@@ -118,7 +118,7 @@ impl SimDisk {
         }
     }
 
-    /// Plants a fault: lets the next `after` matching calls pass, and fails the matching call behind them.
+    /// Plants a fault: lets the next `after` matching calls pass, and fails the next matching call.
     pub fn fail_call(&self, calls: Calls, after: u64, fault: Fault, repeat: Repeat) {
         self.shared.state().faults.plant(calls, after, fault, repeat);
     }
@@ -302,7 +302,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Locks the state. If a test thread panics, it leaves the state whole, so the mutex's poison is ignored.
+    /// Locks the state. A test thread that panics leaves the state consistent, so the mutex's poison is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -366,7 +366,8 @@ impl State {
         Ok(fault)
     }
 
-    /// As `admit`, for calls that have no effect when they fail.
+    /// Admits a call that has no effect if it fails: counts the call, and returns the error of the fault that strikes
+    /// it.
     fn admit_whole(&mut self, call: &Call<'_>) -> Result<()> {
         match self.admit(call)? {
             None => Ok(()),

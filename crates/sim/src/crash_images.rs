@@ -1,4 +1,5 @@
-//! Crash images. A walk along the trace of a disk can make, at any point, the disk that a power cut there would leave.
+//! Crash images. A walk along the trace of a disk can make, at each position, the disk that a power cut at that
+//! position would leave.
 //!
 //! The walker keeps two states of the whole disk: `durable` has the changes that syncs have made safe, `current` has
 //! all changes. A list holds the unsynced changes between them. An image is a fork of `durable` with the changes that
@@ -219,7 +220,7 @@ impl CrashImages {
     /// Advances to `position`, or to the end if that comes first.
     ///
     /// # Panics
-    /// When `position` lies before the walk's position: a walk cannot go backward.
+    /// If `position` is before the walk's position: a walk cannot go backward.
     pub fn advance_to(&mut self, position: usize) {
         assert!(position >= self.position, "the walk is at {} already, beyond {position}", self.position);
         while self.position < position && self.advance().is_some() {}

@@ -53,7 +53,7 @@ impl Fault {
 pub enum Repeat {
     /// At the chosen call only.
     Once,
-    /// At the chosen call and every matching one after it.
+    /// At the chosen call and every later matching call.
     Forever,
 }
 
@@ -154,7 +154,7 @@ macro_rules! activity {
 
         impl Counters {
             pub(crate) fn snapshot(&self) -> Activity {
-                // Relaxed: each count stands alone and publishes nothing.
+                // Relaxed: each count is independent of other data and publishes nothing.
                 Activity { $($field: self.$field.load(Ordering::Relaxed),)* }
             }
         }
@@ -178,7 +178,7 @@ activity! {
     disk_full,
     /// Disks that crashed at a chosen call or were halted.
     crash,
-    /// Processes that were killed while the disk went on.
+    /// Processes that were killed while the disk continued to work.
     process_killed,
     /// Images with a write of which some 512-byte sectors were lost and some kept.
     torn_512,
@@ -186,7 +186,7 @@ activity! {
     torn_4096,
     /// Images that kept the first of the unsynced changes and lost the rest.
     prefix,
-    /// Images that kept a sector of a later write and lost or delayed a sector of an earlier one.
+    /// Images that kept a sector of a later write and lost or delayed a sector of an earlier write.
     reordered,
     /// Images that kept the changes of one file and lost the changes of another file.
     per_file,
@@ -202,7 +202,7 @@ activity! {
 
 impl Counters {
     pub(crate) fn add(count: &AtomicU64) {
-        // Relaxed: each count stands alone and publishes nothing.
+        // Relaxed: each count is independent of other data and publishes nothing.
         count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_for_good_stays() {
+    fn a_repeated_fault_strikes_every_later_call() {
         let mut faults = Faults::default();
         faults.plant(Calls::On(Operation::Sync, "log.".into()), 1, Fault::Enospc, Repeat::Forever);
         assert_eq!(faults.strike(Operation::Sync, "log.1"), None);

@@ -115,7 +115,7 @@ pub enum Change {
         file: NodeId,
         /// The first damaged byte.
         offset: u64,
-        /// The bytes that are there now.
+        /// The bytes after the damage.
         bytes: Arc<[u8]>,
     },
 }

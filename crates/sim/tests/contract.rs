@@ -108,7 +108,7 @@ fn names_are_made_found_and_refused() {
 }
 
 #[test]
-fn a_renamed_file_replaces_the_other_and_a_removed_one_is_still_open() {
+fn a_renamed_file_replaces_the_other_and_a_removed_file_stays_open() {
     on_both("rename", |directory| {
         let old = directory.open("old", OpenMode::Create).unwrap();
         old.write_at(b"old", 0).unwrap();
@@ -172,7 +172,7 @@ fn a_read_only_handle_changes_nothing() {
 }
 
 #[test]
-fn byte_locks_exclude_other_handles_and_not_one_s_own() {
+fn byte_locks_exclude_other_handles_and_not_the_own_handle() {
     const FAR: u64 = 1 << 32;
     on_both("locks", |directory| {
         let one = directory.open("control", OpenMode::Create).unwrap();
@@ -185,14 +185,14 @@ fn byte_locks_exclude_other_handles_and_not_one_s_own() {
         assert!(!two.lock(FAR + 9, LockMode::Shared, false).unwrap());
         assert!(!one.lock(FAR + 4, LockMode::Exclusive, false).unwrap(), "the other handle shares the lock");
         assert_eq!(one.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4));
-        assert_eq!(two.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4), "a shared lock counts");
+        assert_eq!(two.locked_by_other(FAR, 100).unwrap(), Some(FAR + 4), "a shared lock is found, too");
         assert_eq!(two.locked_by_other(FAR + 5, 4).unwrap(), None);
         assert_eq!(two.locked_by_other(FAR + 5, 5).unwrap(), Some(FAR + 9));
         two.unlock(FAR + 4).unwrap();
         two.unlock(FAR + 4).unwrap();
-        assert!(one.lock(FAR + 4, LockMode::Exclusive, false).unwrap(), "converted");
+        assert!(one.lock(FAR + 4, LockMode::Exclusive, false).unwrap(), "changed from shared to exclusive");
         assert!(!two.lock(FAR + 4, LockMode::Shared, false).unwrap());
-        assert!(one.lock(FAR + 4, LockMode::Shared, false).unwrap(), "converted back");
+        assert!(one.lock(FAR + 4, LockMode::Shared, false).unwrap(), "changed back to shared");
         assert!(two.lock(FAR + 4, LockMode::Shared, false).unwrap());
         drop(directory.open("control", OpenMode::Existing).unwrap());
         assert_eq!(two.locked_by_other(FAR + 5, 5).unwrap(), Some(FAR + 9), "closing another handle frees no lock");
@@ -217,7 +217,7 @@ fn the_lowest_locked_byte_is_found_in_any_order_of_locking() {
 }
 
 #[test]
-fn a_waiter_gets_the_lock_when_it_is_given_back() {
+fn a_waiter_gets_the_lock_when_the_lock_is_released() {
     on_both("wait", |directory| {
         let one = directory.open("control", OpenMode::Create).unwrap();
         let two = directory.open("control", OpenMode::Existing).unwrap();

@@ -1,7 +1,7 @@
-//! Compares a copy with its original: the schema, and of each table the number of rows and a sum over all rows.
+//! Compares a copy with its original: the schema, and for each table the number of rows and a sum over all rows.
 //!
-//! The sum adds the hashes of the rows, so the order in which rows are read does not matter. A hash is over the type
-//! and the bytes of each value.
+//! The sum adds the hashes of the rows, so the order in which rows are read does not matter. The hash of a row covers
+//! the type and the bytes of each value.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -12,7 +12,7 @@ use crate::rusqlite::{Connection, Row};
 use crate::sentence;
 use crate::tables::Table;
 
-/// The rows of a table in two numbers.
+/// The number of rows of a table, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// The number of rows.
@@ -21,7 +21,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a row. Returns the bytes of its values.
+    /// Adds a row. Returns the total length of its values in bytes.
     pub fn add(&mut self, row: &Row<'_>, width: usize) -> std::result::Result<u64, crate::rusqlite::Error> {
         let (mut hasher, mut length) = (DefaultHasher::new(), 0);
         for column in 0..width {
@@ -44,7 +44,7 @@ impl Sum {
     }
 }
 
-/// Reads a table.
+/// Reads all rows of a table and returns their sum.
 pub fn sum(connection: &Connection, table: &Table) -> Result<Sum> {
     let mut sum = Sum::default();
     let mut statement = connection.prepare(&table.select()).map_err(sentence)?;
@@ -55,16 +55,16 @@ pub fn sum(connection: &Connection, table: &Table) -> Result<Sum> {
     Ok(sum)
 }
 
-/// Compares a copy with its original, whose sums were taken when it was read.
+/// Compares a copy with its original. `read` has the tables of the original, with the sums computed during the copy.
 ///
 /// # Errors
-/// The copy differs: the sentence names the first table or the schema.
+/// `Failed` if the copy differs. The text names the first table that differs, or the schema.
 pub fn check(original: &Connection, copy: &Connection, read: &[(Table, Sum)]) -> Result<()> {
     for (table, expected) in read {
         let found = sum(copy, table)?;
         if found != *expected {
             return Err(Failure::Failed(format!(
-                "the copy of table {} differs from the original: {} rows of {}. The copy was removed, and the original is as it was",
+                "the copy of table {} differs from the original: the copy has {} rows, the original {}. The copy was removed; the original is unchanged",
                 table.name, found.rows, expected.rows
             )));
         }
@@ -72,13 +72,13 @@ pub fn check(original: &Connection, copy: &Connection, read: &[(Table, Sum)]) ->
     match facts(original)? == facts(copy)? {
         true => Ok(()),
         false => Err(Failure::Failed(
-            "the schema of the copy differs from the original. The copy was removed, and the original is as it was"
+            "the schema of the copy differs from the original. The copy was removed; the original is unchanged"
                 .to_owned(),
         )),
     }
 }
 
-/// Returns the schema and the numbers of the header that belong to the program.
+/// Returns the schema, and the header fields that programs set.
 fn facts(connection: &Connection) -> Result<Vec<String>> {
     let sql = "SELECT format('%s %Q %Q %Q', type, name, tbl_name, sql) FROM main.sqlite_schema
         UNION ALL SELECT 'user_version ' || user_version FROM pragma_user_version

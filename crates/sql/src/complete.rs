@@ -1,21 +1,21 @@
-//! Whether a text ends a statement.
+//! Detects whether a text ends with a complete statement.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
 
 use crate::rusqlite::ffi;
 
-/// Returns whether a text can be run: it is a command of the shell, or its last statement has its semicolon. Semicolons
-/// in texts, comments and triggers end no statement.
+/// Returns whether a text can be run: it is empty, is a shell command, or ends with a complete statement.
+///
+/// A semicolon completes a statement, except inside a string, a comment or the body of a trigger.
 pub fn is_complete(text: &str) -> bool {
     let begin = text.trim_start();
     if begin.is_empty() || begin.starts_with('.') {
         return true;
     }
-    // A text with a zero byte is run, and SQLite refuses it.
-    // A comment ends with its line.
+    // The newline ends a comment. A text with a zero byte counts as complete, so that SQLite refuses the text.
     let Ok(text) = CString::new(format!("{text}\n")) else { return true };
-    // SAFETY: the text ends in a zero byte and lives for the call, which only reads it.
+    // SAFETY: `text` ends with a zero byte and outlives the call. The call only reads `text`.
     unsafe { ffi::sqlite3_complete(text.as_ptr()) != 0 }
 }
 

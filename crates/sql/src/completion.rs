@@ -1,9 +1,9 @@
-//! Completion: commands of the shell, words of SQL, and the names of tables and columns.
+//! Completes the commands of the shell, keywords of SQL, and names of tables and columns.
 
 use crate::dot_command::COMMANDS;
 use crate::rusqlite::Connection;
 
-/// The words of SQL that begin statements and their parts.
+/// The keywords of SQL that are completed.
 const WORDS: [&str; 62] = [
     "ALTER",
     "ANALYZE",
@@ -69,12 +69,12 @@ const WORDS: [&str; 62] = [
     "WITH",
 ];
 
-/// Names of the database that are completed.
+/// Selects the names of the database that are completed.
 const NAMES: &str = "SELECT name FROM pragma_table_list WHERE type <> 'shadow' UNION
     SELECT c.name FROM pragma_table_list l, pragma_table_info(l.name, l.schema) c WHERE l.type <> 'shadow' LIMIT 10000";
 
 /// Returns the names of tables, views and columns. Returns no names within a transaction, because reading them would
-/// add the schema to the transaction's reads. After an error names are missing.
+/// add the schema to the transaction's reads. If a read fails, the names that it would return are missing.
 pub fn names(connection: &Connection) -> Vec<String> {
     if !connection.is_autocommit() {
         return Vec::new();
@@ -84,7 +84,7 @@ pub fn names(connection: &Connection) -> Vec<String> {
     rows.map(|rows| rows.filter_map(Result::ok).collect()).unwrap_or_default()
 }
 
-/// Returns where the word before `at` begins, and the words that continue it.
+/// Returns the offset at which the word before `at` begins, and the completions of this word.
 pub fn complete(line: &str, at: usize, names: &[String]) -> (usize, Vec<String>) {
     let before = &line[..at];
     let is_part = |character: char| character.is_alphanumeric() || matches!(character, '_' | '.');
@@ -96,7 +96,7 @@ pub fn complete(line: &str, at: usize, names: &[String]) -> (usize, Vec<String>)
         let found = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(word));
         return (begin, found.map(|(name, _, _)| (*name).to_owned()).collect());
     }
-    // Behind a dot stands a column.
+    // After the dot in `table.column`, only the name of the column is completed.
     let (begin, word) = word.rfind('.').map_or((begin, word), |dot| (begin + dot + 1, &word[dot + 1..]));
     let begins = |known: &str| known.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
     let mut found: Vec<String> = names.iter().filter(|name| begins(name)).cloned().collect();

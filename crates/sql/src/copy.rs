@@ -1,8 +1,8 @@
 //! Copies a database, statement by statement and row by row, with its rowids.
 //!
-//! Tables come first, then their rows, then the indices. Virtual tables, triggers and views are rows of the schema:
-//! their tables were copied as they are, and no function of a program is called. VACUUM INTO proceeds in the same
-//! order.
+//! The order is that of VACUUM INTO: the tables, their rows, the indices, and then virtual tables, triggers and views.
+//! The last three are copied as rows of the schema, so no function that a program defined is called. The shadow tables
+//! of virtual tables are copied like all other tables.
 
 use libtp_console::failure::{Failure, Result};
 use libtp_console::progress::Progress;
@@ -13,15 +13,17 @@ use crate::rusqlite::{Connection, Error, Row, Statement, ToSql};
 use crate::sentence;
 use crate::tables::{self, Table};
 
-/// Rows and bytes after which a transaction of the copy ends: it holds a lock for each row.
+/// A transaction of the copy is committed after this number of rows, because the transaction locks each row.
 const ROWS_MAX: u64 = 20_000;
+/// A transaction of the copy is also committed after this number of bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Copies all of `from` into `to`, which is empty. Returns the tables with the sums of their rows.
+/// Copies the database `from` into the empty database `to`. Returns the tables with the sums of their rows.
+/// `shows`: whether to draw progress bars.
 pub fn copy(from: &Connection, to: &Connection, shows: bool) -> Result<Vec<(Table, Sum)>> {
     let tables = tables::all(from)?;
     let encoding: String = from.query_row("PRAGMA main.encoding", [], |row| row.get(0)).map_err(sentence)?;
-    // The rows were checked when they were written. Commits need no wait for the disk before the last one.
+    // The constraints were checked when the rows were written to `from`. Only the last commit waits for the disk.
     run(
         to,
         &format!(
@@ -51,7 +53,7 @@ fn run(connection: &Connection, sql: &str) -> Result<()> {
     connection.execute_batch(sql).map_err(sentence)
 }
 
-/// Names the table in a failure.
+/// Returns a function that prefixes a failure with the name of a table or of another object.
 fn of(table: &str) -> impl FnOnce(Failure) -> Failure + '_ {
     move |failure| Failure::Failed(format!("{table}: {failure}"))
 }
@@ -61,13 +63,14 @@ fn has(connection: &Connection, table: &str) -> Result<bool> {
     connection.query_row(sql, [table], |row| row.get(0)).map_err(sentence)
 }
 
+/// Returns the size of a database.
 fn bytes(connection: &Connection) -> Result<u64> {
     let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
     let bytes: i64 = connection.query_row(sql, [], |row| row.get(0)).map_err(sentence)?;
     Ok(bytes.unsigned_abs())
 }
 
-/// A value on its way from one statement to another, with the bytes of a text as they are.
+/// A value of a row that is bound to another statement. The bytes of a text are copied even if they are not UTF-8.
 struct Column<'r>(&'r Row<'r>, usize);
 
 impl ToSql for Column<'_> {
@@ -76,7 +79,7 @@ impl ToSql for Column<'_> {
     }
 }
 
-/// Copies the rows of a table.
+/// Copies the rows of a table. `done` counts the copied bytes, for the progress bar.
 fn rows(from: &Connection, to: &Connection, table: &Table, bar: &Progress, done: &mut u64) -> Result<Sum> {
     if table.is_made_by_sqlite() {
         // SQLite has put rows into this table during the copy of other tables.
@@ -109,8 +112,8 @@ fn put(insert: &mut Statement<'_>, row: &Row<'_>, width: usize) -> std::result::
     insert.raw_execute().map(drop)
 }
 
-/// Makes the indices, and then everything that has no rows of its own. The last commit waits for the disk, which makes
-/// all earlier commits durable, too.
+/// Creates the indices, and copies the schema rows of virtual tables, triggers and views. The last commit waits for the
+/// disk, which makes all earlier commits durable, too.
 fn schema(from: &Connection, to: &Connection, shows: bool) -> Result<()> {
     let list = |condition: &str| -> Result<Vec<(String, String, String, String)>> {
         let sql = format!("SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE {condition} ORDER BY rowid");

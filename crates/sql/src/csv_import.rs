@@ -1,4 +1,4 @@
-//! `.import`: the records of a file of comma-separated values become rows.
+//! `.import`: adds the records of a CSV file to a table.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -10,16 +10,16 @@ use crate::rusqlite::{params_from_iter, Connection};
 use crate::sentence;
 use crate::tables::quoted;
 
-/// How the file is read.
+/// The format of the file, and the records to skip.
 pub struct Shape {
-    /// The byte between two values.
+    /// The byte that separates two values.
     pub between: u8,
-    /// The number of records that are left out at the beginning.
+    /// The number of records to skip at the beginning.
     pub skips: u64,
 }
 
-/// Adds all records to a table, or none. A missing table is made, with the first record as the names of its columns.
-/// Returns the number of rows.
+/// Adds all records of a file to a table, or no record. Creates a missing table, whose columns the first record names.
+/// Returns the number of added rows.
 pub fn run(connection: &Connection, path: &Path, table: &str, shape: &Shape) -> Result<u64> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(Failure::doing(format!("open {name}")))?;
@@ -47,7 +47,9 @@ fn add(connection: &Connection, records: &mut csv::Reader<BufReader<File>>, tabl
     let mut width = width(connection, table)?;
     if width == 0 {
         if !next(&mut record)? {
-            return Err(Failure::Failed(format!("there is no table {table}, and no record to name its columns")));
+            return Err(Failure::Failed(format!(
+                "table {table} is missing, and the file has no record that names its columns"
+            )));
         }
         let columns = record.iter().map(|name| format!("{} ANY", quoted(name))).collect::<Vec<String>>().join(", ");
         connection.execute_batch(&format!("CREATE TABLE {}({columns})", quoted(table))).map_err(sentence)?;
@@ -72,7 +74,7 @@ fn add(connection: &Connection, records: &mut csv::Reader<BufReader<File>>, tabl
     Ok(rows)
 }
 
-/// Returns the number of columns that an INSERT fills, 0 for a missing table.
+/// Returns the number of columns for which an INSERT needs values, or 0 for a missing table.
 fn width(connection: &Connection, table: &str) -> Result<usize> {
     let sql = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden = 0";
     let width: u16 = connection.query_row(sql, [table], |row| row.get(0)).map_err(sentence)?;

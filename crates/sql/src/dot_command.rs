@@ -1,4 +1,4 @@
-//! The commands of the shell: a line that begins with a dot.
+//! The commands of the shell: lines that begin with a dot.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use crate::csv_import::{self, Shape};
 use crate::session::Session;
 use crate::{dump, sentence, statements};
 
-/// Each command with its words and its purpose, as `.help` lists them.
+/// The commands with their arguments and their purposes, as `.help` lists them.
 pub const COMMANDS: [(&str, &str, &str); 15] = [
     (".help", "", "list these commands"),
-    (".tables", "[PATTERN]", "list tables and views; PATTERN is a pattern of LIKE"),
-    (".schema", "[PATTERN]", "print the statements that made tables, indices, triggers and views"),
+    (".tables", "[PATTERN]", "list tables and views, or those whose names are LIKE PATTERN"),
+    (".schema", "[PATTERN]", "print the statements that created tables, indices, triggers and views"),
     (".indexes", "[TABLE]", "list indices"),
-    (".import", "[--tabs] [--skip N] FILE TABLE", "add the records of a CSV file to a table; a missing table is made"),
-    (".dump", "[TABLE..]", "print statements that make the database again"),
+    (".import", "[--tabs] [--skip N] FILE TABLE", "add the records of a CSV file to a table; creates a missing table"),
+    (".dump", "[TABLE..]", "print statements that recreate the database, or the tables TABLE"),
     (".mode", "MODE", "print rows as column, table, csv, json, line or list"),
-    (".headers", "on|off", "print the names of the columns first, in the modes csv and list"),
+    (".headers", "on|off", "print the names of the columns before the rows, in the modes csv and list"),
     (".timer", "on|off", "print the time of each statement"),
     (".explain", "STATEMENT", "print the plan of a statement"),
-    (".output", "[FILE]", "print rows into a file; without a file: to standard output again"),
+    (".output", "[FILE]", "print rows to a file; without FILE, to standard output"),
     (".read", "FILE", "run the statements of a file"),
-    (".open", "[NAME]", "open another database; without a name: one in memory"),
+    (".open", "[NAME]", "open another database; without NAME, one in memory"),
     (".quit", "", "leave the shell"),
     (".exit", "", "leave the shell"),
 ];
 
 /// The next step after a command.
 pub enum Next {
-    /// The next command.
+    /// Run the next command.
     GoesOn,
-    /// The commands of a file.
+    /// Run the commands of this file.
     Reads(PathBuf),
-    /// The end of the shell.
+    /// End the shell.
     Leaves,
 }
 
@@ -91,7 +91,7 @@ fn at_database(session: &mut Session<'_>, line: &str, words: &[&str]) -> Result<
 fn unknown(words: &[&str]) -> Failure {
     let command = words.first().copied().unwrap_or(".");
     Failure::Usage(match COMMANDS.iter().find(|(name, _, _)| *name == command) {
-        Some((name, takes, _)) => format!("the command is {}; nothing was done", format!("{name} {takes}").trim_end()),
+        Some((name, takes, _)) => format!("usage: {}; nothing was done", format!("{name} {takes}").trim_end()),
         None => format!("there is no command {command}; nothing was done. `.help` lists the commands"),
     })
 }
@@ -107,7 +107,7 @@ fn print_text(session: &mut Session<'_>, text: &str) -> Result<()> {
     writeln!(session.sink, "{text}").map_err(|error| session.sink.failed(error))
 }
 
-/// Tables and views, without those in which virtual tables keep their rows.
+/// Selects the names of tables and views, except the shadow tables of virtual tables.
 const TABLES: &str = "SELECT iif(schema = 'main', '', schema || '.') || name FROM pragma_table_list
     WHERE name LIKE ?1 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND type <> 'shadow' ORDER BY 1";
 const INDEXES: &str = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name LIKE ?1
@@ -115,7 +115,7 @@ const INDEXES: &str = "SELECT name FROM sqlite_schema WHERE type = 'index' AND t
 const SCHEMA: &str = "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name LIKE ?1
     UNION ALL SELECT sql || ';' FROM temp.sqlite_schema WHERE sql IS NOT NULL AND tbl_name LIKE ?1";
 
-/// Prints the texts that a statement finds.
+/// Prints the texts that a query returns. `pattern` is the query's parameter.
 fn list(session: &mut Session<'_>, sql: &str, pattern: &str) -> Result<()> {
     let found = {
         let mut statement = session.connection.prepare(sql).map_err(sentence)?;
@@ -150,18 +150,18 @@ fn shape(options: &[&str]) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Splits a line at spaces. Quotes, single or double, hold a word together; a semicolon at the end is no part of it.
+/// Splits a line at spaces that are outside single or double quotes. Removes semicolons from the end of the line first.
 fn words(line: &str) -> Result<Vec<String>> {
     let (mut words, mut rest) = (Vec::new(), line.trim().trim_end_matches(';').trim_end());
     while let Some(first) = rest.chars().next() {
-        let (word, behind) = match first {
+        let (word, after) = match first {
             '"' | '\'' => rest[1..].split_once(first).ok_or_else(|| {
-                Failure::Usage(format!("the quote before {:?} has no end; nothing was done", &rest[1..]))
+                Failure::Usage(format!("the quote before {:?} is not closed; nothing was done", &rest[1..]))
             })?,
             _ => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
         };
         words.push(word.to_owned());
-        rest = behind.trim_start();
+        rest = after.trim_start();
     }
     Ok(words)
 }
@@ -171,9 +171,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_hold_a_word_of_a_line_together() {
-        assert_eq!(words(" .import 'a b.csv'  \"t\";\n").expect("it has"), [".import", "a b.csv", "t"]);
+    fn spaces_in_quotes_do_not_split_a_word() {
+        assert_eq!(words(" .import 'a b.csv'  \"t\";\n").expect("each quote is closed"), [".import", "a b.csv", "t"]);
         assert!(words(".read 'a").is_err());
-        assert_eq!(words(".").expect("it has"), ["."]);
+        assert_eq!(words(".").expect("each quote is closed"), ["."]);
     }
 }

@@ -1,4 +1,4 @@
-//! `.dump`: a database as statements that make it again.
+//! `.dump`: prints statements that recreate a database.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use crate::sentence;
 use crate::sink::Sink;
 use crate::tables::{self, quoted, Table};
 
-/// Prints the statements: of the tables in `names` only, with their indices and triggers, or of all tables if `names`
-/// is empty.
+/// Prints the statements for the tables in `names`, with their indices and triggers. If `names` is empty, prints the
+/// statements for the whole database.
 pub fn run(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Result<()> {
-    // One snapshot, unless a transaction is open.
+    // All reads must be of one snapshot. An open transaction already has a snapshot.
     let begins = connection.is_autocommit();
     if begins {
         connection.execute_batch("BEGIN").map_err(sentence)?;
@@ -36,7 +36,7 @@ fn print(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Resu
         print_line(&format!("{};", table.sql))?;
         print_rows(connection, table, &mut print_line)?;
     }
-    // Their rows came with the tables above.
+    // The rows of virtual tables are in shadow tables, which are printed above.
     if virtuals.iter().any(|row| is_wanted(&row.table)) {
         print_line("PRAGMA writable_schema=ON;")?;
         for row in virtuals.iter().filter(|row| is_wanted(&row.table)) {
@@ -47,7 +47,7 @@ fn print(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Resu
         print_line("PRAGMA writable_schema=RESET;")?;
     }
     for table in of_sqlite.iter().filter(|_| names.is_empty()) {
-        // ANALYZE makes the tables of the planner's statistics.
+        // ANALYZE creates the tables for the planner's statistics.
         if !table.is_made_by_sqlite() {
             print_line("ANALYZE sqlite_schema;")?;
         }
@@ -62,7 +62,7 @@ fn print(connection: &Connection, names: &[String], sink: &mut Sink<'_>) -> Resu
     print_line("COMMIT;")
 }
 
-/// A row of the schema.
+/// A row of `sqlite_schema`.
 struct SchemaRow {
     table: String,
     sql: String,

@@ -1,6 +1,7 @@
 //! The shell at a terminal: line editing, history, completion, statements of several lines.
 //!
-//! A failing statement is reported, and the next one is read. Ctrl-C gives up the line, or the running statement.
+//! After a statement fails, the shell reports the error and reads the next statement. Ctrl-C discards the line, or
+//! interrupts the running statement.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -22,15 +23,15 @@ use crate::interrupts::Work;
 use crate::session::Session;
 use crate::shell;
 
-/// The number of lines that the history keeps.
+/// The highest number of lines in the history.
 const HISTORY_MAX: usize = 10_000;
 
-/// Returns whether a person is at the other end.
+/// Returns whether standard input and standard output are terminals.
 pub fn is_wanted() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// Reads and runs statements until the end.
+/// Reads and runs statements until `.quit` or the end of input.
 pub fn run(session: &mut Session<'_>) -> Result<Ending> {
     let config = Config::builder()
         .completion_type(CompletionType::List)
@@ -43,7 +44,7 @@ pub fn run(session: &mut Session<'_>) -> Result<Ending> {
     session.interrupts.listen(Work::Lines)?;
     let history = history();
     if let Some(history) = &history {
-        // There is no history before the first line.
+        // At the first start there is no history file.
         let _ = editor.load_history(history);
     }
     note("`.help` lists the commands of the shell; a statement ends with a semicolon");
@@ -58,7 +59,7 @@ pub fn run(session: &mut Session<'_>) -> Result<Ending> {
             Err(error) => return Err(terminal(error)),
         };
         if !line.trim().is_empty() {
-            // A history that cannot be kept is no failure of the statement.
+            // The statement is run even if the history cannot be written.
             let _ = editor.add_history_entry(line.as_str());
             let _ = history.as_ref().map(|history| editor.append_history(history));
         }
@@ -76,7 +77,7 @@ fn terminal(error: ReadlineError) -> Failure {
     Failure::Failed(format!("the terminal cannot be read: {error}"))
 }
 
-/// Returns the file of the history, in a directory that is there.
+/// Returns the path of the history file, after creating its directory.
 fn history() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = state.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")))?;
@@ -85,9 +86,10 @@ fn history() -> Option<PathBuf> {
     Some(directory.join("sql_history"))
 }
 
-/// The words that Tab completes.
+/// The editor's helper: completes words, and detects whether a statement is complete.
 #[derive(Default)]
 struct Words {
+    /// The names of tables, views and columns.
     names: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! `tp sql --export`: a copy of a database as a new file of SQLite, of one moment, while other processes write.
+//! `tp sql --export`: copies one snapshot of a database into a new SQLite file. Other processes may write meanwhile.
 //!
-//! If we are killed here: `FILE.exporting` is left, which the next export to the file removes.
+//! If we are killed here: `FILE.exporting` remains. The next export to `FILE` removes the remains.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::interrupts::{Interrupts, Work};
 use crate::names::{self, Access};
 use crate::{comparison, copy, sentence};
 
-/// Exports a database.
+/// Exports the database `name` to the new file `file`.
 pub fn run(name: &Path, file: &Path, wait: Duration, output: &mut Output) -> Result<Ending> {
     let interrupts = Interrupts::default();
     interrupts.listen(Work::Copy)?;
@@ -23,7 +23,7 @@ pub fn run(name: &Path, file: &Path, wait: Duration, output: &mut Output) -> Res
         return Err(Failure::Failed(format!("{shown} exists; nothing was changed")));
     }
     let from = interrupts.while_opening(|| names::open(name, Access::Write, wait))?;
-    // All is read from one snapshot.
+    // The transaction makes all reads see one snapshot.
     from.execute_batch("BEGIN").map_err(sentence)?;
     let unfinished = UnfinishedFile(beside(file, ".exporting"));
     unfinished.clear();
@@ -38,11 +38,11 @@ pub fn run(name: &Path, file: &Path, wait: Duration, output: &mut Output) -> Res
     let moved = fs::rename(&unfinished.0, file).and_then(|()| sync_directory(file));
     moved.map_err(Failure::doing(format!("rename {} to {shown}", unfinished.0.display())))?;
     output.object(&serde_json::json!({ "exported": file, "tables": tables, "rows": rows }))?;
-    output.line(format!("{shown} has the {rows} rows in {tables} tables of {}", name.display()))?;
+    output.line(format!("{shown} has the {rows} rows of the {tables} tables of {}", name.display()))?;
     Ok(Ending::Done)
 }
 
-/// The file under its temporary name. Dropping it removes the file.
+/// The temporary path of the new file. Dropping this value removes the file.
 struct UnfinishedFile(PathBuf);
 
 impl UnfinishedFile {

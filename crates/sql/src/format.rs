@@ -1,4 +1,4 @@
-//! How rows are printed.
+//! The formats in which rows are printed.
 
 use std::io::{Result, Write};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::rusqlite::types::Value;
 
-/// A way to print rows.
+/// A format of printed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Columns of equal width.
@@ -17,17 +17,17 @@ pub enum Mode {
     Table,
     /// Comma-separated values.
     Csv,
-    /// An array of objects for each statement.
+    /// For each statement, a JSON array of objects.
     Json,
-    /// One value on each line, with its name.
+    /// One value on each line, after the name of its column.
     Line,
-    /// Values with a bar between them.
+    /// Values separated by `|`.
     List,
-    /// One object on each line: `--json`.
+    /// One JSON object on each line, as `--json` demands.
     Objects,
 }
 
-/// The names of the modes.
+/// The modes that have names for `--mode` and `.mode`.
 const MODES: [(&str, Mode); 6] = [
     ("column", Mode::Column),
     ("table", Mode::Table),
@@ -51,18 +51,18 @@ impl FromStr for Mode {
 
 /// The settings of the shell.
 pub struct Settings {
-    /// How rows are printed.
+    /// The format of printed rows.
     pub mode: Mode,
-    /// Whether csv and list begin with the names of the columns.
+    /// Whether the modes csv and list print the names of the columns before the rows.
     pub has_headers: bool,
     /// Whether the time of each statement is printed.
     pub has_timer: bool,
-    /// Whether a terminal shows the rows: characters that control it are then spelled out.
+    /// Whether standard output is a terminal. If so, control characters are escaped.
     pub is_terminal: bool,
 }
 
 impl Settings {
-    /// Returns the settings for a terminal, or for another program.
+    /// Returns the default settings, for a terminal or for a file or pipe.
     pub fn of(is_terminal: bool) -> Settings {
         let mode = if is_terminal { Mode::Column } else { Mode::List };
         Settings { mode, has_headers: false, has_timer: false, is_terminal }
@@ -73,18 +73,18 @@ impl Settings {
 pub struct Printer<'p> {
     settings: &'p Settings,
     columns: Vec<String>,
-    /// The rows of a mode that needs all of them first.
+    /// The rows of the modes column and table: the widths of the columns depend on all rows.
     kept: Vec<Vec<String>>,
     count: u64,
 }
 
 impl<'p> Printer<'p> {
-    /// Begins with the names of the columns.
+    /// Returns a printer of rows with these column names.
     pub fn new(settings: &'p Settings, columns: Vec<String>) -> Printer<'p> {
         Printer { settings, columns, kept: Vec::new(), count: 0 }
     }
 
-    /// Prints a row, or keeps it for the end.
+    /// Prints a row. In the modes column and table, keeps the row until `end`.
     pub fn row(&mut self, row: &[Value], out: &mut impl Write) -> Result<()> {
         let is_first = self.count == 0;
         self.count += 1;
@@ -110,7 +110,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// Prints the rest.
+    /// Prints the kept rows, or the end of a JSON array.
     pub fn end(&mut self, out: &mut impl Write) -> Result<()> {
         match self.settings.mode {
             Mode::Json if self.count > 0 => out.write_all(b"]\n"),
@@ -171,7 +171,7 @@ impl<'p> Printer<'p> {
         row.iter().map(|value| self.shown(text(value))).collect()
     }
 
-    /// Spells characters that control a terminal.
+    /// Escapes characters that control a terminal, if the output is a terminal.
     fn shown(&self, text: String) -> String {
         let controls = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
         if !self.settings.is_terminal || !text.contains(controls) {
@@ -192,7 +192,7 @@ impl<'p> Printer<'p> {
     }
 }
 
-/// Prints the cells of a row, a line for each line of the highest cell.
+/// Prints the cells of a row, in as many lines as the cell with the most lines has.
 fn cells(row: &[String], widths: &[usize], [begin, between, end]: [&str; 3], out: &mut impl Write) -> Result<()> {
     let height = row.iter().map(|text| text.lines().count()).max().unwrap_or(1).max(1);
     for line in 0..height {
@@ -213,7 +213,7 @@ fn csv_line(fields: impl Iterator<Item = Vec<u8>>, out: &mut impl Write) -> Resu
     out.write_all(&line)
 }
 
-/// Returns a value as people read it. NULL is empty.
+/// Returns a value as text. NULL becomes the empty text.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -232,7 +232,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-/// Returns a value as JSON: a blob in hexadecimal, and an infinite number as null.
+/// Returns a value as JSON. A blob becomes hexadecimal digits, and an infinite number becomes null.
 fn json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_has_a_name() {
+    fn a_mode_is_found_by_its_name() {
         assert_eq!("table".parse(), Ok(Mode::Table));
         assert!("tables".parse::<Mode>().is_err_and(|error| error.contains("column, table")));
     }

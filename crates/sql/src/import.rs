@@ -1,14 +1,15 @@
-//! `tp sql --import`: a file of SQLite becomes an environment.
+//! `tp sql --import`: copies an SQLite file into a new environment.
 //!
-//! The import has the file to itself: while another program works on the file, the import is refused, and during the
-//! import no program can begin. The environment is made under another name beside its place, is compared with the file,
-//! and takes its place only then; the file is renamed last. If the import is refused, fails or is interrupted, its
-//! environment is removed, and the file is as it was.
+//! The import locks the file exclusively: it is refused while another program uses the file, and no program can use the
+//! file during the import. The environment is built under a temporary name in the directory of its final name. After
+//! the comparison with the file, the environment is renamed to its final name. The file is renamed last. If the import
+//! is refused, fails or is interrupted, the environment is removed and the file is unchanged.
 //!
-//! If we are killed here: an environment is left under the other name. The next import of the file removes it. If we
-//! are killed between the two renames, both the file and the environment are there, and the file is still the program's
-//! database. An environment that takes the file's own name exchanges its name with the file: the name always has one of
-//! both. If we are killed then, the file keeps the other name, `FILE.importing-NUMBER`.
+//! If we are killed here: the environment remains under its temporary name, and the next import of the file removes the
+//! remains. If we are killed between the two renames, the environment has its final name, and the file still has its
+//! own name, under which programs continue to use it. If the environment replaces the file under the file's name, both
+//! exchange their names in one system call, so the name exists at all times. If we are killed after the exchange, the
+//! file has the temporary name `FILE.importing-NUMBER`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,10 +25,10 @@ use crate::names::{self, Access};
 use crate::rusqlite::{Connection, ErrorCode};
 use crate::{comparison, copy, sentence};
 
-/// The files that SQLite keeps beside a database.
+/// The suffixes of the files that SQLite creates next to a database file.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Imports a file.
+/// Imports `file` into the environment `name`, or into one named like the file with the suffix .tp.
 pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output) -> Result<Ending> {
     let interrupts = Interrupts::default();
     interrupts.listen(Work::Copy)?;
@@ -35,7 +36,7 @@ pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output
     let file = fs::canonicalize(file).map_err(Failure::doing(format!("open {shown}")))?;
     let found = fs::metadata(&file).map_err(Failure::doing(format!("open {shown}")))?;
     if !found.is_file() {
-        return refuse(format!("{shown} is no file of SQLite"));
+        return refuse(format!("{shown} is not an SQLite file"));
     }
     let place = std::path::absolute(name.map_or_else(|| file.with_extension("tp"), Path::to_owned))
         .map_err(Failure::doing("find the current directory"))?;
@@ -60,32 +61,33 @@ pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output
     };
     exchange(&unfinished.0, &place, &file, &aside)?;
     drop(from);
-    // SQLite has looked for its log under the old name.
+    // Closing removes the log only under its old name, so an empty log may remain under the new name.
     let log = beside(&aside, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() == 0) {
         let _ = fs::remove_file(log);
     }
     output.object(&serde_json::json!({ "imported": place, "file": aside, "tables": tables, "rows": rows }))?;
     output.line(format!(
-        "{} has the {rows} rows in {tables} tables of {shown}, which is now {}",
+        "{} has the {rows} rows of the {tables} tables of {shown}, which was renamed to {}",
         place.display(),
         aside.display()
     ))?;
     Ok(Ending::Done)
 }
 
+/// Returns a failure before which no file was changed.
 fn refuse<T>(why: String) -> Result<T> {
     Err(Failure::Failed(format!("{why}; nothing was changed")))
 }
 
-/// Returns the path with something behind its name.
-pub fn beside(path: &Path, behind: &str) -> PathBuf {
+/// Returns the path with a suffix appended to its name.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(behind);
+    beside.push(suffix);
     beside.into()
 }
 
-/// Opens a file and keeps every other program out until the connection is closed.
+/// Opens a file and locks it exclusively, until the connection is closed.
 fn lock(file: &Path, wait: Duration) -> Result<Connection> {
     let from = names::open(Path::new(&(names::uri(file, false) + "?tp=0")), Access::Write, wait)?;
     match from.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT") {
@@ -98,19 +100,19 @@ fn lock(file: &Path, wait: Duration) -> Result<Connection> {
     }
 }
 
-/// Closes a connection, whose environment is whole on the disk then.
+/// Closes a connection. Then the whole environment is on the disk.
 fn close(connection: Connection) -> Result<()> {
     connection.close().map_err(|(_, error)| sentence(error))
 }
 
-/// The place where the environment is made. Dropping it removes all that is there.
+/// The temporary path of the new environment. Dropping this value removes the directory at this path, if any.
 struct UnfinishedEnvironment(PathBuf);
 
 impl UnfinishedEnvironment {
-    /// Clears the place. The remains of a killed import have no user, for this import has the file to itself.
+    /// Removes the remains of a killed import. No other import can use them, because this import has locked the file.
     fn new(path: PathBuf) -> UnfinishedEnvironment {
         if path.exists() {
-            // The library removes the shared memory of an environment when it is closed.
+            // Closing the environment removes its shared memory.
             drop(names::open(Path::new(&names::uri(&path, true)), Access::Write, Duration::ZERO));
         }
         let unfinished = UnfinishedEnvironment(path);
@@ -129,15 +131,15 @@ impl Drop for UnfinishedEnvironment {
     }
 }
 
-/// Puts the environment into its place, and the file aside. The file is moved last. An environment that takes the
-/// file's name exchanges its name with the file first.
+/// Renames the environment to `place`, and then the file and its companions to `aside`. If `place` is the file's name,
+/// the environment and the file first exchange their names.
 fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Result<()> {
     let swap = || renameat_with(CWD, unfinished, CWD, file, RenameFlags::EXCHANGE);
     let mut moves = Vec::new();
     if place == file {
         swap().map_err(|error| {
             let (unfinished, file) = (unfinished.display(), file.display());
-            Failure::Failed(format!("{unfinished} and {file} cannot exchange their names: {error}; nothing was changed. Give the environment another name"))
+            Failure::Failed(format!("{unfinished} and {file} cannot exchange their names: {error}; nothing was changed. Choose another name for the environment"))
         })?;
         moves.push((unfinished.to_owned(), aside.to_owned()));
     } else {
@@ -152,7 +154,7 @@ fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Resul
     for (number, (from, to)) in moves.iter().enumerate() {
         let moved = fs::rename(from, to).and_then(|()| sync_directory(to));
         if let Err(error) = moved {
-            // The rename may have been done, and its sync have failed.
+            // The loop includes the failed step, because its rename may have succeeded before its sync failed.
             for (from, to) in moves[..=number].iter().rev() {
                 let _ = fs::rename(to, from);
             }
@@ -165,7 +167,7 @@ fn exchange(unfinished: &Path, place: &Path, file: &Path, aside: &Path) -> Resul
     Ok(())
 }
 
-/// Makes the names in a file's directory survive a power cut.
+/// Syncs the directory of a file, so that the names in the directory survive a power loss.
 pub fn sync_directory(file: &Path) -> std::io::Result<()> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::File::open(directory)?.sync_all()

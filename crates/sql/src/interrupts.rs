@@ -1,8 +1,9 @@
 //! Ctrl-C ends the running statement, and not the shell.
 //!
-//! A thread takes the signals. While a statement runs, a signal interrupts it through `sqlite3_interrupt`, which also
-//! ends a wait for a lock. While a database is opened, a signal ends the program: an opening may wait for another
-//! process, and nothing is made yet. Between two statements a signal ends a script and nothing else.
+//! A thread handles the signals. While a statement runs, a signal interrupts the statement through `sqlite3_interrupt`,
+//! which also ends a wait for a lock. While a database is being opened, a signal ends the program: the opening may be
+//! waiting for another process, and no file has been created yet. Between two statements, a signal ends a script, and
+//! has no effect on a shell at a terminal or on a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,51 +13,53 @@ use signal_hook::iterator::Signals;
 
 use crate::rusqlite::{Connection, InterruptHandle};
 
-/// The exit code that shells show for a program that a signal ended is this and the signal's number.
+/// Shells report that a signal ended a program by the exit code `SIGNAL_CODE` plus the signal's number.
 const SIGNAL_CODE: i32 = 128;
 
-/// The work that signals meet.
+/// The kind of work that signals interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A person at a terminal.
+    /// Statements that a person enters at a terminal.
     Lines,
     /// Statements from a file, a pipe or the command line.
     Script,
-    /// A copy of a database. Its remains are removed, so SIGTERM is taken, too.
+    /// A copy of a database. SIGTERM is handled, too, so that an unfinished copy is removed.
     Copy,
 }
 
-/// What a signal ends: the statements of these connections, or an opening.
+/// The operations that a signal ends.
 #[derive(Default)]
 struct Ends {
+    /// The connections whose statements are running.
     handles: Vec<InterruptHandle>,
+    /// Whether a database is being opened.
     is_opening: bool,
 }
 
-/// The state that the thread of the signals shares with the work.
+/// The state that the main thread shares with the signal thread.
 #[derive(Clone, Default)]
 pub struct Interrupts(Arc<Mutex<Ends>>);
 
-/// As long as this value exists, a signal interrupts statements.
+/// A mark that statements are running. While this value exists, a signal interrupts the statements.
 pub struct Running<'i>(&'i Interrupts);
 
 impl Interrupts {
-    /// Takes the signals. The editor takes SIGINT for itself when it is made, so this call comes later.
+    /// Starts the signal thread. The editor installs its own handler for SIGINT: create the editor before this call.
     pub fn listen(&self, work: Work) -> Result<()> {
         let signals: &[i32] = if work == Work::Copy { &[SIGINT, SIGTERM] } else { &[SIGINT] };
-        let mut signals = Signals::new(signals).map_err(Failure::doing("take the signal of Ctrl-C"))?;
+        let mut signals = Signals::new(signals).map_err(Failure::doing("install the handler for Ctrl-C"))?;
         let there = self.clone();
         std::thread::spawn(move || signals.forever().for_each(|signal| there.arrived(work, signal)));
         Ok(())
     }
 
-    /// Notes that statements of these connections run.
+    /// Makes signals interrupt the statements of these connections, until the returned value is dropped.
     pub fn while_running(&self, connections: &[&Connection]) -> Running<'_> {
         self.ends().handles.extend(connections.iter().map(|connection| connection.get_interrupt_handle()));
         Running(self)
     }
 
-    /// Opens databases. Nothing that is made meanwhile must need a removal: a signal ends the program.
+    /// Runs `open`, which opens a database. A signal ends the program, so `open` must create nothing to be removed.
     pub fn while_opening<T>(&self, open: impl FnOnce() -> T) -> T {
         self.ends().is_opening = true;
         let opened = open();
@@ -73,7 +76,7 @@ impl Interrupts {
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        // Each change of the state is one call.
+        // A panic cannot leave the state half changed, because each change is a single call.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

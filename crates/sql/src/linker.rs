@@ -1,4 +1,4 @@
-//! Where the system's linker finds a library, in the order of ld.so(8).
+//! The search of the dynamic linker for a library, in the order that ld.so(8) describes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::process::Command;
 
 use crate::elf::Elf;
 
-/// Directories in which the linker looks last.
+/// The directories that the linker searches last.
 const DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
-/// The linker as this process's environment has it.
+/// The search path of the dynamic linker, from the environment of this process.
 pub struct Linker {
-    /// `LD_LIBRARY_PATH`.
+    /// The directories in `LD_LIBRARY_PATH`.
     chosen: Vec<PathBuf>,
-    /// The list that ldconfig(8) has made.
+    /// The paths of libraries by name, from the cache of ldconfig(8).
     listed: HashMap<String, PathBuf>,
 }
 
 impl Linker {
-    /// Reads the variable, and asks ldconfig for its list.
+    /// Reads `LD_LIBRARY_PATH` and the output of `ldconfig -p`.
     pub fn of_system() -> Linker {
         let chosen = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let chosen = std::env::split_paths(&chosen).filter(|path| !path.as_os_str().is_empty()).collect();
@@ -33,7 +33,7 @@ impl Linker {
         Linker { chosen, listed }
     }
 
-    /// Returns the file of a library that a file links.
+    /// Returns the path of a library to which `file` is linked. `elf` is the contents of `file`.
     pub fn find(&self, library: &str, file: &Path, elf: &Elf<'_>) -> Option<PathBuf> {
         if library.contains('/') {
             return Some(PathBuf::from(library)).filter(|path| path.exists());

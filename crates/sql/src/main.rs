@@ -1,9 +1,10 @@
-//! `tp-sql`: SQL on environments and on files of SQLite, from the command line; `tp sql ARGUMENTS` starts it.
+//! `tp-sql`: SQL on environments and on SQLite files, from the command line. `tp sql ARGUMENTS` starts this program.
 //!
-//! The program has SQLite on libtp inside (`libtp-sqlite`). Without an option it is a shell; `--import` and `--export`
-//! move a database between a file and an environment, and `--check` reports which SQLite another program has.
+//! The program is linked to SQLite on libtp (`libtp-sqlite`). By default it is a shell. `--import` and `--export` copy
+//! a database between a file and an environment. `--check` reports which SQLite another program uses.
 //!
-//! Exit code: 0: done; 1: failed; 2: wrong usage; 130: ended by Ctrl-C; 141: the reader closed standard output.
+//! Exit codes: 0: done. 1: failed, or `--check` found another SQLite or no SQLite. 2: wrong usage. 130: ended by
+//! Ctrl-C. 141: the reader closed standard output.
 #![deny(unsafe_code)]
 
 mod comparison;
@@ -40,42 +41,42 @@ use libtp_console::output::Output;
 use crate::format::Mode;
 use crate::interrupts::Work;
 
-/// Work with SQL on an environment, which many processes may write at once, or on a file of SQLite.
+/// Work with SQL on an environment, which many processes may write at once, or on an SQLite file.
 ///
 /// NAME is an environment if it ends in .tp, if it is the directory of an environment, or if it is a URI with ?tp=1.
-/// Without NAME the database is in memory. Without SQL the statements are read from standard input; `.help` lists the
-/// commands of the shell.
+/// Without NAME the database is in memory. Without SQL the shell reads statements from standard input. `.help` lists
+/// the commands of the shell.
 #[derive(Parser)]
 #[command(name = "tp-sql", bin_name = "tp sql", version)]
 struct CommandLine {
-    /// Print each row as an object of JSON, one on each line.
+    /// Print each row as a JSON object on a line of its own.
     #[arg(short = 'j', long)]
     json: bool,
-    /// How rows are printed: column, table, csv, json, line or list.
+    /// The format of printed rows: column, table, csv, json, line or list.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// Print the names of the columns first, in the modes csv and list.
+    /// Print the names of the columns before the rows, in the modes csv and list.
     #[arg(long)]
     headers: bool,
     /// Refuse every change.
     #[arg(long)]
     read_only: bool,
-    /// Longest wait for a lock of another program, in seconds.
+    /// The longest time, in seconds, to wait for a lock that another program holds.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = wait_seconds)]
     wait: Duration,
-    /// Copy a file of SQLite into a new environment, NAME or the file's name with .tp, check the copy, and rename the
-    /// file to FILE.imported.
+    /// Copy an SQLite file into a new environment, check the copy, and rename the file to FILE.imported. The
+    /// environment is NAME. Without NAME, its name is that of FILE with the suffix replaced by .tp.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["export", "sql", "read_only"])]
     import: Option<PathBuf>,
-    /// Copy a database into a new file of SQLite, and check the copy.
+    /// Copy the database NAME into a new SQLite file, and check the copy.
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], conflicts_with_all = ["name", "sql"])]
     export: Option<Vec<PathBuf>>,
-    /// Report which SQLite programs have: their paths or names, or directories of libraries.
+    /// Report which SQLite each PROGRAM uses. PROGRAM is a path, a name in PATH, or a directory of libraries.
     #[arg(long, num_args = 1.., value_name = "PROGRAM", conflicts_with_all = ["name", "sql", "import", "export"])]
     check: Option<Vec<PathBuf>>,
     /// The database.
     name: Option<PathBuf>,
-    /// Statements and commands of the shell, each an argument.
+    /// Statements and commands of the shell. Each command is an argument of its own.
     sql: Vec<String>,
 }
 
@@ -123,7 +124,7 @@ fn run(arguments: &CommandLine, output: &mut Output) -> Result<Ending> {
     session.finish()
 }
 
-/// Returns a failure of the database as a sentence.
+/// Converts an error of the database into a failure with a readable text.
 fn sentence(error: rusqlite::Error) -> Failure {
     use rusqlite::Error;
     Failure::Failed(match error {

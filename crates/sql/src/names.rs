@@ -1,4 +1,4 @@
-//! Names of databases, and opening them.
+//! Opens databases by their names.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,14 +9,14 @@ use libtp_console::failure::Result;
 use crate::rusqlite::{Connection, OpenFlags};
 use crate::sentence;
 
-/// What an opening may do.
+/// The rights of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read, write, and make a missing database.
+    /// Read and write. A missing database is created.
     Create,
-    /// Read and write.
+    /// Read and write. The database must exist.
     Write,
-    /// Read.
+    /// Read only. The database must exist.
     Read,
 }
 
@@ -31,14 +31,14 @@ impl Access {
     }
 }
 
-/// Opens a database by its name as programs give it: a path, or a URI. Its statements wait for a lock no longer than `wait`.
+/// Opens a database. `name` is a path or a URI, as in other programs. A statement waits at most `wait` for a lock.
 pub fn open(name: &Path, access: Access, wait: Duration) -> Result<Connection> {
     let connection = Connection::open_with_flags(name, access.flags()).map_err(sentence)?;
     connection.busy_timeout(wait).map_err(sentence)?;
     Ok(connection)
 }
 
-/// Returns the URI of a path. `is_environment`: it is an environment, whatever its name.
+/// Returns the URI of a path. With `is_environment`, the URI opens an environment even if the path does not end in .tp.
 pub fn uri(path: &Path, is_environment: bool) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uri_has_every_byte_of_the_path() {
+    fn a_uri_escapes_the_special_bytes_of_a_path() {
         assert_eq!(uri(Path::new("/a b/c?d#e%.db"), false), "file:/a%20b/c%3Fd%23e%25.db");
         assert_eq!(uri(Path::new("shop"), true), "file:shop?tp=1");
     }

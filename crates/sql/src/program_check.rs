@@ -1,8 +1,8 @@
-//! `tp sql --check`: which SQLite does a program have?
+//! `tp sql --check`: reports which SQLite a program uses.
 //!
-//! A program that links `libsqlite3.so.0` takes the file that the system's linker finds, so `LD_LIBRARY_PATH` gives it
-//! SQLite on libtp. A program that has an SQLite inside keeps it. The files are read, and not run, except Python, whose
-//! module of SQLite is a file that it names itself.
+//! A program that is linked to `libsqlite3.so.0` uses the file that the dynamic linker finds. `LD_LIBRARY_PATH` makes
+//! the linker find SQLite on libtp. A program that contains an SQLite always uses this SQLite. The check only reads
+//! files and does not run them. Python is an exception: it is run to learn the file of its SQLite module.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +15,22 @@ use libtp_console::output::Output;
 use crate::elf::Elf;
 use crate::linker::Linker;
 
-/// The library of all programs that do not bring their own.
+/// The system's SQLite library.
 pub const LIBRARY: &str = "libsqlite3.so.0";
 
-/// An SQLite that a program has.
+/// An SQLite that a program uses.
 struct Found {
-    /// The file that has it.
+    /// The file that contains the SQLite. If the linker does not find `libsqlite3.so.0`: the file that is linked to it.
     file: PathBuf,
-    /// Its name, and whether it is SQLite on libtp.
+    /// The name of the SQLite, for the report.
     version: String,
+    /// Whether this is SQLite on libtp.
     is_ours: bool,
-    /// Whether the linker found it, so that another can be put in its place.
+    /// Whether the program is linked to `libsqlite3.so.0`, for which `LD_LIBRARY_PATH` can select another file.
     is_linked: bool,
 }
 
-/// Checks programs. The answer is negative if one of them has another SQLite, or no SQLite.
+/// Checks programs. Returns `Disagrees` if a program uses an SQLite without libtp, or no SQLite.
 pub fn run(programs: &[PathBuf], output: &mut Output) -> Result<Ending> {
     let linker = Linker::of_system();
     let mut all_ours = true;
@@ -37,13 +38,13 @@ pub fn run(programs: &[PathBuf], output: &mut Output) -> Result<Ending> {
         let files = files_of(program)?;
         let mut found = Vec::new();
         for file in &files {
-            look(file, &linker, &mut found)?;
+            search(file, &linker, &mut found)?;
         }
         let shown = program.display();
         all_ours &= !found.is_empty() && found.iter().all(|found| found.is_ours);
         if found.is_empty() {
             output.line(format!(
-                "{shown}: has no SQLite. A program may load one while it runs: check the file of that module"
+                "{shown}: has no SQLite in its file or its libraries. If it loads SQLite while it runs, check the loaded file"
             ))?;
             output.object(&serde_json::json!({ "program": program, "file": null }))?;
         }
@@ -60,20 +61,20 @@ pub fn run(programs: &[PathBuf], output: &mut Output) -> Result<Ending> {
 fn sentence(found: &Found, is_program: bool) -> String {
     let Found { file, version, is_ours, is_linked } = found;
     let place = match (is_program, is_linked) {
-        (true, false) => "inside".to_owned(),
-        (_, true) => format!("by the linker, from {}", file.display()),
-        (false, false) => format!("inside of {}", file.display()),
+        (true, false) => "in its own file".to_owned(),
+        (_, true) => format!("dynamically linked: {}", file.display()),
+        (false, false) => format!("in {}", file.display()),
     };
     let advice = match (is_ours, is_linked) {
         (true, _) => "",
-        (false, true) => "; LD_LIBRARY_PATH=PREFIX/lib/libtp-sqlite gives it SQLite on libtp",
-        (false, false) => "; LD_LIBRARY_PATH does not change that: build the program against the system's SQLite",
+        (false, true) => "; LD_LIBRARY_PATH=PREFIX/lib/libtp-sqlite selects SQLite on libtp",
+        (false, false) => "; LD_LIBRARY_PATH has no effect on it: link the program to libsqlite3.so.0",
     };
     format!("has {version}, {place}{advice}")
 }
 
-/// Returns the files to look into: a program by its path or by its name, the interpreter of a script, the libraries of
-/// a directory.
+/// Returns the files to search. `program` is a path, a name in `PATH`, or a directory, of which all files are returned.
+/// For a script, the file is that of its interpreter.
 fn files_of(program: &Path) -> Result<Vec<PathBuf>> {
     let path = match program.exists() {
         true => program.to_owned(),
@@ -86,7 +87,7 @@ fn files_of(program: &Path) -> Result<Vec<PathBuf>> {
         walk(&path, &mut files)?;
         return Ok(files);
     }
-    // Python's name may be a script that starts it.
+    // The file named `python` may be a script that starts the real Python, so Python is asked by this name.
     let module = module_of_python(&path);
     let path = fs::canonicalize(&path).map_err(Failure::doing(format!("open {}", path.display())))?;
     let bytes = read(&path)?;
@@ -98,7 +99,7 @@ fn files_of(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the files of a script's interpreter. `env` looks for its word in `PATH`.
+/// Returns the files of a script's interpreter. After `env`, the name of the interpreter is searched in `PATH`.
 fn interpreter(line: &str) -> Result<Vec<PathBuf>> {
     let mut words = line.split_whitespace().filter(|word| !word.ends_with("/env") && !word.starts_with('-'));
     words.next().map_or(Ok(Vec::new()), |word| files_of(Path::new(word)))
@@ -109,7 +110,7 @@ fn in_path(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|found| found.is_file())
 }
 
-/// Adds the files of a directory that may be programs or libraries.
+/// Adds the regular files of a directory and of its subdirectories.
 fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let shown = || format!("read {}", directory.display());
     for entry in fs::read_dir(directory).map_err(Failure::doing(shown()))? {
@@ -124,7 +125,7 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Asks Python for the file of its module.
+/// Asks Python for the file of its SQLite module. Returns `None` if the program is not Python.
 fn module_of_python(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
     name.starts_with("python").then_some(())?;
@@ -137,8 +138,8 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).map_err(Failure::doing(format!("read {}", file.display())))
 }
 
-/// Looks into a file and into the libraries that it links.
-fn look(file: &Path, linker: &Linker, found: &mut Vec<Found>) -> Result<()> {
+/// Searches a file, and the libraries to which it is linked, for SQLite.
+fn search(file: &Path, linker: &Linker, found: &mut Vec<Found>) -> Result<()> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![(file.to_owned(), false)]);
     while let Some((file, is_linked)) = next.pop() {
         let file = fs::canonicalize(&file).unwrap_or(file);
@@ -155,7 +156,7 @@ fn look(file: &Path, linker: &Linker, found: &mut Vec<Found>) -> Result<()> {
             if let Some(path) = linker.find(library, &file, &elf) {
                 next.push((path, library == LIBRARY));
             } else if library == LIBRARY {
-                let version = format!("{LIBRARY}, which the linker does not find");
+                let version = format!("an unknown SQLite, because the linker does not find {LIBRARY}");
                 found.push(Found { file: file.clone(), version, is_ours: false, is_linked: true });
             }
         }

@@ -12,16 +12,16 @@ use crate::names::{self, Access};
 use crate::rusqlite::Connection;
 use crate::sink::Sink;
 
-/// The name of a database that is in memory and ends with its connection.
+/// SQLite's name for a database in memory, which exists until its connection is closed.
 const IN_MEMORY: &str = ":memory:";
 
-/// A connection, the settings of the shell, and the place where rows go.
+/// A connection, the settings of the shell, and the destination of rows.
 pub struct Session<'o> {
     /// The database.
     pub connection: Connection,
-    /// How rows are printed.
+    /// The format of printed rows, and other settings.
     pub settings: Settings,
-    /// Where rows go.
+    /// The destination of printed rows.
     pub sink: Sink<'o>,
     /// The statements that Ctrl-C ends.
     pub interrupts: Interrupts,
@@ -31,7 +31,7 @@ pub struct Session<'o> {
 }
 
 impl<'o> Session<'o> {
-    /// Opens a database.
+    /// Opens a database. Without a name, the database is in memory.
     pub fn open(
         name: Option<&Path>,
         is_read_only: bool,
@@ -44,17 +44,17 @@ impl<'o> Session<'o> {
         Ok(Session { connection, settings, sink: Sink::new(output), interrupts, is_read_only, wait })
     }
 
-    /// Opens another database in the place of this one.
+    /// Opens another database, and then closes the current one.
     pub fn reopen(&mut self, name: Option<&Path>) -> Result<()> {
         self.connection = self.interrupts.while_opening(|| connect(name, self.is_read_only, self.wait))?;
         Ok(())
     }
 
-    /// Ends the shell. A transaction that is open is undone.
+    /// Ends the output, and reports a transaction that is still open. Dropping the connection undoes this transaction.
     pub fn finish(&mut self) -> Result<Ending> {
         self.sink.close()?;
         if !self.connection.is_autocommit() {
-            note("the transaction was not committed, and was undone");
+            note("the open transaction was not committed; it was undone");
         }
         Ok(Ending::Done)
     }

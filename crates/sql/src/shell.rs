@@ -1,5 +1,6 @@
-//! The shell: statements and commands, one after the other, from an argument, from standard input or from a file. In a
-//! file the first statement that fails is the last one.
+//! The shell: runs statements and commands from an argument, from standard input or from a file.
+//!
+//! A text or file is run up to the first statement that fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,15 +13,15 @@ use crate::dot_command::{self, Next};
 use crate::session::Session;
 use crate::statements;
 
-/// Files that read each other are ended at this depth.
+/// The limit for nested `.read` commands: files that read each other would never end.
 const DEPTH_MAX: usize = 16;
 
-/// Runs a command of the shell, or statements. Returns whether the shell goes on.
+/// Runs a shell command, or statements. Returns `false` if a command ends the shell.
 pub fn run(session: &mut Session<'_>, text: &str) -> Result<bool> {
     run_in(session, text, 0)
 }
 
-/// Runs a text of a file that `depth` other files read.
+/// Runs a text inside `depth` nested `.read` commands.
 fn run_in(session: &mut Session<'_>, text: &str, depth: usize) -> Result<bool> {
     let begin = text.trim_start();
     let next = match begin.starts_with('.') {
@@ -39,17 +40,17 @@ fn run_in(session: &mut Session<'_>, text: &str, depth: usize) -> Result<bool> {
     }
 }
 
-/// Runs standard input.
+/// Runs the statements and commands on standard input.
 pub fn run_standard_input(session: &mut Session<'_>) -> Result<Ending> {
     run_lines(session, "standard input", std::io::stdin().lock(), 0)?;
     session.finish()
 }
 
-/// Runs a file. Returns whether the shell goes on.
+/// Runs a file. Returns `false` if a command in the file ends the shell.
 fn run_file(session: &mut Session<'_>, path: &Path, depth: usize) -> Result<bool> {
     let name = path.display().to_string();
     if depth == DEPTH_MAX {
-        return Err(Failure::Failed(format!("{name} was not read: {DEPTH_MAX} files are read one inside the other")));
+        return Err(Failure::Failed(format!("{name} was not read: `.read` is already nested {DEPTH_MAX} files deep")));
     }
     let file = File::open(path).map_err(Failure::doing(format!("open {name}")))?;
     run_lines(session, &name, BufReader::new(file), depth + 1)
@@ -72,9 +73,9 @@ fn run_lines(session: &mut Session<'_>, name: &str, mut from: impl BufRead, dept
         if length > 0 && !is_complete(&text) {
             continue;
         }
-        let goes_on = run_in(session, &text, depth).map_err(|failure| at_line(name, first, failure))?;
-        if length == 0 || !goes_on {
-            return Ok(goes_on);
+        let continues = run_in(session, &text, depth).map_err(|failure| at_line(name, first, failure))?;
+        if length == 0 || !continues {
+            return Ok(continues);
         }
         text.clear();
     }

@@ -1,4 +1,4 @@
-//! Where the rows go: standard output, or a file that `.output` names.
+//! The destination of printed rows: standard output, or a file that `.output` names.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,19 +7,20 @@ use std::path::Path;
 use libtp_console::failure::{Failure, Result};
 use libtp_console::output::{cannot_write, Output};
 
-/// The place of the rows.
+/// The destination of printed rows.
 pub struct Sink<'o> {
     standard: &'o mut Output,
+    /// The name and the writer of the file that `.output` names.
     file: Option<(String, BufWriter<File>)>,
 }
 
 impl<'o> Sink<'o> {
-    /// Begins with standard output.
+    /// Returns a sink that writes to standard output.
     pub fn new(standard: &'o mut Output) -> Sink<'o> {
         Sink { standard, file: None }
     }
 
-    /// Goes on with a file, which is made or emptied, or with standard output.
+    /// Redirects rows to the file `path`, which is created or truncated. `None` is standard output.
     pub fn turn_to(&mut self, path: Option<&Path>) -> Result<()> {
         self.close()?;
         if let Some(path) = path {
@@ -30,14 +31,14 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// Ends the file, if there is one.
+    /// Writes the buffered bytes, and closes the file if one is open.
     pub fn close(&mut self) -> Result<()> {
         let written = self.flush();
         self.file = None;
         written
     }
 
-    /// Writes all that is buffered.
+    /// Writes the buffered bytes.
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.file {
             Some((name, file)) => file.flush().map_err(Failure::doing(format!("write {name}"))),
@@ -45,7 +46,7 @@ impl<'o> Sink<'o> {
         }
     }
 
-    /// Returns the failure of a write.
+    /// Returns the failure for an error of a write.
     pub fn failed(&self, error: std::io::Error) -> Failure {
         match &self.file {
             Some((name, _)) => Failure::Failed(format!("cannot write {name}: {error}")),
@@ -58,7 +59,7 @@ impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match &mut self.file {
             Some((_, file)) => file.write(bytes),
-            // The output's own method returns an error type that loses the closed pipe.
+            // `Output::bytes` returns a `Failure`, but callers need the `io::Error` to recognize a closed pipe.
             None => Write::write(self.standard, bytes),
         }
     }

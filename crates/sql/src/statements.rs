@@ -12,10 +12,10 @@ use crate::rusqlite::{Batch, Connection, Statement};
 use crate::sentence;
 use crate::sink::Sink;
 
-/// The columns of the rows of EXPLAIN QUERY PLAN.
+/// The numbers of the columns id, parent and detail in the rows of EXPLAIN QUERY PLAN.
 const PLAN: [usize; 3] = [0, 1, 3];
 
-/// Runs all statements of a text. The first that fails is the last one.
+/// Runs the statements of a text, up to the first statement that fails.
 pub fn run(connection: &Connection, text: &str, settings: &Settings, sink: &mut Sink<'_>) -> Result<()> {
     let mut batch = Batch::new(connection, text);
     while let Some(mut statement) = batch.next().map_err(sentence)? {
@@ -53,7 +53,7 @@ fn print(statement: &mut Statement<'_>, settings: &Settings, sink: &mut Sink<'_>
     Ok(count)
 }
 
-/// Returns a value. A text that is not UTF-8 has replacement characters.
+/// Returns a copy of a value. In a text, bytes that are not UTF-8 become replacement characters.
 pub fn owned(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,

@@ -1,26 +1,25 @@
-//! The tables of a database, and the statements that read and write their rows as they are.
+//! The tables of a database, and the statements that copy their rows together with the rowids.
 
 use libtp_console::failure::Result;
 
 use crate::rusqlite::Connection;
 use crate::sentence;
 
-/// The names by which SQLite knows a rowid. A column of that name hides it.
+/// SQLite's three names for the rowid. If a column has one of the names, this name means the column.
 const ROWIDS: [&str; 3] = ["rowid", "_rowid_", "oid"];
 
-/// A table with rows of its own: tables of the program, the tables in which a virtual table keeps its rows, and
-/// SQLite's own tables.
+/// A table that stores rows: a table of the program, a shadow table of a virtual table, or one of SQLite's own tables.
 pub struct Table {
     /// The name.
     pub name: String,
-    /// The statement that makes it.
+    /// The statement that creates the table.
     pub sql: String,
-    /// The names that are read and written: the rowid, if no column is its name, and the columns that are not
-    /// generated. Quoted.
+    /// The names of the columns to copy, quoted: the rowid, if the table has one and no column is an alias of the
+    /// rowid, and then the columns that are not generated.
     pub columns: Vec<String>,
 }
 
-/// Returns the tables in the order in which they were made.
+/// Returns the tables in the order in which they were created.
 pub fn all(connection: &Connection) -> Result<Vec<Table>> {
     let listed = "SELECT s.name, s.sql, l.wr FROM main.sqlite_schema s LEFT JOIN pragma_table_list l
         ON l.schema = 'main' AND l.name = s.name WHERE s.type = 'table' AND s.rootpage > 0 ORDER BY s.rowid";
@@ -40,14 +39,14 @@ fn columns(connection: &Connection, table: &str, is_without_rowid: bool) -> Resu
     let mut statement = connection.prepare(named).map_err(sentence)?;
     let rows = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     let all = rows.and_then(Iterator::collect::<std::result::Result<Vec<(String, i64, i64)>, _>>).map_err(sentence)?;
-    // A primary key that needs no index is the rowid.
+    // A primary key without an index is an alias of the rowid.
     let has_index = "SELECT count(*) > 0 FROM pragma_index_list(?1, 'main') WHERE origin = 'pk'";
     let has_index: bool = connection.query_row(has_index, [table], |row| row.get(0)).map_err(sentence)?;
     let has_name = !has_index && all.iter().any(|(_, _, key)| *key > 0);
     let is_free = |rowid: &&&str| !all.iter().any(|(name, ..)| name.eq_ignore_ascii_case(rowid));
     let rowid = ROWIDS.iter().find(is_free).filter(|_| !is_without_rowid && !has_name);
     let rowid = rowid.map(|rowid| (*rowid).to_owned());
-    // A generated column is not written: the copy generates it again.
+    // A generated column is not copied: the copy's table computes the values.
     let stored = all.iter().filter(|(_, hidden, _)| *hidden == 0).map(|(name, ..)| quoted(name));
     Ok(rowid.into_iter().chain(stored).collect())
 }
@@ -58,19 +57,19 @@ impl Table {
         format!("SELECT {} FROM main.{} NOT INDEXED", self.columns.join(", "), quoted(&self.name))
     }
 
-    /// Returns the statement that writes a row.
+    /// Returns the statement that inserts a row.
     pub fn insert(&self) -> String {
         let values = vec!["?"; self.columns.len()].join(", ");
         format!("INSERT INTO main.{}({}) VALUES ({values})", quoted(&self.name), self.columns.join(", "))
     }
 
-    /// Returns whether SQLite makes the table by itself beside another one.
+    /// Returns whether SQLite itself creates the table, together with the first AUTOINCREMENT table.
     pub fn is_made_by_sqlite(&self) -> bool {
         self.name == "sqlite_sequence"
     }
 }
 
-/// Returns a name in the quotes of SQL.
+/// Returns a name, quoted for SQL.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -9,14 +9,15 @@ use std::process::Command;
 use tempfile::tempdir;
 use tp_sql::{command, run, sql};
 
-/// Returns a program that links the system's SQLite: Python's module, or `None`, with a message that there is none.
+/// Returns the file of Python's SQLite module, which is linked to the system's SQLite. If there is no such file, prints
+/// a message and returns `None`, or fails in CI.
 fn module_of_python() -> Option<String> {
     let outcome = Command::new("/usr/bin/python3").args(["-c", "import _sqlite3; print(_sqlite3.__file__)"]).output();
     let file =
         outcome.ok().and_then(|outcome| String::from_utf8(outcome.stdout).ok()).map(|file| file.trim().to_owned());
     let found = file.filter(|file| Path::new(file).is_file());
     if found.is_none() {
-        let missing = "there is no /usr/bin/python3 with a module of SQLite (Debian: python3)";
+        let missing = "there is no /usr/bin/python3 with an SQLite module (Debian: python3)";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
         println!("skipped: {missing}");
     }
@@ -27,7 +28,7 @@ fn module_of_python() -> Option<String> {
 fn check_reports_which_sqlite_a_program_has() {
     let home = tempdir().unwrap();
     let itself = sql(home.path(), &["--check", env!("CARGO_BIN_EXE_tp-sql")]).text();
-    assert!(itself.contains("has SQLite on libtp") && itself.contains("inside"), "{itself}");
+    assert!(itself.contains("has SQLite on libtp") && itself.contains("in its own file"), "{itself}");
     let nothing = sql(home.path(), &["--check", "/bin/sh"]);
     assert_eq!(nothing.code, Some(1));
     assert!(String::from_utf8(nothing.out).unwrap().contains("has no SQLite"));
@@ -42,12 +43,12 @@ fn check_reports_which_sqlite_a_program_has() {
             outcome.code == Some(1) && text.contains("has the SQLite of 20") && text.contains("LD_LIBRARY_PATH="),
             "{text}"
         );
-        // The library is built beside this test.
+        // Cargo builds the library into the directory of this test.
         let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
         std::fs::copy(library, home.path().join("libsqlite3.so.0")).unwrap();
         let mut check = command(home.path(), &["--check", program]);
         check.env("LD_LIBRARY_PATH", home.path());
         let text = run(check, b"").text();
-        assert!(text.contains("has SQLite on libtp") && text.contains("by the linker"), "{text}");
+        assert!(text.contains("has SQLite on libtp") && text.contains("dynamically linked"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Does an import copy everything or nothing?
+//! Does an import copy the whole database, or change nothing?
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_sql;
@@ -13,7 +13,7 @@ use rustix::process::{kill_process, Pid, Signal};
 use tempfile::tempdir;
 use tp_sql::{command, open, rows, sql, EVERYTHING};
 
-/// Makes a file of SQLite in a journal mode.
+/// Creates the SQLite file `app.db` in a journal mode.
 fn file(directory: &Path, mode: &str) {
     let connection = open(directory, "app.db");
     connection.execute_batch(&format!("PRAGMA journal_mode = {mode}; {EVERYTHING}")).unwrap();
@@ -28,7 +28,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_import_and_an_export_keep_everything_in_a_file() {
+fn an_import_and_an_export_copy_the_whole_database() {
     for mode in ["DELETE", "WAL"] {
         let home = tempdir().unwrap();
         file(home.path(), mode);
@@ -47,7 +47,7 @@ fn an_import_and_an_export_keep_everything_in_a_file() {
         assert_eq!(outcome.result()["exported"], "back.db");
         assert_eq!(sql(home.path(), &["back.db", ".dump"]).text(), before);
         assert_eq!(names(home.path()), ["app.db.imported", "app.tp", "back.db"]);
-        // Numbers that were given out are not given again.
+        // The number 3 of a deleted row is not used again.
         imported.execute_batch("INSERT INTO auto(name) VALUES ('d'); INSERT INTO plain VALUES (1, 2)").unwrap();
         assert_eq!(rows(&imported, "SELECT max(id) FROM auto"), [[4.into()]]);
         assert_eq!(rows(&imported, "SELECT max(rowid) FROM plain"), [[93.into()]]);
@@ -75,7 +75,7 @@ fn an_environment_may_take_the_name_of_its_file() {
 }
 
 #[test]
-fn a_name_that_an_environment_takes_over_is_there_at_all_times() {
+fn a_name_exists_at_all_times_while_an_environment_replaces_its_file() {
     let home = tempdir().unwrap();
     file(home.path(), "DELETE");
     let name = home.path().join("app.db");
@@ -99,7 +99,7 @@ fn a_signal_ends_the_wait_for_a_file_in_use() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut child =
             command(home.path(), &["--wait", "600", "--import", "app.db"]).stderr(Stdio::piped()).spawn().unwrap();
-        // The signal may come before the program takes signals: then it ends the program without an exit code.
+        // A signal that arrives before the program handles signals ends the program without an exit code.
         std::thread::sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = child.wait().unwrap();
@@ -137,7 +137,7 @@ fn a_file_in_use_is_refused_and_its_users_go_on() {
 }
 
 #[test]
-fn an_import_that_fails_leaves_nothing_behind() {
+fn a_failed_import_leaves_all_files_unchanged() {
     let home = tempdir().unwrap();
     file(home.path(), "DELETE");
     let refused = |words: &[&str], why: &str| {
@@ -146,19 +146,19 @@ fn an_import_that_fails_leaves_nothing_behind() {
         let outcome = sql(home.path(), words);
         assert!(outcome.refused(1).contains(why), "{}", outcome.err);
         assert_eq!(names(home.path()), before);
-        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is as it was");
+        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is unchanged");
     };
     fs::create_dir(home.path().join("taken.tp")).unwrap();
     refused(&["--import", "app.db", "taken.tp"], "taken.tp exists; nothing was changed");
     refused(&["--import", "missing.db"], "missing.db");
-    refused(&["--import", "taken.tp"], "no file of SQLite");
+    refused(&["--import", "taken.tp"], "not an SQLite file");
     fs::write(home.path().join("text.db"), "some text, no database").unwrap();
     refused(&["--import", "text.db"], "not a database");
     refused(&["--export", "missing.tp", "out.db"], "missing.tp");
     open(home.path(), "app.db")
         .execute_batch("CREATE INDEX long ON plain(b); INSERT INTO plain VALUES (1, hex(zeroblob(100000)))")
         .unwrap();
-    // A key that no index of an environment takes.
+    // The new row's key is too long for an index of an environment.
     refused(&["--import", "app.db"], "plain_b: ");
 }
 
@@ -176,9 +176,9 @@ fn an_interrupted_import_leaves_the_file_unchanged() {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut child = command(home.path(), &["--import", "app.db"]).stderr(Stdio::piped()).spawn().unwrap();
         while !has_begun() {
-            assert!(child.try_wait().unwrap().is_none(), "the import takes a while");
+            assert!(child.try_wait().unwrap().is_none(), "the import ended before its temporary environment was seen");
         }
-        // A signal that comes before the first statement interrupts none.
+        // A signal before the first statement interrupts nothing, so the signal is repeated.
         while child.try_wait().unwrap().is_none() {
             kill_process(Pid::from_child(&child), signal).unwrap();
             std::thread::sleep(Duration::from_millis(5));
@@ -191,7 +191,7 @@ fn an_interrupted_import_leaves_the_file_unchanged() {
             assert!(String::from_utf8(ended.stderr).unwrap().contains("interrupted"));
             assert_eq!(names(home.path()), ["app.db"]);
         }
-        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is as it was");
+        assert!(fs::read(home.path().join("app.db")).unwrap() == bytes, "the file is unchanged");
     }
     // The next import removes the remains.
     sql(home.path(), &["--import", "app.db"]).text();

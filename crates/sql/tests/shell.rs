@@ -1,4 +1,4 @@
-//! Does the shell do what its help says, and does a failure name its place?
+//! Does the shell do what its help says, and does an error name its file and line?
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp_sql;
@@ -14,7 +14,7 @@ fn options_determine_how_rows_are_printed() {
     let home = tempdir().unwrap();
     let made = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t(v) VALUES ('a'), ('b')";
     assert_eq!(sql(home.path(), &["one.tp", made]).text(), "");
-    assert!(home.path().join("one.tp").is_dir(), "the name marks it as an environment");
+    assert!(home.path().join("one.tp").is_dir(), "a name that ends in .tp means an environment");
     let shown = |options: &[&str]| sql(home.path(), &[options, &["one.tp", "SELECT * FROM t"]].concat()).text();
     assert_eq!(shown(&[]), "1|a\n2|b\n");
     assert_eq!(shown(&["--mode", "csv", "--headers"]), "id,v\n1,a\n2,b\n");
@@ -34,11 +34,11 @@ fn statements_of_several_lines_come_from_standard_input_and_from_files() {
     let outcome = sql_reading(home.path(), &["one.tp"], ".read script.sql\nSELECT count(*),\n v FROM t").text();
     assert_eq!(outcome, "1|;\n");
     std::fs::write(home.path().join("circle.sql"), ".read circle.sql\n").unwrap();
-    assert!(sql(home.path(), &["one.tp", ".read circle.sql"]).refused(1).contains("one inside the other"));
+    assert!(sql(home.path(), &["one.tp", ".read circle.sql"]).refused(1).contains("nested"));
 }
 
 #[test]
-fn the_first_statement_that_fails_is_the_last_one() {
+fn the_shell_stops_at_the_first_statement_that_fails() {
     let home = tempdir().unwrap();
     let script = "CREATE TABLE t(v);\n\nBEGIN;\nINSERT INTO t VALUES (1);\nINSERT INTO\n u VALUES (2);\nCOMMIT;\n";
     let outcome = sql_reading(home.path(), &["one.tp"], script);
@@ -52,7 +52,7 @@ fn the_first_statement_that_fails_is_the_last_one() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_shell_quietly() {
+fn the_shell_ends_without_a_message_when_its_reader_closes_the_pipe() {
     let home = tempdir().unwrap();
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
     let mut child =
@@ -104,7 +104,7 @@ fn all_records_of_a_file_become_rows_or_no_record_does() {
 }
 
 #[test]
-fn a_dump_makes_the_database_again() {
+fn a_dump_recreates_the_database() {
     let home = tempdir().unwrap();
     sql(home.path(), &["one.tp", EVERYTHING]).text();
     let dump = sql(home.path(), &["one.tp", ".dump"]).text();

@@ -13,7 +13,7 @@ use rustix::process::{kill_process, Pid, Signal};
 use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
 use tempfile::tempdir;
 
-/// A program at a terminal, and a person in front of it.
+/// A program at a pseudo-terminal, and the other end of this terminal.
 struct Terminal {
     child: Child,
     keys: File,
@@ -45,7 +45,8 @@ impl Terminal {
         Terminal { child, keys, shown }
     }
 
-    /// Presses keys when the shell asks for a line. Until then the terminal itself would edit it.
+    /// Waits for the prompt, and then presses keys. Before the prompt, the kernel's terminal driver would edit the
+    /// line.
     #[track_caller]
     fn enter(&mut self, keys: &str) {
         self.shows("sql> ");
@@ -56,7 +57,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until a text is shown, and does something each tenth of a second meanwhile.
+    /// Waits until a text is shown. Calls `meanwhile` after each tenth of a second without output.
     #[track_caller]
     fn until(&self, text: &str, mut meanwhile: impl FnMut()) {
         let (mut shown, begin) = (Vec::new(), Instant::now());
@@ -70,7 +71,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the program has ended well.
+    /// Waits until the program has exited with success.
     #[track_caller]
     fn ends(&mut self) {
         let begin = Instant::now();
@@ -92,7 +93,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A failing test leaves no program behind. A program that has ended cannot be killed.
+        // After a failed test the program may still run. Killing a program that has ended is an error without harm.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -124,7 +125,7 @@ fn lines_are_edited_and_ctrl_c_ends_the_statement_and_not_the_shell() {
 }
 
 #[test]
-fn text_that_controls_a_terminal_is_spelled_out() {
+fn control_characters_are_escaped_at_a_terminal() {
     let home = tempdir().unwrap();
     let mut terminal = Terminal::start(home.path(), &[":memory:", "SELECT 'a' || char(27) || 'b' AS v"]);
     terminal.shows("a\\u{1b}b\r\n");

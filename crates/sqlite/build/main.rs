@@ -1,9 +1,9 @@
-//! Compiles SQLite with a second B-tree layer: libtp's.
+//! Compiles SQLite with a second B-tree layer on libtp.
 //!
-//! The source is the amalgamation that the package `libsqlite3-sys` carries (`source.rs`). It is never a part of this
-//! repository. The build varies a copy of it (`vary.rs`, `patches.rs`) and compiles that copy together with the shim in
-//! `c/`. A patch whose place is not found ends the build: an unknown version of SQLite fails at the build, and not at
-//! work on data.
+//! The source is the amalgamation in the package `libsqlite3-sys` (`source.rs`); this repository has no copy of it. The
+//! build makes a changed copy (`vary.rs`, `patches.rs`) and compiles it together with the shim in `c/`. If the source
+//! does not have the place for a patch, the build fails. So an unknown version of SQLite is noticed at the build, and
+//! not when a program uses it.
 
 mod patches;
 mod source;
@@ -13,7 +13,7 @@ mod vary;
 
 use std::path::{Path, PathBuf};
 
-/// The parts of the shim, in the order in which the varied source includes them.
+/// The files of the shim, in the order in which the varied source includes them.
 const SHIM: [&str; 6] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c", "copy.c"];
 
 /// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a
@@ -43,8 +43,7 @@ const OPTIONS: [&str; 22] = [
     "HAVE_LOCALTIME_R",
 ];
 
-/// The names that programs call, as a script of the linker: SQLite's names, and the names of its extension for
-/// sessions.
+/// The exported names, as a version script for the linker: SQLite's names, and the names of its session extension.
 const EXPORTS: &str =
     "{ global: sqlite3_*; sqlite3session_*; sqlite3changeset_*; sqlite3changegroup_*; sqlite3rebaser_*; };\n";
 
@@ -70,10 +69,10 @@ fn build() -> Result<(), String> {
     write(&exports, EXPORTS)?;
     compile(&varied_path, &source, &here);
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
-    // Calls inside the library go to its own functions, even if the program carries another SQLite.
+    // The library calls its own functions, even if another SQLite is linked into the program.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // rustc's own version script names the functions of Rust. A linker that takes a second script is needed (lld, which
-    // rustc uses by itself from 1.90 on).
+    // rustc passes a version script with the functions of Rust, and this is a second one. The linker must accept two
+    // scripts: lld does, which rustc uses by default from 1.90 on.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", exports.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-u,sqlite3_open_v2");
     Ok(())
@@ -82,7 +81,7 @@ fn build() -> Result<(), String> {
 fn compile(varied: &Path, source: &Path, here: &Path) {
     let mut compiler = cc::Build::new();
     compiler.file(varied).include(source).include(here).warnings(false);
-    // Levels beyond 2 make the library larger and no faster.
+    // Levels above 2 make the library larger, but not faster.
     let level = std::env::var("OPT_LEVEL").ok().and_then(|level| level.parse::<u32>().ok());
     compiler.opt_level(level.unwrap_or(2).min(2));
     for option in OPTIONS {

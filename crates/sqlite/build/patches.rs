@@ -1,4 +1,4 @@
-//! The patches for places in SQLite that use more of a B-tree than `btree.h` declares.
+//! The patches of SQLite's source outside of its B-tree layer.
 
 use crate::text::Patch;
 
@@ -28,7 +28,7 @@ pub const PATCHES: &[Patch] = &[
         at: "  sqlite3 *db;       /* The database connection holding this btree */\n",
         put: "<SAME>  void *pTp;         /* The handle of an environment, or NULL */\n",
     },
-    // In the part that is zeroed when a cursor is made.
+    // This is in the part of the struct that SQLite sets to zero when it makes a cursor.
     Patch {
         name: "a cursor knows its place in an environment",
         behind: "\nstruct BtCursor {\n",
@@ -53,7 +53,8 @@ pub const PATCHES: &[Patch] = &[
         at: "    pKey = sqlite3KeyInfoAlloc(pParse->db, nCol, 0);\n",
         put: "<SAME>    if( pKey && IsUniqueIndex(pIdx) ) pKey->nTpUnique = nKey;\n",
     },
-    // With the last row plus one as the number, all inserts would wait for each other at that row.
+    // SQLite reads the last row for a new rowid. In an environment all inserts would then wait for each other at that
+    // row.
     Patch {
         name: "a new rowid comes from the environment",
         behind: "\ncase OP_NewRowid: {",
@@ -71,17 +72,17 @@ pub const PATCHES: &[Patch] = &[
         at: "    rc = sqlite3BtreeBeginTrans(pBt, pOp->p2, &iMeta);\n",
         put: "    rc = sqlite3TpBeginTrans(p, pBt, pOp->p2, &iMeta);\n",
     },
-    // A statement that writes an environment can meet a lock that is not granted. It must not leave a part of its
-    // changes. A statement within another statement has the outer savepoint, and a blob's handle (without text) makes
-    // one change.
+    // A statement that writes to an environment can fail because of a lock, and must then leave none of its changes. So
+    // it needs a savepoint. A statement within another statement uses the outer statement's savepoint, and a blob
+    // handle (a statement without text) makes only one change.
     Patch {
         name: "a writing statement has a savepoint",
         behind: "\ncase OP_Transaction: {",
         at: "    if( p->usesStmtJournal\n",
         put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && p->zSql && sqlite3TpHandleIsOurs(pBt)))\n",
     },
-    // At such a savepoint a virtual table would write out its changes. A statement that writes a virtual table has a
-    // savepoint anyway.
+    // At a savepoint a virtual table writes its pending changes, which is not wanted for the savepoints of the patch
+    // above. A statement that writes to a virtual table has a savepoint in stock SQLite, too.
     Patch {
         name: "the savepoint of a statement is not one of virtual tables",
         behind: "\ncase OP_Transaction: {",
@@ -134,7 +135,7 @@ pub const PATCHES: &[Patch] = &[
         at: "    sqlite3Error(db, rc);\n    goto opendb_out;\n",
         put: "    sqlite3TpOpenError(db, rc);\n    goto opendb_out;\n",
     },
-    // That optimization copies cells as they are in pages.
+    // This optimization copies cells of pages, which environments do not have.
     Patch {
         name: "INSERT .. SELECT copies row by row",
         behind: "  int destHasUniqueIdx = 0;        /* True if pDest has a UNIQUE index */\n",
@@ -171,7 +172,8 @@ pub const PATCHES: &[Patch] = &[
         at: "  saved_openFlags = db->openFlags;\n",
         put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return sqlite3TpVacuum(db->aDb[iDb].pBt);\n<SAME>",
     },
-    // Stock SQLite copies such rows as they are in pages. An INSERT names no generated column.
+    // Stock SQLite copies the cells of pages here. For an environment INSERT is used, which must not name generated
+    // columns.
     Patch {
         name: "VACUUM INTO names the columns",
         behind: "\n  ** an \"INSERT INTO vacuum_db.xxx SELECT * FROM main.xxx;\" to copy\n",

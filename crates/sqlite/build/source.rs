@@ -1,9 +1,10 @@
 //! Finds the directory of SQLite's amalgamation.
 //!
-//! `LIBTP_SQLITE_SOURCE` names a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without it,
-//! the source is that of the package `libsqlite3-sys`, which cargo has fetched for this build. It is in cargo's
-//! directory of unpacked packages; elsewhere (vendored packages) `cargo metadata` returns the place. That command needs
-//! all packages of the workspace, of which cargo fetches only some for a build.
+//! `LIBTP_SQLITE_SOURCE` can name a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without
+//! this variable, the source is that of the package `libsqlite3-sys`, which cargo has fetched for this build, in
+//! cargo's directory of unpacked packages. If it is not there (vendored packages), `cargo metadata` returns the
+//! package's directory. It is not asked first, because it needs all packages of the workspace, and a build fetches only
+//! some.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::process::Command;
 const PACKAGE: &str = "libsqlite3-sys";
 const CHOSEN: &str = "LIBTP_SQLITE_SOURCE";
 
-/// Returns the directory of `sqlite3.c`. `expected` is the version that the linked package was made for.
+/// Returns the directory of `sqlite3.c`. `expected` is the SQLite version of the package `libsqlite3-sys`.
 pub fn find(expected: i32) -> Result<PathBuf, String> {
     println!("cargo::rerun-if-env-changed={CHOSEN}");
     if let Some(chosen) = std::env::var_os(CHOSEN) {
@@ -19,7 +20,7 @@ pub fn find(expected: i32) -> Result<PathBuf, String> {
         println!("cargo::rerun-if-changed={}", chosen.display());
         return match chosen.join("sqlite3.c").exists() {
             true => Ok(chosen),
-            false => Err(format!("{CHOSEN} is {}, and there is no sqlite3.c there", chosen.display())),
+            false => Err(format!("{CHOSEN} is {}, and this directory has no sqlite3.c", chosen.display())),
         };
     }
     if let Some(unpacked) = unpacked(expected) {
@@ -30,7 +31,7 @@ pub fn find(expected: i32) -> Result<PathBuf, String> {
     Ok(found)
 }
 
-/// Searches the packages that cargo has unpacked for the source of a version.
+/// Searches the packages that cargo has unpacked for the source of the expected version.
 fn unpacked(expected: i32) -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")))?;
@@ -41,7 +42,7 @@ fn unpacked(expected: i32) -> Option<PathBuf> {
 }
 
 fn of_package() -> Result<PathBuf, String> {
-    let fail = |what: &str| format!("the source of SQLite was not found: {what}. {CHOSEN} can name its directory");
+    let fail = |what: &str| format!("the source of SQLite was not found: {what}. Set {CHOSEN} to its directory");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let target = std::env::var("TARGET").map_err(|_| fail("cargo sets TARGET for a build script"))?;
     let words = ["metadata", "--format-version", "1", "--offline", "--filter-platform", &target];
@@ -54,11 +55,11 @@ fn of_package() -> Result<PathBuf, String> {
     let package = packages.iter().find(|package| package["name"] == PACKAGE);
     let manifest = package.and_then(|package| package["manifest_path"].as_str());
     let manifest = manifest.ok_or_else(|| fail(&format!("`cargo metadata` does not list {PACKAGE}")))?;
-    let folder = Path::new(manifest).parent().ok_or_else(|| fail("its manifest has no folder"))?;
+    let folder = Path::new(manifest).parent().ok_or_else(|| fail("the package's manifest has no directory"))?;
     Ok(folder.to_owned())
 }
 
-/// Checks the version of the source.
+/// Fails if the source in a directory is of another version.
 fn is_version(directory: &Path, expected: i32) -> Result<(), String> {
     let header = directory.join("sqlite3.h");
     let text = std::fs::read_to_string(&header).map_err(|error| format!("{}: {error}", header.display()))?;

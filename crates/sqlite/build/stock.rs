@@ -1,10 +1,10 @@
-//! The functions of `btree.h` that SQLite's own code answers for an environment, too.
+//! The functions of `btree.h` for which SQLite's own code is used also for an environment.
 //!
-//! They concern the companion (c/shim.h): pagers, caches, page sizes, mutexes and hints; or they call other functions
-//! of `btree.h`. A function that is neither here nor in the shim is new: the build ends, so no cursor of an environment
-//! goes to SQLite's code unseen.
+//! They work on the companion (c/shim.h): pagers, caches, page sizes, mutexes and hints; or they call other functions
+//! of `btree.h`. If `btree.h` has a function that is neither in this list nor in the shim, the build fails: otherwise
+//! SQLite's own code would use a cursor of an environment.
 
-/// Their names without `sqlite3Btree`.
+/// The names of these functions without `sqlite3Btree`.
 pub const STOCK: [&str; 40] = [
     "ClearTableOfCursor",
     "ClosesWithCursor",

@@ -1,24 +1,24 @@
-//! A text that is changed at named places. A place that is missing, or that is there twice, is an error.
+//! Changes of a text at given places. It is an error if a place is missing, or is there twice.
 
 /// The text of the amalgamation.
 pub struct Text(String);
 
 /// A change at one place.
 pub struct Patch {
-    /// Its purpose, for the message.
+    /// The purpose of the change, for error messages.
     pub name: &'static str,
-    /// A text that occurs once. The search for the place begins behind this text.
+    /// A text that occurs once. The search for the place begins after this text.
     pub behind: &'static str,
-    /// The text at the place: the first such text, at most [`REACH`] bytes further on.
+    /// The text to replace: its first occurrence within [`REACH`] bytes after `behind`.
     pub at: &'static str,
-    /// The text that is put there, with [`SAME`] for the text that was there.
+    /// The new text. [`SAME`] in it stands for the replaced text.
     pub put: &'static str,
 }
 
 /// Stands in a patch for the text that it replaces.
 pub const SAME: &str = "<SAME>";
 
-/// The largest distance of a place from the text before it, in bytes: a function's length.
+/// The largest distance of a place from the text before it, in bytes: about the length of a long function.
 const REACH: usize = 8000;
 
 impl Text {
@@ -33,7 +33,7 @@ impl Text {
     /// Returns the text between two texts that occur once each.
     pub fn between(&self, from: &str, to: &str) -> Result<&str, String> {
         let (from, to) = (self.place(from)?, self.place(to)?);
-        self.0.get(from..to).ok_or_else(|| "its parts are in an unknown order".into())
+        self.0.get(from..to).ok_or_else(|| "the parts of the source are in an unknown order".into())
     }
 
     /// Puts a text before a text that occurs once.
@@ -43,23 +43,24 @@ impl Text {
         Ok(())
     }
 
-    /// Puts a text behind the line of a text that occurs once.
+    /// Puts a text after the line with a text that occurs once.
     pub fn put_behind_line(&mut self, at: &str, put: &str) -> Result<(), String> {
         let place = self.place(at)?;
-        let end = self.0[place..].find('\n').ok_or("its last line has no end")?;
+        let end = self.0[place..].find('\n').ok_or("the last line has no end")?;
         self.0.insert_str(place + end + 1, put);
         Ok(())
     }
 
     pub fn patch(&mut self, patch: &Patch) -> Result<(), String> {
         let unknown = |what: String| {
-            format!("this version of SQLite is unknown, for the patch \"{}\" has no place: {what}", patch.name)
+            format!("this version of SQLite is unknown: there is no place for the patch \"{}\": {what}", patch.name)
         };
         let from = self.place(patch.behind).map_err(unknown)? + patch.behind.len();
         let end = (from + REACH).min(self.0.len());
         let within = self.0.get(from..end).ok_or_else(|| unknown("the text is not ASCII".into()))?;
-        let at =
-            within.find(patch.at).ok_or_else(|| unknown(format!("{:?} is not behind {:?}", patch.at, patch.behind)))?;
+        let at = within
+            .find(patch.at)
+            .ok_or_else(|| unknown(format!("{:?} does not follow {:?}", patch.at, patch.behind)))?;
         let place = from + at;
         self.0.replace_range(place..place + patch.at.len(), &patch.put.replace(SAME, patch.at));
         Ok(())

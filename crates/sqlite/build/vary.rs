@@ -1,8 +1,8 @@
-//! Gives the amalgamation a second B-tree layer.
+//! Adds a second B-tree layer to the amalgamation.
 //!
-//! Each function of `btree.h` that the shim defines gets a second name in SQLite's own B-tree source: `sqlite3BtreeX`
-//! is `stockBtreeX` there. The shim's function of the name `sqlite3BtreeX` asks whether the handle is of an
-//! environment, and goes on to libtp or to `stockBtreeX`. All other source calls `sqlite3BtreeX` as before.
+//! For each function of `btree.h` that the shim defines, `sqlite3BtreeX`, SQLite's own function is renamed to
+//! `stockBtreeX`. The shim's function `sqlite3BtreeX` calls libtp if the handle belongs to an environment, and
+//! otherwise `stockBtreeX`. All other source code calls `sqlite3BtreeX` as before.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const STOCK: [&str; 2] = ["/************** Begin file btmutex.c ", "/***********
 const MARK: &str = "SQLITE_PRIVATE ";
 const PREFIX: &str = "sqlite3Btree";
 
-/// Returns the varied source. `shim` are the texts of the shim's parts, and `paths` their files.
+/// Returns the varied source. `shim` has the texts of the shim's files, and `paths` their paths.
 pub fn vary(amalgamation: String, shim: &[String], paths: &[PathBuf]) -> Result<String, String> {
     let mut text = Text::new(amalgamation);
     let header = without_comments(text.between(HEADER[0], HEADER[1])?);
@@ -42,13 +42,13 @@ pub fn vary(amalgamation: String, shim: &[String], paths: &[PathBuf]) -> Result<
     Ok(text.into_string())
 }
 
-/// Returns the names of the functions of `btree.h` that a part of the shim defines.
+/// Returns the names of the functions of `btree.h` that a file of the shim defines.
 fn defined(part: &str) -> impl Iterator<Item = &str> {
     let heads = part.lines().filter(|line| line.starts_with(MARK) && line.contains(") {"));
     heads.filter_map(|head| head.find(PREFIX).and_then(|at| head[at..].split('(').next()))
 }
 
-/// Refuses a header with a function that neither the shim nor the list of stock functions knows.
+/// Fails if `btree.h` has a function that is neither in the shim nor in the list of stock functions.
 fn refuse_unknown(header: &str, shim: &[&str]) -> Result<(), String> {
     for (at, _) in header.match_indices(PREFIX) {
         let name = header[at..].split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or("");

@@ -1,5 +1,5 @@
-/* Copies of an environment: sqlite3_backup and sqlite3_serialize copy pages, which an environment does not have. So a
-** second connection writes one snapshot into a temporary file (VACUUM INTO), and that file is copied. */
+/* Copies of an environment. sqlite3_backup and sqlite3_serialize copy the pages of a file, and an environment is no
+** file. So a second connection writes a snapshot to a temporary file (VACUUM INTO), and this file is copied. */
 
 static Btree *tpBtree(sqlite3 *db, const char *zDb){
   int i = sqlite3FindDbName(db, zDb ? zDb : "main");
@@ -17,7 +17,7 @@ static const char *tpTempDirectory(void){
   for(i=0; i<2; i++) if( access(aPlace[i], W_OK|X_OK)==0 ) return aPlace[i];
   return ".";
 }
-/* Writes a snapshot into a temporary file. *pzFile is its name, or the sentence of an error. */
+/* Writes a snapshot to a temporary file. Stores the file's name in *pzFile, or after an error the error's text. */
 static int tpSnapshotFile(Btree *p, char **pzFile){
   sqlite3 *db = 0;
   u64 i;
@@ -29,14 +29,14 @@ static int tpSnapshotFile(Btree *p, char **pzFile){
   rc = zSql==0 ? SQLITE_NOMEM_BKPT
                : sqlite3_open_v2(TPH(p)->zName, &db, SQLITE_OPEN_READONLY, p->db->pVfs->zName);
   if( rc==SQLITE_OK ){
-    /* VACUUM INTO takes an empty file. No other user may read it. */
+    /* VACUUM INTO accepts an existing empty file. The mode keeps other users from reading the copy. */
     int fd = open(zFile, O_CREAT|O_EXCL|O_WRONLY|O_CLOEXEC, 0600);
     if( fd>=0 ) close(fd); else rc = SQLITE_CANTOPEN_BKPT;
   }
   if( rc==SQLITE_OK ) rc = sqlite3_exec(db, zSql, 0, 0, 0);
   *pzFile = zFile;
   if( rc!=SQLITE_OK ){
-    *pzFile = rc==SQLITE_CANTOPEN ? sqlite3_mprintf("%s cannot be made, so no copy was made: set SQLITE_TMPDIR to a directory with room", zFile)
+    *pzFile = rc==SQLITE_CANTOPEN ? sqlite3_mprintf("%s cannot be created, so no copy was made: set SQLITE_TMPDIR to a directory with free space", zFile)
                                   : sqlite3_mprintf("%s", db ? sqlite3_errmsg(db) : sqlite3ErrStr(rc));
     if( zFile ) unlink(zFile);
     sqlite3_free(zFile);
@@ -46,8 +46,8 @@ static int tpSnapshotFile(Btree *p, char **pzFile){
   return rc;
 }
 
-/* Begins a backup of an environment. The backup closes the connection to the file. Returns 0 if zSrc is a file: SQLite
-** makes the backup. */
+/* Begins a backup of an environment, through a connection to a temporary file, which sqlite3_backup_finish closes.
+** Returns 0 if zSrc is a file: SQLite's own code then makes the backup. */
 static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, const char *zSrc, sqlite3_backup **pp){
   Btree *p;
   sqlite3 *db = 0;
@@ -67,7 +67,7 @@ static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, con
   if( p==0 ) return 0;
   if( rc==SQLITE_OK ){
     rc = sqlite3_open_v2(zFile, &db, SQLITE_OPEN_READWRITE, pSrc->pVfs->zName);
-    /* Reads the file, so that it stays open without its name. */
+    /* This read opens the file, which then stays open after its name is removed. */
     if( rc==SQLITE_OK ) rc = sqlite3_exec(db, "PRAGMA schema_version", 0, 0, 0);
     unlink(zFile);
   }
@@ -86,7 +86,7 @@ static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, con
   return 1;
 }
 
-/* The bytes of a file with the same records, or NULL. */
+/* Returns the bytes of an SQLite file with the same records, or NULL. */
 static unsigned char *sqlite3TpSerialize(Btree *p, sqlite3_int64 *piSize, unsigned mFlags){
   unsigned char *a = 0;
   char *zFile = 0;

@@ -1,7 +1,8 @@
-/* Cursors. A key of an index goes to Rust as an array of fields: src/keys.rs encodes it in bytes whose order is
-** SQLite's. */
+/* Cursors. The shim passes a key of an index to Rust as an array of fields, which src/keys.rs encodes: the order of the
+** encoded bytes is SQLite's order of the keys. */
 
-/* The order of a column, for src/keys.rs: a collation, and 4 for DESC. The program may have a NOCASE of its own. */
+/* Stores the order of each column, for src/keys.rs: the collation, plus 4 for DESC. The collation is compared by its
+** function, because the program may have replaced NOCASE. */
 static int nocaseCollatingFunc(void*, int, const void*, int, const void*);
 static int rtrimCollFunc(void*, int, const void*, int, const void*);
 static int tpColumns(KeyInfo *k, u8 *a){
@@ -30,8 +31,9 @@ static TpField *tpFields(TpPlace *c, const Mem *aMem, int n){
   }
   return c->aField;
 }
-/* How many of n fields are encoded, and whether they are the whole key of an entry. An entry of a UNIQUE index has the
-** rowid in its key only if a column is NULL: so the check of a new row looks one key up, and locks no gap. */
+/* Returns how many of n fields are encoded, and stores whether they are the whole key of an entry. An entry of a UNIQUE
+** index has the rowid in its key only if a column is NULL. So the check whether a new row is unique looks up one key,
+** and locks no gap. */
 static int tpNumber(TpPlace *c, const Mem *aMem, int n, int *pIsWhole){
   KeyInfo *k = c->pKeyInfo;
   int i, nUnique = k->nTpUnique;
@@ -123,7 +125,8 @@ SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *p, int f) {
   TP_CALL(rc, p->pBtree, tpsql_previous(c->pConn, c->iCursor));
   return rc;
 }
-/* SQLite expects no error here: the cursor returns the error when the entry is read. */
+/* This call cannot return an error. After an error it returns 0, and the cursor returns the error when SQLite reads the
+** entry. */
 SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *p) {
   TpPlace *c = TPP(p);
   int rc, isEnd = 0;
@@ -145,7 +148,7 @@ SQLITE_PRIVATE int sqlite3BtreeCount(sqlite3 *db, BtCursor *p, i64 *pn) {
   return rc;
 }
 
-/* ---- the record under the cursor ---- */
+/* ---- the record at the cursor ---- */
 SQLITE_PRIVATE u32 sqlite3BtreePayloadSize(BtCursor *p) {
   u32 n;
   if( p->pTp==0 ) return stockBtreePayloadSize(p);
@@ -183,7 +186,7 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *p, u32 o, u32 n, void *z) {
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_put_part(TPP(p)->pConn, TPP(p)->iCursor, o, n, z));
   return rc;
 }
-/* A blob's place in its record is known to its handle: the handle ends when its row changes. */
+/* A blob handle has stored the blob's offset in the record, so a change of the row ends the handle. */
 SQLITE_PRIVATE void sqlite3BtreeIncrblobCursor(BtCursor *p) {
   if( p->pTp ) tpsql_blob(TPP(p)->pConn, TPP(p)->iCursor); else stockBtreeIncrblobCursor(p);
 }
@@ -195,7 +198,7 @@ SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *p, i64 iKey, int bias, int 
   TP_CALL(rc, p->pBtree, tpsql_seek_row(TPP(p)->pConn, TPP(p)->iCursor, iKey, pRes));
   return rc;
 }
-/* eqSeen tells SQLite that an equal key was met; without it a lookup of an equal key ends with no row. */
+/* eqSeen tells SQLite that an equal key was found; otherwise SQLite ends a search for equal keys without a row. */
 SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *p, UnpackedRecord *u, int *pRes) {
   TpPlace *c = TPP(p);
   int rc, n, isWhole;
@@ -204,7 +207,7 @@ SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *p, UnpackedRecord *u, int *
   u->errCode = 0;
   n = tpNumber(c, u->aMem, u->nField, &isWhole);
   if( isWhole && n<u->nField && n<c->pKeyInfo->nKeyField ){
-    /* More fields than the entry's key has: its record decides. */
+    /* SQLite gives more fields than the entry's key has, so the other fields are compared with the entry's record. */
     TP_CALL(rc, p->pBtree, tpsql_seek_key(c->pConn, c->iCursor, tpFields(c, u->aMem, n), n, 1, 0, 0, &eqSeen, pRes));
     if( rc==SQLITE_OK && *pRes==0 ){
       u32 nRecord;
@@ -250,7 +253,7 @@ SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *d, BtCursor *s, i64 iKey) {
   TpPlace *c = TPP(d);
   u8 *a;
   if( c==0 && s->pTp==0 ) return stockBtreeTransferRow(d, s, iKey);
-  /* xferOptimization leaves rows between two kinds of handles alone. */
+  /* xferOptimization does not copy rows between an environment and a file. */
   if( c==0 || s->pTp==0 ) return SQLITE_INTERNAL;
   c->nRow = sqlite3BtreePayloadSize(s);
   a = sqlite3_realloc64(c->aRow, c->nRow+1);
@@ -262,7 +265,7 @@ SQLITE_PRIVATE int sqlite3BtreeDelete(BtCursor *p, u8 flags) {
   int rc;
   if( p->pTp==0 ) return stockBtreeDelete(p, flags);
   rc = tpStand(p);
-  /* The row under the cursor is gone already. */
+  /* The row at the cursor was removed before. */
   if( rc==SQLITE_ABORT ) return SQLITE_OK;
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_delete(TPP(p)->pConn, TPP(p)->iCursor));
   return rc;
@@ -271,6 +274,6 @@ static int sqlite3TpIsOurs(BtCursor *p){ return p->pTp!=0; }
 static int sqlite3TpNewRowid(BtCursor *p, i64 *pv){
   int rc;
   TP_CALL(rc, p->pBtree, tpsql_new_rowid(TPP(p)->pConn, TPP(p)->iCursor, pv));
-  /* No number is above the highest: SQLite takes a random number. */
+  /* There is no rowid above the highest. After SQLITE_FULL, SQLite tries random rowids. */
   return rc==SQLITE_DONE ? SQLITE_FULL : rc;
 }

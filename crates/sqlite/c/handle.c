@@ -1,9 +1,9 @@
-/* Handles: which file is an environment, opening and closing, and what a handle answers about itself. */
+/* Handles: which names are environments, opening and closing, and the properties of a handle. */
 #include <sys/stat.h>
 
 static int sqlite3TpHandleIsOurs(Btree *p){ return p!=0 && p->pTp!=0; }
 
-/* The absolute name with its URI parameters, as sqlite3_db_filename promises it. */
+/* Returns the absolute name with its URI parameters, in the form that sqlite3_db_filename returns. */
 static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   const char *aParam[2*32];
   const char *zKey, *zResult;
@@ -22,22 +22,24 @@ static const char *tpFilename(sqlite3_vfs *pVfs, const char *z){
   return zResult;
 }
 
-/* The library's version, for the program, and for a search in the file of a program that has the library inside. */
+/* Returns the library's version. `tp sql --check` searches for the same text in the file of a program that is linked
+** statically. */
 SQLITE_API const char *sqlite3_tp_version(void){ return "libtp-sqlite " TP_VERSION; }
 static void tpVersionFunc(sqlite3_context *p, int n, sqlite3_value **a){
   UNUSED_PARAMETER2(n, a);
   sqlite3_result_text(p, sqlite3_tp_version(), -1, SQLITE_STATIC);
 }
 
-/* ?tp=1, a directory, a name that ends in .tp, or a name in LIBTP_SQLITE; with ?tp=0 none of these. Rust refuses a
-** directory that is no environment, and a file. Returns -1 for a list that is refused. */
+/* Returns whether a name is one of an environment: with ?tp=1, for a directory, for a name that ends in .tp, and for a
+** name in LIBTP_SQLITE; never with ?tp=0. tpsql_open then refuses files, and directories that are no environments.
+** Returns -1 if LIBTP_SQLITE is invalid. */
 static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   int n = sqlite3Strlen30(z);
   struct stat st;
   const char *zFull;
   int rc;
   if( (vfsFlags & SQLITE_OPEN_MAIN_DB)==0 || n==0 || (vfsFlags & SQLITE_OPEN_MEMORY) ) return 0;
-  /* sqlite3_deserialize opens a name of its own, without parameters behind it. */
+  /* sqlite3_deserialize opens a fixed name, after which there are no parameters. */
   if( (vfsFlags & (SQLITE_OPEN_READONLY|SQLITE_OPEN_READWRITE))==0 ) return 0;
   if( strcmp(z, ":memory:")==0 ) return 0;
   if( sqlite3_uri_parameter(z, "tp") ) return sqlite3_uri_boolean(z, "tp", 0);
@@ -50,7 +52,7 @@ static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   return rc;
 }
 
-/* The number of open handles. A signal handler may call sqlite3_interrupt, also for a connection without handles. */
+/* The number of open handles. It is atomic because a signal handler may call sqlite3_interrupt. */
 static int tpOpenHandles = 0;
 static void sqlite3TpInterrupt(void){
   if( __atomic_load_n(&tpOpenHandles, __ATOMIC_SEQ_CST)>0 ) tpsql_cancel();
@@ -90,7 +92,7 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *z, sqlite3 *d
   return rc;
 }
 
-/* The sentence of an opening that was refused. */
+/* Returns the error text of an opening that failed. */
 static char *sqlite3TpRefusal(sqlite3 *db){
   const char *z;
   int code, n = tpsql_refusal(&code, &z);
@@ -115,21 +117,23 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   return stockBtreeClose(p);
 }
 
-/* Returns the longest wait for a lock, in milliseconds: PRAGMA busy_timeout. A busy handler of the program is called
-** after a short wait (tpAgain): only a session that waits has a place in the queue, and is seen in a deadlock. If the
-** program set neither, the limit is a second: a row is held for microseconds. */
+/* Returns the time limit for a lock wait, in milliseconds: PRAGMA busy_timeout. If the program has a busy handler, each
+** wait is short, and tpAgain calls the handler between the waits: only a session that waits is in the lock's queue and
+** is seen by the deadlock detection. If the program has set neither, the limit is one second: most locks on rows are
+** held for microseconds. */
 static int sqliteDefaultBusyCallback(void*, int);
 static int tpWait(sqlite3 *db){
   if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
   return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 15;
 }
+/* Returns whether a call that failed with rc is to be made again. */
 static int tpAgain(Btree *p, int rc){
   sqlite3 *db = p->db;
   BusyHandler *h = &db->busyHandler;
   TpConn *c = TPH(p)->pConn;
   if( (rc!=SQLITE_BUSY && rc!=SQLITE_INTERRUPT) || tpsql_failed_before(c) ) return 0;
   if( rc==SQLITE_INTERRUPT && AtomicLoad(&db->u1.isInterrupted)==0 ){
-    /* Another connection was interrupted. */
+    /* The cancellation was meant for another connection. */
     tpsql_heed(c);
     return 1;
   }
@@ -137,20 +141,22 @@ static int tpAgain(Btree *p, int rc){
   if( rc==SQLITE_BUSY && h->xBusyHandler && h->xBusyHandler!=sqliteDefaultBusyCallback && sqlite3InvokeBusyHandler(h) ) return 1;
   return 0;
 }
-/* A statement within another statement has no savepoint: after an error a part of its changes would stay. */
+/* Handles an error. A statement within another statement has no savepoint, so a part of its changes would stay after an
+** error: the transaction ends. */
 static int tpFailed(Btree *p, int rc){
   if( p->db->nVdbeExec>1 && p->db->nVdbeWrite>0 && rc!=SQLITE_DONE && tpsql_state(TPH(p)->pConn)==2 ){
     tpsql_doom(TPH(p)->pConn, 1, "an error of a statement within another statement");
   }
   return rc;
 }
-/* Makes a call that may wait for a lock. A call that got no lock has changed nothing. */
+/* Makes a call that may wait for a lock, again and again while tpAgain demands it. (A call that does not get a lock
+** changes nothing.) */
 #define TP_CALL(rc, p, call)  do{ \
     do{ (rc) = (call); }while( (rc)!=SQLITE_OK && tpAgain((p), (rc)) ); \
     if( (rc)!=SQLITE_OK ) tpFailed((p), (rc)); \
   }while(0)
 
-/* NORMAL without WAL is durable in SQLite, and so it is here. */
+/* Sets the durability and the time limit for waits. NORMAL without WAL is durable in SQLite, so it is durable here. */
 static void tpSettings(Btree *p){
   TpHandle *t = TPH(p);
   int isDurable = t->eSync>=PAGER_SYNCHRONOUS_FULL || (t->eSync==PAGER_SYNCHRONOUS_NORMAL && !t->isWal);
@@ -161,7 +167,7 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned f) {
   if( p->pTp ) TPH(p)->eSync = f & PAGER_SYNCHRONOUS_MASK;
   return stockBtreeSetPagerFlags(p, f);
 }
-/* SQLite checks the numbers of roots against this number. */
+/* SQLite refuses roots above this number. */
 SQLITE_PRIVATE Pgno sqlite3BtreeLastPage(Btree *p) { return p->pTp ? 0x7ffffffe : stockBtreeLastPage(p); }
 SQLITE_PRIVATE const char *sqlite3BtreeGetFilename(Btree *p) { return p->pTp ? TPH(p)->zName : stockBtreeGetFilename(p); }
 SQLITE_PRIVATE int sqlite3BtreeIsReadonly(Btree *p) { return p->pTp ? TPH(p)->isReadOnly : stockBtreeIsReadonly(p); }
@@ -177,7 +183,8 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int m, int *a, int *b) {
 }
 SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree *p) { if( p->pTp==0 ) stockBtreeClearCache(p); }
 
-/* File controls and pragmas (SQLITE_FCNTL_PRAGMA) that the environment answers. Returns whether it did. */
+/* Handles the file controls and pragmas (SQLITE_FCNTL_PRAGMA) of an environment. Returns whether it has handled this
+** one. */
 static int tpPragma(Btree *p, char **a, int *pRc){
   if( sqlite3StrICmp(a[1], "journal_mode")==0 ){
     if( a[2] && sqlite3StrICmp(a[2], "wal")==0 ) TPH(p)->isWal = 1;

@@ -1,13 +1,13 @@
 /* Checked replay: the statements of a transaction run again after a deadlock.
 **
-** A connection keeps the statements of its open transaction: their texts, their parameters, and a digest of all that
-** the program has seen of them (rows, codes, counts of changes, the last rowid). If the transaction becomes the victim
-** of a deadlock, it is rolled back, and its statements run again. If the program would have seen the same, the
-** transaction goes on, and the program sees nothing of the deadlock. Else the transaction has ended, and the program
-** gets SQLITE_BUSY_SNAPSHOT.
+** A connection stores the statements of its open transaction: their texts, their parameters, and a digest of all their
+** results that the program has got (rows, codes, counts of changes, the last rowid). If the transaction becomes the
+** victim of a deadlock, it is rolled back, and its statements run again. If all results are the same, the transaction
+** continues, and the program notices nothing. Otherwise the transaction has ended, and the program gets
+** SQLITE_BUSY_SNAPSHOT.
 **
-** A transaction is not replayed if it has many statements or long parameters, or an effect outside of the database
-** (tpHasEffects, hooks, writes by blob handles), or while another statement is open. */
+** A transaction is not replayed if it has too many statements or too long parameters, if it has an effect outside of
+** the database (tpHasEffects, hooks, writes by blob handles), or while another statement is open. */
 
 #define TP_REPLAY_STATEMENTS 64
 #define TP_REPLAY_BYTES (1<<20)
@@ -18,21 +18,21 @@ struct TpDone {
   sqlite3_value **apVar;
   int nVar;
   int rc;                                       /* Extended code of the last step, if isEnded */
-  u64 error;                                    /* Hash of the sentence of the error */
-  u64 flags;                                    /* Settings of the connection */
+  u64 error;                                    /* Hash of the error's text, if isEnded */
+  u64 flags;                                    /* Settings of the connection when the statement began */
   u8 isEnded;
-  Vdbe *pVdbe;                                  /* The statement while it is open: to compare, not to use */
-  i64 nRow;                                     /* Rows that the program has got */
+  Vdbe *pVdbe;                                  /* The open statement; only compared, never dereferenced */
+  i64 nRow;                                     /* Number of rows that the program has got */
   u64 digest;                                   /* Digest of these rows */
-  i64 nChange, nTotalChange, iLastRowid;        /* Values before the next statement */
+  i64 nChange, nTotalChange, iLastRowid;        /* Values before the next statement began */
 };
 typedef struct TpLog TpLog;
 struct TpLog {
-  u8 cannot;                                    /* Something cannot be replayed */
+  u8 cannot;                                    /* The transaction cannot be replayed */
   u8 isReplaying;
   int nDone;
   i64 nByte;
-  i64 nChange, nTotalChange, iLastRowid;        /* Values before the transaction */
+  i64 nChange, nTotalChange, iLastRowid;        /* Values before the transaction began */
   TpDone aDone[TP_REPLAY_STATEMENTS];
 };
 
@@ -96,7 +96,7 @@ static u64 tpDigest(u64 h, const Mem *aMem, int n){
   return h;
 }
 
-/* Returns 0 if the statement cannot be kept. */
+/* Stores a statement in the log. Returns 0 if the statement cannot be replayed. */
 static TpDone *tpKeep(TpLog *l, Vdbe *v){
   TpDone *d = &l->aDone[l->nDone];
   int i;
@@ -118,13 +118,13 @@ static TpDone *tpKeep(TpLog *l, Vdbe *v){
   }
   return d;
 }
-/* Returns a hash of the sentence of a statement's error. */
+/* Returns a hash of the text of a statement's error. */
 static u64 tpError(Vdbe *v){
   const char *z = v->rc==SQLITE_OK || v->rc==SQLITE_DONE ? "" : sqlite3_errmsg(v->db);
   return tpHash(1, z, sqlite3Strlen30(z));
 }
-/* Notes what the last statement has changed. A statement that was not read to its end has made all its changes when
-** it is reset. */
+/* Stores the counts of changes and the last rowid after the last statement. They are read when the next statement
+** begins: a statement that the program has not read to its end makes its last changes when it is reset. */
 static void tpNoteChanges(TpLog *l, TpStep *t){
   TpDone *d;
   if( l->nDone==0 ) return;
@@ -133,7 +133,7 @@ static void tpNoteChanges(TpLog *l, TpStep *t){
   d->nTotalChange = t->nTotalChange;
   d->iLastRowid = t->iLastRowid;
 }
-/* Notes the result of a step for the program. */
+/* Stores the result of a sqlite3_step in the log. */
 static void tpNote(Vdbe *v, int rc, TpStep *t){
   sqlite3 *db = v->db;
   TpLog *l = db->pTpLog;
@@ -171,7 +171,7 @@ static void tpNote(Vdbe *v, int rc, TpStep *t){
   }
   d->pVdbe = 0;
   if( (rc&0xff)==SQLITE_BUSY && d->nRow==0 && d==&l->aDone[l->nDone-1] ){
-    /* The statement was undone, and would not fail if it ran alone. */
+    /* The statement was undone because it did not get a lock. In a replay it might get the lock, so it is not kept. */
     l->nDone--;
     tpFreeDone(d);
     return;
@@ -181,7 +181,7 @@ static void tpNote(Vdbe *v, int rc, TpStep *t){
   d->error = tpError(v);
 }
 
-/* Runs a statement again. Returns whether the program would have seen the same. */
+/* Runs a statement again. Returns whether its results are the same as before. */
 static int tpIsSame(sqlite3 *db, TpDone *d){
   sqlite3_stmt *s = 0;
   u64 digest = 0;
@@ -207,12 +207,12 @@ static int tpMayReplay(Vdbe *v, TpStep *t){
   int i;
   if( l==0 || l->cannot || l->isReplaying || l->nDone==0 || t->wasAuto || !t->isFresh || t->nAgain>=10 ) return 0;
   if( db->nVdbeActive!=(v->eVdbeState==VDBE_RUN_STATE) || tpHasHooks(db) || tpStatementHasEffects(v) ) return 0;
-  /* The statements would run with the present settings, not with the earlier ones. */
+  /* A replay would run the statements with the connection's present settings. */
   for(i=0; i<l->nDone; i++) if( l->aDone[i].flags!=db->flags ) return 0;
   t->nAgain++;
   return 1;
 }
-/* Begins a doomed transaction with the savepoints that the program knows. */
+/* Makes SQLite's transaction and savepoints as the program expects them, and dooms the transaction. */
 static void tpDoomReplay(sqlite3 *db, char **azName, int nName, int hasOuter){
   int i;
   if( db->autoCommit && !hasOuter ) sqlite3_exec(db, "BEGIN", 0, 0, 0);
@@ -223,20 +223,21 @@ static void tpDoomReplay(sqlite3 *db, char **azName, int nName, int hasOuter){
   }
   tpDoomAll(db, 0, "a deadlock, and its statements could not run again with the same results");
 }
-/* Runs the statements of the transaction again. If that fails, the transaction has ended, and each call is refused. */
+/* Runs the statements of the transaction again. If a result differs, the transaction has ended, and each later call
+** fails. */
 static int tpReplay(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   TpLog *l = db->pTpLog;
   Savepoint *p;
   char *azName[TP_REPLAY_STATEMENTS];
   int i, isSame = 1, nName = 0, hasOuter = db->isTransactionSavepoint;
-  /* The list begins with the newest. */
+  /* SQLite's list of savepoints begins with the newest. */
   for(p=db->pSavepoint; p && nName<TP_REPLAY_STATEMENTS; p=p->pNext) nName++;
   for(p=db->pSavepoint, i=nName-1; i>=0; p=p->pNext, i--) azName[i] = sqlite3_mprintf("%s", p->zName);
   tpNoteChanges(l, t);
   l->isReplaying = 1;
   sqlite3_reset((sqlite3_stmt*)v);
-  /* A COMMIT that fails has rolled back already. */
+  /* After a COMMIT that failed, the transaction is rolled back already. */
   if( !db->autoCommit ){
     for(i=0; i<db->nDb; i++) if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) tpsql_replays(TPH(db->aDb[i].pBt)->pConn);
     isSame = sqlite3_exec(db, "ROLLBACK", 0, 0, 0)==SQLITE_OK;

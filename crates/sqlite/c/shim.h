@@ -1,9 +1,10 @@
-/* The second B-tree layer: what SQLite's other source calls, and what the shim calls in Rust (src/door.rs).
+/* The second B-tree layer: the functions that SQLite's other source calls, and the functions in Rust that the shim
+** calls (src/door.rs).
 **
-** A B-tree handle whose pTp is set belongs to an environment. The rest of such a handle is a stock handle on an empty
-** :memory: database, its companion. The companion answers all that concerns pagers, schemas in memory, page sizes and
-** caches. Any other handle goes to the stock functions. */
-typedef struct TpConn TpConn;                   /* A connection: owned by Rust */
+** A B-tree handle whose pTp is set belongs to an environment. In all else it is a stock handle of an empty :memory:
+** database, the companion. SQLite's own functions use the companion for pagers, schemas in memory, page sizes and
+** caches. For a handle without pTp, the shim calls the stock functions. */
+typedef struct TpConn TpConn;                   /* A connection; Rust owns its memory */
 typedef struct TpHandle TpHandle;               /* Btree.pTp */
 typedef struct TpPlace TpPlace;                 /* BtCursor.pTp */
 typedef struct TpField TpField;
@@ -12,33 +13,33 @@ struct Vdbe;
 
 struct TpHandle {
   TpConn *pConn;
-  const char *zName;                            /* Made by sqlite3_create_filename */
+  const char *zName;                            /* From sqlite3_create_filename */
   u8 isReadOnly;
-  u8 isWal;                                     /* The program asked for WAL */
+  u8 isWal;                                     /* The program has set journal_mode to WAL */
   u8 eSync;                                     /* PAGER_SYNCHRONOUS_* */
 };
 
-/* A cursor is a number of its connection: no pointer of C leads into Rust's memory but TpConn. */
+/* For C, a cursor is a number in its connection: C's only pointer to Rust's memory is TpConn. */
 struct TpPlace {
   TpConn *pConn;
   u32 iCursor;
   u32 iRoot;
   KeyInfo *pKeyInfo;                            /* NULL for a table of rowids */
   TpField *aField;                              /* Room for the fields of a key */
-  u8 *aRow; u32 nRow;                           /* The row that sqlite3BtreeTransferRow brought */
+  u8 *aRow; u32 nRow;                           /* The row that sqlite3BtreeTransferRow has copied */
 };
 
-/* A value of a key. The same struct is in src/keys.rs. */
+/* A value of a key. src/arguments.rs has the same struct (Field). */
 struct TpField {
   int eType;                                    /* 0 NULL, 1 integer, 2 real, 3 text, 4 blob */
-  int nZero;                                    /* Zero bytes behind z */
+  int nZero;                                    /* Number of zero bytes that follow z */
   i64 i;
   double r;
   const u8 *z;
   size_t n;
 };
 
-/* The numbers that are put back before a statement runs again. */
+/* State at the beginning of a sqlite3_step. Some of it is restored before the statement runs again. */
 struct TpStep { i64 iLastRowid; i64 nTotalChange; i64 nChange; int nAgain; u8 isFresh; u8 wasAuto; };
 
 #define TPH(p) ((TpHandle*)(p)->pTp)
@@ -62,34 +63,34 @@ static void sqlite3TpCannotReplay(sqlite3*);
 static int sqlite3TpBackup(sqlite3*, const char*, sqlite3*, const char*, sqlite3_backup**);
 static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 
-/* How a transaction begins: the numbers are in src/session.rs. */
+/* The ways to begin a transaction. src/session.rs has the same numbers (BeginMode). */
 #define TP_READ       0
-#define TP_WRITE      1                         /* A statement of its own, or a later one of a transaction */
+#define TP_WRITE      1                         /* A statement that writes, in a transaction or outside of one */
 #define TP_IMMEDIATE  2
 #define TP_EXCLUSIVE  3
 
-/* Each of these returns a code of SQLite. After an error, tpsql_sentence has the sentence. */
+/* Calls that can fail return a code of SQLite. After an error, tpsql_sentence returns its text. */
 extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
-extern int tpsql_refusal(int *pCode, const char **pz);          /* Why the last tpsql_open of this thread failed */
+extern int tpsql_refusal(int *pCode, const char **pz);          /* The error of this thread's last tpsql_open or tpsql_is_chosen */
 extern void tpsql_forget_refusal(void);
-extern int tpsql_is_chosen(const char *zPath);                  /* By LIBTP_SQLITE; -1: the list is refused */
+extern int tpsql_is_chosen(const char *zPath);                  /* Whether LIBTP_SQLITE names the path; -1: the variable is invalid */
 extern int tpsql_is_removed(TpConn*);
 extern void tpsql_close(TpConn*);
-extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the length; 0: rc has no sentence */
+extern int tpsql_sentence(TpConn*, int rc, int *pCode, const char **pz); /* Returns the text's length; 0: there is no text for rc */
 extern void tpsql_settings(TpConn*, int isDurable, int nWaitMillis);
-extern void tpsql_cancel(void);                 /* Ends the waits of this process that began before */
-extern void tpsql_heed(TpConn*);                /* Lets the connection wait again, for the rest of its time */
-extern void tpsql_heeded(TpConn*);              /* The next wait has all its time */
+extern void tpsql_cancel(void);                 /* Ends all lock waits of this process */
+extern void tpsql_heed(TpConn*);                /* Lets the connection wait again, for the rest of its time limit */
+extern void tpsql_heeded(TpConn*);              /* Gives the next wait the whole time limit */
 extern int tpsql_failed_before(TpConn*);        /* Whether the last error is an earlier error that a cursor returns again */
 extern int tpsql_state(TpConn*);
 extern int tpsql_begin(TpConn*, int eHow);
-extern int tpsql_prepare(TpConn*);              /* The part of a commit that can fail because of the transaction */
+extern int tpsql_prepare(TpConn*);              /* Before a commit: the last changes of the transaction, which may fail */
 extern int tpsql_commit(TpConn*, int keepsReading);
-extern int tpsql_has_expired(TpConn*);          /* Whether the end of a transaction changed what an open SELECT has read; true once */
+extern int tpsql_has_expired(TpConn*);          /* Whether an open SELECT could not continue after a transaction; the call resets this */
 extern int tpsql_is_doomed(TpConn*);
 extern int tpsql_roll_back(TpConn*, int keepsReading);
 extern int tpsql_was_victim(TpConn*);
-extern void tpsql_replays(TpConn*);             /* The next roll back is of a transaction whose statements run again */
+extern void tpsql_replays(TpConn*);             /* Before a rollback: the transaction's statements will run again */
 extern void tpsql_doom(TpConn*, int isReported, const char *zCause); /* Ends the transaction; !isReported: the next call returns BUSY_SNAPSHOT */
 extern int tpsql_savepoints(TpConn*, int nSavepoint);
 extern int tpsql_savepoint_end(TpConn*, int isRollback, int iSavepoint, int isStatement);
@@ -99,7 +100,7 @@ extern int tpsql_meta_put(TpConn*, int iMeta, u32 v);
 extern u32 tpsql_version(TpConn*);
 extern i64 tpsql_bytes(TpConn*);
 extern int tpsql_compact(TpConn*);
-extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz, int *pn); /* The answer, or the sentence of an error */
+extern int tpsql_setting(TpConn*, const char *zName, const char *zValue, const char **pz, int *pn); /* Stores the setting's value, or the text of an error */
 extern int tpsql_create(TpConn*, u32 *piRoot);
 extern int tpsql_clear(TpConn*, u32 iRoot, int isDrop, i64 *pnChange);
 extern int tpsql_count(TpConn*, u32 iRoot, i64 *pn);

@@ -1,6 +1,6 @@
-/* Statements: the sentence of an error, and the second run of a statement that a deadlock ended. */
+/* Statements: the texts of errors, and the retry of a statement that was the victim of a deadlock. */
 
-/* Returns the code of an error of an environment, and gives the statement its sentence. */
+/* Sets the statement's error text if rc is an error of an environment. Returns the error's code. */
 static int sqlite3TpError(Vdbe *p, int rc){
   sqlite3 *db = p->db;
   int i;
@@ -24,8 +24,8 @@ static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
   t->nAgain = 0;
   t->isFresh = v->eVdbeState!=VDBE_RUN_STATE;
 }
-/* Whether some operation has an effect outside of the database: a function of the program that is not deterministic, or
-** a virtual table. */
+/* Returns whether an operation may have an effect outside of the database: it calls a function of the program that is
+** not deterministic, or writes to a virtual table. */
 static int tpHasEffects(const Op *aOp, int nOp){
   int i;
   for(i=0; i<nOp; i++){
@@ -56,8 +56,8 @@ static void tpDoomAll(sqlite3 *db, int isReported, const char *zCause){
   }
 }
 #include "replay.c"
-/* A statement that a deadlock ended runs again if it is alone and a transaction of its own, and the program has seen
-** nothing of it. */
+/* Returns whether a statement that was the victim of a deadlock may run again by itself: it is outside of a
+** transaction, no other statement is open, and the program has not got a row of it. */
 static int tpMayRunAgain(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   if( !t->isFresh || !t->wasAuto || !db->autoCommit || t->nAgain>=10 ) return 0;
@@ -67,18 +67,18 @@ static int tpMayRunAgain(Vdbe *v, TpStep *t){
   return 1;
 }
 static int sqlite3Step(Vdbe*);
-/* RELEASE of the outermost savepoint rolls a doomed transaction back, and SQLite stays in its transaction: it stays
-** doomed. */
+/* Makes a step. RELEASE of the outermost savepoint of a doomed transaction rolls it back, but SQLite stays in the
+** transaction. So the transaction is doomed again. */
 static int tpStepDoomed(Vdbe *v){
   sqlite3 *db = v->db;
   int wasDoomed = v->eVdbeState!=VDBE_RUN_STATE && !db->autoCommit && tpIsDoomed(db);
   int rc = sqlite3Step(v);
-  if( wasDoomed && !db->autoCommit && !tpIsDoomed(db) ) tpDoomAll(db, 1, "an error before");
+  if( wasDoomed && !db->autoCommit && !tpIsDoomed(db) ) tpDoomAll(db, 1, "an earlier error");
   return rc;
 }
 static int sqlite3TpStep(Vdbe *v, TpStep *t){
   int rc = tpStepDoomed(v), isSame = 1;
-  /* Nothing runs again within another statement: the outer statement runs again as a whole. */
+  /* A statement within another statement is not retried: the outer statement is retried as a whole. */
   while( isSame && (rc&0xff)==SQLITE_BUSY && v->db->nVdbeExec==0 && tpWasVictim(v->db) ){
     if( tpMayRunAgain(v, t) ){
       sqlite3_reset((sqlite3_stmt*)v);

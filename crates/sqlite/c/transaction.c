@@ -1,4 +1,4 @@
-/* Transactions: begin, commit, roll back, savepoints. The rules are in docs/sql.md. */
+/* Transactions: begin, commit, rollback, savepoints. docs/sql.md describes their behaviour. */
 
 SQLITE_PRIVATE int sqlite3BtreeTxnState(Btree *p) { return p && p->pTp ? tpsql_state(TPH(p)->pConn) : stockBtreeTxnState(p); }
 
@@ -15,8 +15,8 @@ static int tpBegin(Btree *p, int eHow, int *pVersion){
 SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
   return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
 }
-/* Called by OP_Transaction. The operation that ends autocommit distinguishes BEGIN IMMEDIATE and BEGIN EXCLUSIVE from
-** statements. */
+/* OP_Transaction calls this. Only the programs of BEGIN IMMEDIATE and BEGIN EXCLUSIVE have an operation that ends
+** autocommit. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   int rc, i, eHow = wr ? TP_WRITE : TP_READ;
   if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);
@@ -26,8 +26,8 @@ static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   rc = tpBegin(p, eHow, pVersion);
   return rc==SQLITE_OK ? rc : sqlite3TpError(v, rc);
 }
-/* A SELECT that is open goes on only if all that it has read is the same. Else its cursors fail, and it opens no new
-** ones. */
+/* An open SELECT continues only if all rows that it has read are unchanged. Otherwise its cursors fail, and it must not
+** open new cursors. */
 static void tpExpire(Btree *p){
   if( tpsql_has_expired(TPH(p)->pConn) ) sqlite3ExpirePreparedStatements(p->db, 0);
 }
@@ -38,7 +38,7 @@ SQLITE_PRIVATE int sqlite3BtreeCommitPhaseTwo(Btree *p, int c) {
   tpExpire(p);
   return rc;
 }
-/* With a super-journal (z) SQLite ignores the codes of the second phase: the environment commits in the first. */
+/* With a super-journal (z) SQLite ignores errors of the second phase, so the environment commits in the first phase. */
 SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *z) {
   int rc;
   if( p->pTp==0 ) return stockBtreeCommitPhaseOne(p, z);
@@ -66,7 +66,7 @@ SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int trip, int w) {
 SQLITE_PRIVATE int sqlite3BtreeBeginStmt(Btree *p, int i) {
   return p->pTp ? tpsql_savepoints(TPH(p)->pConn, i) : stockBtreeBeginStmt(p, i);
 }
-/* The savepoints of statements follow those of the program. */
+/* Savepoints with numbers from nSavepoint on are those of statements. */
 SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int i) {
   if( p==0 || p->pTp==0 ) return stockBtreeSavepoint(p, op, i);
   return tpsql_savepoint_end(TPH(p)->pConn, op==SAVEPOINT_ROLLBACK, i, i>=p->db->nSavepoint);

@@ -1,4 +1,4 @@
-/* Trees, each with the number that SQLite takes for its root page, and the values of the file's header. */
+/* Trees, which SQLite names by a number, for SQLite the root page; and the values that SQLite has in a file's header. */
 
 SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *pi, int f) {
   int rc;
@@ -26,7 +26,7 @@ static int sqlite3TpVacuum(Btree *p){
   TP_CALL(rc, p, tpsql_compact(TPH(p)->pConn));
   return rc;
 }
-/* Read when the transaction begins: this call cannot fail. */
+/* This call cannot fail, because the values are read when the transaction begins. */
 SQLITE_PRIVATE void sqlite3BtreeGetMeta(Btree *p, int i, u32 *pv) {
   if( p->pTp==0 ){ stockBtreeGetMeta(p, i, pv); return; }
   *pv = i==BTREE_DATA_VERSION ? tpsql_version(TPH(p)->pConn) : tpsql_meta(TPH(p)->pConn, i);
@@ -37,7 +37,8 @@ SQLITE_PRIVATE int sqlite3BtreeUpdateMeta(Btree *p, int i, u32 v) {
   TP_CALL(rc, p, tpsql_meta_put(TPH(p)->pConn, i, v));
   return rc;
 }
-/* Counts the entries. SQLite compares the counts, and looks up each row's entries. */
+/* Only counts the entries of each tree. SQLite's own part of the check compares the counts of tables and indices, and
+** looks up the index entries of each row. */
 SQLITE_PRIVATE int sqlite3BtreeIntegrityCheck(sqlite3 *db, Btree *p, Pgno *aRoot, Mem *aCnt, int nRoot, int mx, int *pnErr, char **pz) {
   int i, rc = SQLITE_OK;
   if( p->pTp==0 ) return stockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mx, pnErr, pz);

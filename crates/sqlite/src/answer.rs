@@ -1,8 +1,8 @@
-//! The codes that SQLite knows, and the sentence beside each.
+//! The answers of calls: codes of SQLite, each error with a text.
 //!
-//! A victim of a deadlock gets `BUSY_SNAPSHOT`, as a writer in WAL mode whose snapshot has become old: a program that
-//! uses transactions of WAL mode begins again there. A lock that was not granted in time is `BUSY`; only the call
-//! failed.
+//! The victim of a deadlock gets `BUSY_SNAPSHOT`. In WAL mode SQLite returns this code to a writer whose snapshot is
+//! outdated, and programs for WAL mode then begin the transaction again. If a lock is not granted in time, the call
+//! fails with `BUSY`, and the transaction continues.
 
 use std::ffi::c_int;
 

@@ -1,7 +1,7 @@
-//! The pointers that the shim passes with a length, and the values of keys.
+//! Arguments from the shim: pointers with a length, texts, and the values of keys.
 //!
-//! The shim passes handles as references (`&mut Connection`) and places for results as `&mut T`: it owns or borrows
-//! them for the call, and never passes NULL there. SQLite calls a connection from one thread at a time
+//! `door.rs` takes connections and places for results as references (`&mut Connection`, `&mut T`): the shim passes no
+//! NULL for them, and nothing else uses them during the call. SQLite uses a connection only in one thread at a time
 //! (`sqlite3.mutex`).
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::path::Path;
 pub(crate) struct Field {
     /// 0 NULL, 1 an integer, 2 a real, 3 text, 4 a blob.
     pub(crate) kind: c_int,
-    /// The number of zero bytes behind the text or blob.
+    /// The number of zero bytes that follow the text or blob.
     pub(crate) zeros: c_int,
     pub(crate) integer: i64,
     pub(crate) real: f64,
@@ -23,13 +23,13 @@ pub(crate) struct Field {
     pub(crate) length: usize,
 }
 
-/// Returns bytes of C for the length of the call. A length of zero allows NULL.
+/// Returns bytes that C lends for the length of the call. NULL is allowed if the length is zero.
 pub(crate) fn bytes<'a>(start: *const u8, length: usize) -> &'a [u8] {
     if length == 0 || start.is_null() {
         return &[];
     }
-    // SAFETY: the shim's contract: `length` bytes at `start` are readable and stay unchanged for the call; the caller
-    // in `door.rs` lets no reference outlive the call.
+    // SAFETY: the shim promises that `length` bytes at `start` are readable and stay unchanged during the call. The
+    // callers in `door.rs` drop the slice before the call returns.
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn fields<'a>(start: *const Field, number: c_int) -> &'a [Field] {
     if number == 0 || start.is_null() {
         return &[];
     }
-    // SAFETY: the shim's contract, as in `bytes`; `Field` has the layout of `TpField` in c/shim.h.
+    // SAFETY: as in `bytes`; `Field` has the layout of `TpField` in c/shim.h.
     unsafe { std::slice::from_raw_parts(start, number) }
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn path<'a>(name: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(text(name)))
 }
 
-/// Returns the word that C passes, for the length of the call; an empty one if it is no UTF-8.
+/// Returns the word that C passes, for the length of the call; an empty word if it is not UTF-8.
 pub(crate) fn word<'a>(name: *const c_char) -> &'a str {
     std::str::from_utf8(text(name)).unwrap_or_default()
 }
 
 fn text<'a>(start: *const c_char) -> &'a [u8] {
-    // SAFETY: the shim's contract: the text ends in a zero byte and stays unchanged for the call; the caller in
-    // `door.rs` lets no reference outlive the call.
+    // SAFETY: the shim promises that the text ends in a zero byte and stays unchanged during the call. The callers in
+    // `door.rs` drop the slice before the call returns.
     unsafe { CStr::from_ptr(start) }.to_bytes()
 }

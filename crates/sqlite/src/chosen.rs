@@ -1,36 +1,36 @@
-//! `LIBTP_SQLITE`: a list of paths and patterns, whose files are environments, whatever their names.
+//! `LIBTP_SQLITE`: a list of paths and patterns. SQLite opens an environment for a file that the list names.
 //!
-//! A pattern that may match any file of the machine is refused. Programs keep many small files of SQLite that are not
-//! meant: caches, histories, locks.
+//! A pattern that may match files of the whole machine is refused, because it would also match the many small SQLite
+//! files of other programs: caches, histories, locks.
 
 use std::path::Path;
 
 use glob::{MatchOptions, Pattern};
 
-/// The variable.
+/// The name of the environment variable.
 pub(crate) const VARIABLE: &str = "LIBTP_SQLITE";
 
-/// `*` stays within one directory.
+/// Options with which `*` does not match a slash.
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 /// Returns whether a list names a path.
 ///
 /// # Errors
-/// The sentence that refuses the list.
+/// A text that says which item of the list is invalid, and why.
 pub(crate) fn is_chosen(list: &str, path: &Path) -> Result<bool, String> {
     let mut is_chosen = false;
     for item in list.split(':').filter(|item| !item.is_empty()) {
         let refuse = |why: &str| {
-            Err(format!("the variable {VARIABLE} has {item:?}, {why}; nothing was opened. Name files, or directories with patterns below them, as in /srv/shop/*.db"))
+            Err(format!("the variable {VARIABLE} contains {item:?}, {why}; nothing was opened. Give absolute paths, or patterns below a directory, as in /srv/shop/*.db"))
         };
         let Some(beginning) = item.strip_prefix('/').and_then(|behind| behind.split('/').next()) else {
-            return refuse("which is no absolute path");
+            return refuse("which is not an absolute path");
         };
         if beginning.contains(['*', '?', '[']) {
-            return refuse("which may be any file");
+            return refuse("which may match any file");
         }
-        let Ok(pattern) = Pattern::new(item) else { return refuse("which is no pattern") };
+        let Ok(pattern) = Pattern::new(item) else { return refuse("which is not a valid pattern") };
         is_chosen |= pattern.matches_path_with(path, OPTIONS);
     }
     Ok(is_chosen)

@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction, or goes on in the running one.
+    /// Begins a transaction, or continues the running transaction.
     pub(crate) fn begin(&mut self, how: BeginMode) -> Outcome<()> {
         self.session.report_doom()?;
         let begun = match (self.session.has_reader(), self.session.is_writing(), how) {
@@ -48,10 +48,10 @@ impl Connection {
             (false, _, _) => self.session.new_txn(how).and_then(|txn| self.session.read_by(txn)),
             (true, false, _) => self.write_behind_reads(how),
         };
-        // The setting may have changed between the look and the lock.
+        // The setting may have changed after `new_txn` read it and before the transaction locked it.
         let is_alone = how == BeginMode::Immediate && self.session.meta.runs_immediate_alone();
         let begun = begun.and_then(|()| if is_alone { self.session.exclude_writers() } else { Ok(()) });
-        // A deadlock here ends a transaction that had not begun yet.
+        // If a deadlock has ended the new transaction, it never was the connection's, so there is nothing to roll back.
         begun.map_err(|refusal| {
             if refusal.ends_transaction && !self.session.is_writing() {
                 self.session.note_victim();
@@ -61,7 +61,7 @@ impl Connection {
         })
     }
 
-    /// Goes from a snapshot to a transaction, if everything that was read is unchanged.
+    /// Replaces the snapshot by a transaction, if all rows that were read are unchanged.
     fn write_behind_reads(&mut self, how: BeginMode) -> Outcome<()> {
         self.end_sweeps();
         let session = &mut self.session;
@@ -71,7 +71,7 @@ impl Connection {
         if !is_same {
             return Err(Refusal::new(
                 BUSY_SNAPSHOT,
-                "another connection has changed rows that this transaction has read, so it cannot write any more; nothing was changed. Roll it back, and run it again; BEGIN IMMEDIATE locks the rows that it reads",
+                "another connection has changed rows that this transaction has read, so this transaction can no longer write; nothing was changed. Roll it back, and run it again; with BEGIN IMMEDIATE it locks the rows that it reads",
             ));
         }
         drop(old);
@@ -80,7 +80,8 @@ impl Connection {
         self.session.read_by(new)
     }
 
-    /// Does the part of a commit that can fail because of the transaction.
+    /// Makes the last changes of the transaction: stores its own counts of rowids. If this fails, the program can roll
+    /// back the transaction.
     pub(crate) fn prepare_commit(&mut self) -> Outcome<()> {
         let session = &mut self.session;
         session.refuse_doomed()?;
@@ -91,8 +92,8 @@ impl Connection {
         with_txn(&reader, |txn| session.numbers.store(&session.home, txn))
     }
 
-    /// Commits. `keeps_reading`: a SELECT is open and goes on. It then sees the state of a moment after the commit, if
-    /// everything that it has read is the same there; otherwise its next step fails.
+    /// Commits. With `keeps_reading`, a SELECT is open: it continues with a new snapshot if all rows that it has read
+    /// are unchanged there; otherwise its next step fails.
     pub(crate) fn commit(&mut self, keeps_reading: bool) -> Outcome<()> {
         self.session.refuse_doomed()?;
         if !self.session.is_writing() {
@@ -109,7 +110,7 @@ impl Connection {
         Ok(ended?)
     }
 
-    /// Undoes the transaction.
+    /// Undoes the transaction. With `keeps_reading`, a SELECT is open and continues as after a commit.
     pub(crate) fn roll_back(&mut self, keeps_reading: bool) -> Outcome<()> {
         if !self.session.is_writing() && self.session.doom.is_none() {
             if !keeps_reading {
@@ -117,7 +118,7 @@ impl Connection {
             }
             return Ok(());
         }
-        // A doomed transaction has no state to compare with.
+        // A doomed transaction was aborted, so its reads can no longer be compared.
         let before = if self.session.doom.is_none() { self.digest(keeps_reading).unwrap_or(None) } else { None };
         self.leave();
         let ended = self.session.take_reader().map_or(Ok(()), Reader::abort);
@@ -134,7 +135,8 @@ impl Connection {
         Ok(Some(digest))
     }
 
-    /// Continues after the end of a transaction.
+    /// Does the work after the end of a transaction. With `keeps_reading`, takes a snapshot for the open SELECTs, and
+    /// makes them fail if their reads are not the same as `before`.
     fn after(&mut self, is_committed: bool, before: Option<u64>, keeps_reading: bool) {
         let session = &mut self.session;
         session.numbers.end(&session.home, is_committed, session.wait);
@@ -162,21 +164,22 @@ impl Connection {
         }
     }
 
-    /// Ends a transaction at once, with its locks. SQLite rolls it back later.
+    /// Aborts the transaction at once, because of a deadlock or another error that ends it, and releases its locks.
+    /// SQLite rolls it back later.
     pub(crate) fn doom(&mut self, cause: &str) {
         if !self.session.is_writing() {
             return;
         }
         self.leave();
-        // The abort of a transaction that the library has ended does nothing; its error is the cause.
+        // If the library has ended the transaction already, the abort fails. Its error is the same cause.
         let _ = self.session.take_reader().map(Reader::abort);
         self.session.doom = Some(cause.to_owned());
         self.session.is_doom_reported = true;
         self.session.note_victim();
     }
 
-    /// Ends a transaction at once that was not the victim of a deadlock. If the program has not got an error yet, its
-    /// next call is refused like the call of a victim.
+    /// Aborts the transaction at once, but not as the victim of a deadlock. If the program has not got an error yet
+    /// (`is_reported` is false), its next call fails with BUSY_SNAPSHOT.
     pub(crate) fn doom_for(&mut self, cause: &str, is_reported: bool) {
         self.leave();
         let _ = self.session.take_reader().map(Reader::abort);
@@ -185,13 +188,13 @@ impl Connection {
         self.session.is_doom_reported = is_reported;
     }
 
-    /// Ends the savepoints from the number `from` of the program's count on. A roll back keeps the savepoint itself.
+    /// Ends the savepoints from SQLite's number `from` on. A rollback ends only the savepoints after `from`.
     pub(crate) fn end_savepoint(&mut self, is_rollback: bool, from: c_int, is_statement: bool) -> Outcome<()> {
         if self.session.doom.is_some() {
-            // The end of a statement that failed must not end the transaction for SQLite.
+            // An error here, at the end of a statement that failed, would make SQLite end its transaction.
             return if is_statement { Ok(()) } else { self.session.refuse_doomed() };
         }
-        // The first savepoint marks the beginning of the transaction: SQLite's number -1.
+        // The first savepoint marks the beginning of the transaction, for which SQLite has the number -1.
         let place = usize::try_from(i64::from(from) + 1).unwrap_or(0);
         if !self.session.is_writing() {
             return Ok(());
@@ -227,14 +230,14 @@ impl Connection {
         with_txn(&reader, |txn| session.meta.put(&session.home, txn, place, value))
     }
 
-    /// Returns the word of a setting of the environment. With a `word`, changes the setting before, in a transaction of
-    /// its own.
+    /// Returns the word for a setting of the environment. With a `word`, first changes the setting, in a separate
+    /// transaction.
     pub(crate) fn setting(&mut self, name: &str, word: Option<&str>) -> Outcome<&'static str> {
         let setting = Setting::of_name(name)?;
         if let Some(word) = word {
             let value = setting.value(word)?;
             if self.session.has_reader() || self.session.doom.is_some() {
-                let what = format!("{name} cannot change in a transaction, or while a SELECT is open; nothing was changed. End it before");
+                let what = format!("{name} cannot be changed in a transaction, or while a SELECT is open; nothing was changed. End the transaction or the SELECT first");
                 return Err(Refusal::new(ERROR, what));
             }
             let changed = self.begin(BeginMode::Write).and_then(|()| self.put_setting(setting, value));
@@ -251,7 +254,8 @@ impl Connection {
     fn put_setting(&mut self, setting: &Setting, value: u32) -> Outcome<()> {
         self.put_meta(setting.place, value)?;
         if setting.is_of_rowids() {
-            // Each rule keeps its counts in another way. Without a count the next insert looks the highest row up.
+            // The two rules use the counts differently, so the counts are removed. Without a count the next insert
+            // looks up the highest row.
             let reader = Rc::clone(self.session.reader()?);
             with_txn(&reader, |txn| Ok(self.session.home.numbers().delete_range(txn, ..)?))?;
         }
@@ -267,7 +271,7 @@ impl Connection {
         Ok(root)
     }
 
-    /// Deletes all entries of a tree; with `is_drop`, its root may be given out again. Returns their number.
+    /// Deletes all entries of a tree, and returns their number. With `is_drop`, the tree's root may be given out again.
     pub(crate) fn clear(&mut self, root: u32, is_drop: bool) -> Outcome<u64> {
         self.refuse_pinned(root, None)?;
         self.others(root, None).filter(|cursor| cursor.is_blob).for_each(|blob| blob.set_fault(ABORT));
@@ -277,7 +281,7 @@ impl Connection {
         let rule = session.meta.rowid_rule();
         let count = with_txn(&reader, |txn| {
             if rule == Rule::Exact {
-                // In the order of an insert: the count, then the tree.
+                // An insert also locks the count first and then the tree.
                 session.home.numbers().get_for_update(txn, &root.to_be_bytes())?;
             }
             tree.lock_all(txn, PageLock::Write)?;
@@ -322,7 +326,7 @@ impl Connection {
         }
     }
 
-    /// Returns a cursor with the session.
+    /// Returns the cursor with this number, and the session.
     pub(crate) fn cursor(&mut self, number: u32) -> Outcome<(&mut Cursor, &mut Session)> {
         let slot = usize::try_from(number).ok().and_then(|place| self.cursors.get_mut(place));
         let cursor = slot.and_then(Option::as_mut);
@@ -330,7 +334,7 @@ impl Connection {
         Ok((cursor, &mut self.session))
     }
 
-    /// Writes over a part of the record under a cursor of a blob.
+    /// Overwrites a part of the record at the cursor of a blob handle.
     pub(crate) fn change_part(&mut self, number: u32, offset: usize, part: &[u8]) -> Outcome<()> {
         let root = self.cursor(number)?.0.root;
         self.refuse_pinned(root, Some(number))?;
@@ -340,7 +344,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Changes the tree of a cursor through that cursor. Other cursors on that tree look their entries up again.
+    /// Changes a tree through a cursor. The other cursors on this tree look up their entries again at their next use.
     pub(crate) fn change(
         &mut self,
         number: u32,
@@ -366,7 +370,7 @@ impl Connection {
     fn refuse_pinned(&mut self, root: u32, but: Option<u32>) -> Outcome<()> {
         match self.others(root, but).any(|cursor| cursor.stands_pinned()) {
             true => {
-                Err(Refusal::new(CONSTRAINT_PINNED, "a row cannot be changed while the statement changes it already"))
+                Err(Refusal::new(CONSTRAINT_PINNED, "a row cannot be changed while the same statement is changing it"))
             }
             false => Ok(()),
         }
@@ -385,7 +389,7 @@ impl Connection {
         cursors.iter_mut().filter_map(Option::as_mut).for_each(|cursor| cursor.end_sweep(session));
     }
 
-    /// Makes all cursors leave the transaction or snapshot, and notes what they have read.
+    /// Makes all cursors leave the transaction or snapshot, and adds the key ranges that they have read to the spans.
     fn leave(&mut self) {
         self.end_sweeps();
         self.cursors().for_each(Cursor::leave);

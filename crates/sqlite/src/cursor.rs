@@ -1,12 +1,13 @@
-//! Cursors, as SQLite moves them.
+//! Cursors with the operations of SQLite's B-tree cursors.
 //!
-//! A cursor keeps a copy of its key and record, and takes a native cursor only when it steps. A lookup that misses does
-//! not look at the neighbours, which would lock the gap between them: the cursor reports that it stands on the entry
-//! before, and looks for that entry only if SQLite asks for it. An error found then is not hidden: the cursor returns
-//! it at the next call that can fail.
+//! A cursor has a copy of its key and record, and makes a libtp cursor, the native cursor, only for a step. If a lookup
+//! finds no entry, it does not read the neighbours, because that would lock the gap between them. Instead the cursor
+//! reports that it is at the entry before the key, and searches for this entry only if SQLite needs it. If that
+//! search fails, the cursor returns the error at the next call that can fail.
 //!
-//! In a transaction a lookup of one key locks it for writing, so two transactions that read and then write the same row
-//! queue up. A search for equal keys, or for the first or last entry, locks its own name (`queue_up`).
+//! In a transaction, a lookup of one key locks the key for writing. So two transactions that read and then write the
+//! same row run one after the other. For the same purpose a search for equal keys, or for the first or last entry,
+//! locks a name (`queue_up`).
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -21,34 +22,34 @@ use crate::owned::{with_source, Pair, Place, Source};
 use crate::rowid::{Numbers, Table};
 use crate::session::{with_txn, Session};
 
-/// The sentence of a cursor that failed before: the cause has a sentence of its own.
+/// The text of the error of a cursor that failed before. The earlier call returned the cause.
 pub(crate) const FAILED_BEFORE: &str = "a call of this statement failed before";
 
-/// The beginning of the names that searches lock.
+/// The prefix of the names that searches lock.
 const SEARCH: &[u8] = b"sql.search";
 
-/// The endings of the names that searches for the first and for the last entry lock.
+/// The ends of the names that searches for the first and for the last entry lock.
 const FIRST: &[u8] = b"first";
 const LAST: &[u8] = b"last";
 
-/// The tree of the schema, which all read and few change.
+/// The root of the schema's tree. All transactions read this tree, and few change it.
 const SCHEMA: u32 = 1;
 
-/// Where a cursor stands.
+/// The position of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CursorPlace {
     Nowhere,
     Valid,
-    /// On `key`; another cursor of the connection may have changed the entry.
+    /// On `key`, but another cursor of the connection may have changed or removed the entry.
     Stale,
     /// Between entries, at `key`.
     Gap,
-    /// As `Gap`, but the cursor has reported that it stands on the entry before the gap.
+    /// Between entries, at `key`; but the cursor has reported that it is at the entry before the gap.
     Lazy,
     Fault(c_int),
 }
 
-/// The edge of a stretch that a cursor has read.
+/// A bound of the key range that a cursor has read.
 enum Edge {
     /// The end of the tree.
     End,
@@ -57,21 +58,21 @@ enum Edge {
     Key(Vec<u8>),
 }
 
-/// The stretch that a cursor has read since it was placed.
+/// The key range that a cursor has read since its last seek.
 struct Sweep {
     low: Edge,
     high: Edge,
 }
 
-/// A key of an index that SQLite looks up.
+/// A search of SQLite for a key of an index.
 pub(crate) struct SearchKey<'a> {
     pub(crate) fields: &'a [Field],
-    /// Whether they are the whole key of an entry.
+    /// Whether the fields are the whole key of an entry.
     pub(crate) is_whole: bool,
-    /// SQLite's answer to a comparison with an equal key: negative to stand behind all equal keys, positive to stand
-    /// before them, zero to stand on one.
+    /// The result that SQLite wants for a comparison with an equal key. Negative: the cursor goes after all equal keys.
+    /// Positive: it goes before them. Zero: it goes to one of them.
     pub(crate) bias: c_int,
-    /// Whether only equal keys are wanted.
+    /// Whether SQLite wants only entries with an equal key.
     pub(crate) is_equal: bool,
 }
 
@@ -82,14 +83,14 @@ pub(crate) struct Cursor {
     /// The columns of an index; empty for a table of rowids.
     columns: Vec<Column>,
     is_write: bool,
-    /// The number of bytes of a key that searches compare: entries have shorter keys.
+    /// The number of bytes of a key that searches compare. All entries have shorter keys.
     longest: usize,
-    /// Whether SQLite reads from the record, and refuses changes of it.
+    /// Whether SQLite is reading the record: changes of it by other cursors fail.
     pub(crate) is_pinned: bool,
-    /// Whether the cursor belongs to a blob's handle, which knows the blob's place in the record.
+    /// Whether the cursor belongs to a blob handle, which has stored the blob's offset in the record.
     pub(crate) is_blob: bool,
     native: Option<Place>,
-    /// Whether `native` is at the place of this cursor.
+    /// Whether `native` has the same position as this cursor.
     is_placed: bool,
     at: CursorPlace,
     key: Vec<u8>,
@@ -119,7 +120,7 @@ impl Cursor {
         }
     }
 
-    /// Returns whether SQLite must ask for the cursor's place before it reads.
+    /// Returns whether SQLite must restore the cursor before it reads.
     pub(crate) fn has_moved(&self) -> bool {
         self.at != CursorPlace::Valid
     }
@@ -128,17 +129,17 @@ impl Cursor {
         self.is_pinned && matches!(self.at, CursorPlace::Valid | CursorPlace::Gap)
     }
 
-    /// Returns the key under the cursor.
+    /// Returns the key at the cursor.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Returns the rowid under the cursor.
+    /// Returns the rowid at the cursor.
     pub(crate) fn rowid(&self) -> i64 {
         keys::rowid_of(&self.key)
     }
 
-    /// Returns the record under the cursor; nothing after an error.
+    /// Returns the record at the cursor; no bytes after an error.
     pub(crate) fn value(&self) -> &[u8] {
         match self.at {
             CursorPlace::Fault(_) => &[],
@@ -146,21 +147,22 @@ impl Cursor {
         }
     }
 
-    /// Leaves the transaction or snapshot.
+    /// Drops the native cursor, which borrows from the transaction or snapshot.
     pub(crate) fn leave(&mut self) {
         self.native = None;
         self.is_placed = false;
         self.set_stale();
     }
 
-    /// Notes that the entry under the cursor may have been changed.
+    /// Notes that the entry at the cursor may have been changed.
     pub(crate) fn set_stale(&mut self) {
         if self.at == CursorPlace::Valid {
             self.at = CursorPlace::Stale;
         }
     }
 
-    /// Ends the cursor with an error, or just makes it leave if it only reads and readers go on.
+    /// Makes the cursor leave the transaction, and makes its next call fail with the code. With `is_write_only`, a
+    /// cursor that only reads does not fail.
     pub(crate) fn trip(&mut self, code: c_int, is_write_only: bool) {
         self.leave();
         if !is_write_only || self.is_write {
@@ -168,7 +170,7 @@ impl Cursor {
         }
     }
 
-    /// Makes the next call that can fail return the code.
+    /// Makes the cursor's next call that can fail return the code.
     pub(crate) fn set_fault(&mut self, code: c_int) {
         self.at = CursorPlace::Fault(code);
     }
@@ -178,7 +180,7 @@ impl Cursor {
         (self.at, self.is_placed) = (CursorPlace::Nowhere, false);
     }
 
-    /// Gives the session the stretch that the cursor has read. Further steps begin another one.
+    /// Adds the key range that the cursor has read to the session's spans. Further steps begin another range.
     pub(crate) fn end_sweep(&mut self, session: &mut Session) {
         let Some(Sweep { low, high }) = self.sweep.take() else { return };
         let edge = |edge: Edge| match edge {
@@ -208,7 +210,7 @@ impl Cursor {
         Ok(self.native.get_or_insert_with(|| Place::new(&self.tree, reader)))
     }
 
-    /// Takes the place of the pair that the native cursor found, or the place at the end.
+    /// Takes over the pair that the native cursor found. Without a pair, the cursor has no position afterwards.
     fn arrive(&mut self, found: Option<Pair>) -> bool {
         let is_there = found.is_some();
         if let Some(pair) = found {
@@ -224,7 +226,7 @@ impl Cursor {
         (self.at, self.is_placed) = (at, false);
     }
 
-    /// Looks a key up, without its neighbours.
+    /// Looks a key up, and does not read its neighbours.
     fn look_up(&mut self, session: &mut Session, key: &[u8]) -> Outcome<bool> {
         let found = match session.reader()?.source() {
             Source::Txn(txn) => self.tree.get_for_update(txn, key)?.map(|value| self.value = value).is_some(),
@@ -243,9 +245,9 @@ impl Cursor {
         Ok(found)
     }
 
-    /// In a transaction: waits for all transactions that search for the same, until they end. Programs with queues and
-    /// counters search for the first entry, the last entry or equal keys: two transactions that read so and then write
-    /// would wait for each other.
+    /// In a transaction, waits until all transactions that have made the same search have ended. Programs with queues
+    /// and counters search for the first entry, the last entry or equal keys, and then write: without this lock two
+    /// such transactions would deadlock.
     fn queue_up(&self, session: &Session, sought: &[u8]) -> Outcome<()> {
         let reader = session.reader()?;
         let Source::Txn(txn) = reader.source() else { return Ok(()) };
@@ -317,7 +319,7 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Before a step forwards: the stretch keeps the key that the cursor leaves.
+    /// Before a step forward, stores the cursor's present key as the low bound of the key range, if it is the bound.
     fn leave_low(&mut self, session: &mut Session) {
         if self.is_write {
             return;
@@ -332,9 +334,9 @@ impl Cursor {
         }
     }
 
-    /// Moves to the entry before. Returns whether there is one.
+    /// Moves to the previous entry. Returns whether there is one.
     pub(crate) fn previous(&mut self, session: &mut Session) -> Outcome<bool> {
-        // The cursor has reported that it stands on the entry before the gap.
+        // A lazy cursor has reported that it is at the entry before the gap, so it first goes there.
         self.settle(session)?;
         self.back(session)
     }
@@ -380,14 +382,14 @@ impl Cursor {
         Ok(())
     }
 
-    /// Returns whether the cursor stands on no entry. A fault counts as an entry: the cursor returns the error when the
-    /// entry is read.
+    /// Returns whether the cursor is at no entry. For a cursor with a fault, returns false: SQLite then reads the
+    /// entry, and that call returns the error.
     pub(crate) fn is_at_end(&mut self, session: &mut Session) -> Outcome<bool> {
         self.settle(session)?;
         Ok(!matches!(self.at, CursorPlace::Valid | CursorPlace::Fault(_)))
     }
 
-    /// Returns to the entry after a change by another cursor. Returns whether the entry is gone.
+    /// Looks the cursor's entry up again after a change by another cursor. Returns whether the entry was removed.
     pub(crate) fn restore(&mut self, session: &mut Session) -> Outcome<bool> {
         self.refuse_fault()?;
         if self.at != CursorPlace::Stale {
@@ -415,12 +417,14 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Looks up a key of an index. Returns the order of the place to the key, and whether an equal key was seen.
+    /// Looks up a key of an index. Returns the order of the entry at the cursor to the key, and whether an entry with
+    /// an equal key was found.
     pub(crate) fn seek_key(&mut self, session: &mut Session, sought: SearchKey<'_>) -> Outcome<(c_int, bool)> {
         self.refuse_fault()?;
         let mut key = std::mem::take(&mut self.encoded);
         keys::encode(sought.fields, &self.columns, &mut key);
-        // No entry has a longer key, and each entry is before or behind it by the bytes that are kept.
+        // All entries have shorter keys, so the first `longest` bytes decide whether an entry is before or after the
+        // sought key.
         let is_long = key.len() > self.longest;
         key.truncate(self.longest);
         let sought = match sought.bias.signum() {
@@ -475,7 +479,7 @@ impl Cursor {
     ) -> Outcome<(c_int, bool)> {
         self.end_sweep(session);
         let length = key.len();
-        // No entry begins with a long key.
+        // No entry's key begins with a long key, so the bytes after all such keys are not needed.
         if !is_long {
             key.extend_from_slice(&keys::BEHIND);
         }
@@ -515,7 +519,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Writes over a part of the record under the cursor.
+    /// Overwrites a part of the record at the cursor.
     pub(crate) fn put_part(&mut self, session: &Session, offset: usize, part: &[u8]) -> Outcome<()> {
         if !self.is_write {
             return Err(Refusal::new(READONLY, "the blob's handle was opened for reading; nothing was changed"));
@@ -528,7 +532,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Deletes the entry under the cursor. The cursor then stands in the gap.
+    /// Deletes the entry at the cursor. The cursor is then in the gap.
     pub(crate) fn delete(&mut self, session: &Session) -> Outcome<()> {
         let was_there = with_txn(session.reader()?, |txn| Ok(self.tree.delete(txn, &self.key)?))?;
         self.at = CursorPlace::Gap;
@@ -541,12 +545,12 @@ impl Cursor {
         }
     }
 
-    /// Returns a number for a new row, or `None` if there is none above all others.
+    /// Returns the rowid for a new row, or `None` if there is no rowid above the highest.
     pub(crate) fn new_rowid(&self, session: &mut Session) -> Outcome<Option<i64>> {
         self.numbered(session, Numbers::take)
     }
 
-    /// Stores a row.
+    /// Stores a row under its rowid.
     pub(crate) fn put_row(&mut self, session: &mut Session, rowid: i64, record: &[u8]) -> Outcome<()> {
         let key = keys::of_rowid(rowid);
         let stands_on_it = matches!(self.at, CursorPlace::Valid | CursorPlace::Stale) && self.key == key;
@@ -570,7 +574,7 @@ impl Cursor {
         })
     }
 
-    /// Works with the numbers of the cursor's table.
+    /// Does work with the session's rowids and the cursor's table.
     fn numbered<T>(
         &self,
         session: &mut Session,
@@ -585,7 +589,7 @@ impl Cursor {
     }
 }
 
-/// Moves the native cursor to the first entry from the cursor's key on.
+/// Moves the native cursor to the first entry whose key is the cursor's key or greater.
 fn seek(cursor: &mut Cursor, session: &Session) -> Outcome<Option<Pair>> {
     let key = std::mem::take(&mut cursor.key);
     let found = cursor.native(session).and_then(|native| Ok(native.seek(&key)?));

@@ -1,8 +1,8 @@
-//! The functions that the shim calls (c/shim.h). Each returns a code of SQLite, and no panic leaves a call.
+//! The functions that the shim calls (c/shim.h). No panic leaves a call. A call that can fail returns a code of SQLite.
 //!
-//! A connection is a pointer that [`tpsql_open`] gave, and C gives back to [`tpsql_close`]. A cursor is a number.
+//! For the shim, a connection is a pointer: [`tpsql_open`] makes it and [`tpsql_close`] frees it. A cursor is a number.
 
-#![allow(unsafe_code)] // names for the linker
+#![allow(unsafe_code)] // `no_mangle`
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::session::{BeginMode, Session};
 
 thread_local! {
-    /// The last refusal of an opening in this thread.
+    /// The error of this thread's last opening, if it failed.
     static REFUSAL: RefCell<(c_int, String)> = const { RefCell::new((OK, String::new())) };
 }
 
@@ -31,7 +31,7 @@ fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     })
 }
 
-/// Runs a call of a connection, and keeps the sentence of its error.
+/// Runs a call with a connection, and stores the text of its error in the connection.
 fn call(connection: &mut Connection, work: impl FnOnce(&mut Connection) -> Outcome<c_int>) -> c_int {
     caught(|| work(connection)).unwrap_or_else(|refusal| refused(connection, refusal))
 }
@@ -42,16 +42,16 @@ fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
     }
     let session = &mut connection.session;
     session.failed_before = refusal.sentence == FAILED_BEFORE;
-    // An earlier error that is returned again keeps the sentence of its cause.
+    // If an earlier error is returned again, the text of the earlier error stays.
     if !session.failed_before || session.refused.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
-        // Programs know SQLite's own sentence.
+        // Programs compare this text with SQLite's own.
         let sentence = if refusal.code == INTERRUPT { "interrupted".to_owned() } else { refusal.sentence };
         session.refused = Some((refusal.code, sentence));
     }
     refusal.code
 }
 
-/// Runs a call of a cursor.
+/// Runs a call with a cursor.
 fn at(
     connection: &mut Connection,
     cursor: u32,
@@ -86,7 +86,7 @@ extern "C" fn tpsql_open(
     }
 }
 
-/// Returns whether `LIBTP_SQLITE` names a file, or -1 if the list is refused.
+/// Returns whether `LIBTP_SQLITE` names a file, or -1 if the variable is invalid.
 #[no_mangle]
 extern "C" fn tpsql_is_chosen(name: *const c_char) -> c_int {
     let answer = caught(|| {
@@ -128,8 +128,9 @@ extern "C" fn tpsql_close(connection: Option<Box<Connection>>) {
     });
 }
 
-/// Returns the length of the sentence of an error with the code `rc`, and its own code: SQLite calls a record that
-/// cannot be read damaged.
+/// Stores the text and the code of the connection's last error, and returns the text's length; 0 if that error does not
+/// have the code `rc`. The stored code may differ from `rc` = `CORRUPT`, because SQLite replaces the error of a record
+/// that cannot be read by `CORRUPT`.
 #[no_mangle]
 extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut c_int, text: &mut *const u8) -> c_int {
     let session = &mut connection.session;
@@ -278,8 +279,8 @@ extern "C" fn tpsql_compact(connection: &mut Connection) -> c_int {
     call(connection, |connection| connection.session.home.compact(connection.session.wait).map(|()| OK))
 }
 
-/// Answers a setting of the environment (`settings.rs`); changes it before, if `value` is not NULL. `text` is the
-/// answer, or the sentence of an error, until the connection's next call.
+/// Stores the value of a setting of the environment (`settings.rs`) in `text`, or the text of an error. If `value` is
+/// not NULL, first changes the setting to this value. `text` stays until the connection's next call.
 #[no_mangle]
 extern "C" fn tpsql_setting(
     connection: &mut Connection,

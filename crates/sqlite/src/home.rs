@@ -1,9 +1,9 @@
-//! An environment, open in this process for all connections to it.
+//! An environment that is open in this process.
 //!
-//! The connections of a process share one handle. It is found by the identity of the directory and of the control file
-//! in it, not by the path: a directory that was removed and made again is another environment. The control file of an
-//! open environment is held, so no other file has its identity. A connection to an environment that was removed can
-//! still read, but not write. A child of `fork` opens the environment anew.
+//! All connections of a process to an environment share one handle. The handle is found by the inodes of the directory
+//! and of its control file, not by the path, because an environment that was removed and made again is another one. An
+//! open environment has a descriptor of its control file, so no other file gets the same inode number. A connection to
+//! a removed environment can still read, but not write. The child of a fork opens the environment again.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -17,23 +17,24 @@ use libtp::{Db, Env};
 
 use crate::answer::{Outcome, Refusal, CANTOPEN, READONLY_DBMOVED};
 
-/// Linux's `O_PATH`: a descriptor that names a file and has no access to it. Closing it gives up no lock.
+/// Linux's `O_PATH`: a descriptor that only refers to a file. Closing it does not release the process's locks on the
+/// file.
 const O_PATH: i32 = 0o10_000_000;
 
 /// The environment of a connection.
 pub(crate) struct Home {
     env: Env,
-    /// The control file, for a look at its links.
+    /// The control file. Its link count shows whether the environment was removed.
     control: File,
     /// The header values, the next root, and the roots that are free.
     meta: Arc<Db>,
-    /// The last rowid that was given out, by root. It is apart from `meta`: a transaction beside the main one changes
-    /// it, and would wait for ranges that the main one holds there.
+    /// The last rowid of each table that was given out, by root. It is not in `meta`, because separate transactions
+    /// change it while the connection's transaction may have locked key ranges of `meta`.
     numbers: Arc<Db>,
     trees: Mutex<HashMap<u32, Arc<Db>>>,
 }
 
-/// The part of a page that VACUUM fills: later inserts find room.
+/// The percentage of a page that VACUUM fills. The rest is room for later inserts.
 const FILL_PERCENT: u8 = 90;
 /// The name of the control file (docs/formats/control.md).
 const CONTROL: &str = "control";
@@ -49,12 +50,13 @@ struct Identity {
 static HOMES: Mutex<Vec<(Identity, Weak<Home>)>> = Mutex::new(Vec::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change of these maps is one call.
+    // A panic leaves these collections usable, because each change of them is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Home {
-    /// Opens the environment in a directory; makes one that is missing if `may_create`.
+    /// Opens the environment in a directory. Makes a missing environment if `may_create`, or if an empty file has the
+    /// name.
     pub(crate) fn open(directory: &Path, is_read_only: bool, may_create: bool) -> Outcome<Arc<Home>> {
         let may_create = takes_the_place_of_an_empty_file(directory, is_read_only) || may_create;
         check_place(directory)?;
@@ -95,12 +97,12 @@ impl Home {
         if let Some(tree) = locked(&self.trees).get(&root) {
             return Ok(Arc::clone(tree));
         }
-        // Not under the mutex: opening may wait for a transaction of another thread.
+        // The mutex is unlocked during the opening, which may wait for a transaction of another thread.
         let tree = Arc::new(self.env.btree(&format!("sql.{root}"))?);
         Ok(Arc::clone(locked(&self.trees).entry(root).or_insert(tree)))
     }
 
-    /// Compacts all trees, in transactions of their own. Waits for each lock no longer than `wait`.
+    /// Compacts all trees, outside of the connection's transaction. Waits for each lock no longer than `wait`.
     pub(crate) fn compact(&self, wait: Duration) -> Outcome<()> {
         for listed in self.env.list_databases()? {
             if let Some(Ok(root)) = listed.name.strip_prefix("sql.").map(str::parse::<u32>) {
@@ -110,12 +112,12 @@ impl Home {
         Ok(())
     }
 
-    /// Returns whether the environment's files were removed.
+    /// Returns whether the environment was removed: no name refers to its control file.
     pub(crate) fn is_removed(&self) -> bool {
         self.control.metadata().is_ok_and(|control| control.nlink() == 0)
     }
 
-    /// Refuses to write to an environment that was removed: its place may have another one already.
+    /// Fails if the environment was removed, before a write to it.
     pub(crate) fn refuse_removed(&self) -> Outcome<()> {
         match self.is_removed() {
             false => Ok(()),
@@ -126,7 +128,7 @@ impl Home {
         }
     }
 
-    /// Returns the bytes of the trees' files.
+    /// Returns the length of all trees' files, in bytes.
     pub(crate) fn bytes(&self) -> i64 {
         let files = std::fs::read_dir(self.env.path()).into_iter().flatten().flatten();
         let trees = files.filter(|file| file.file_name().to_string_lossy().starts_with("sql."));
@@ -135,13 +137,13 @@ impl Home {
     }
 }
 
-/// Refuses a place that is certainly no environment.
+/// Fails if a path is certainly no environment and none may be made there.
 fn check_place(directory: &Path) -> Outcome<()> {
     let shown = directory.display();
     let refuse = |what: String| Err(Refusal::new(CANTOPEN, what));
     match directory.metadata() {
         Ok(found) if !found.is_dir() => refuse(format!(
-            "{shown} is a file, and its name, ?tp=1 or LIBTP_SQLITE asks for an environment; nothing was changed. `tp sql --import` makes an environment of a file of SQLite"
+            "{shown} is a file, and its name, ?tp=1 or LIBTP_SQLITE demands an environment; nothing was changed. `tp sql --import` makes an environment from an SQLite file"
         )),
         Ok(_) if control(directory).is_none() && (!is_named(directory) || has_files(directory)) => {
             refuse(format!("{shown} is a directory and no environment; nothing was changed"))
@@ -150,24 +152,24 @@ fn check_place(directory: &Path) -> Outcome<()> {
     }
 }
 
-/// Returns whether a directory has other files than the settings of an environment that is to be made.
+/// Returns whether a directory has other files than a libtp.toml, the settings for a new environment.
 fn has_files(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
-/// Moves a file from the descriptors of the standard streams, which a program may have closed and may use for files of
-/// its own.
+/// Moves a file to a descriptor above those of the standard streams. A program may have closed these, and may use them
+/// later for files of its own.
 fn above_standard(file: File) -> std::io::Result<File> {
     match file.as_raw_fd() {
-        // The copy of a descriptor is above the standard streams.
+        // A cloned descriptor is always above the standard streams.
         0..=2 => file.try_clone(),
         _ => Ok(file),
     }
 }
 
-/// Removes an empty file, as programs make one to have a name of their own (`mkstemp`). SQLite takes it for a new
-/// database, too. Returns whether there was one.
+/// Removes an empty file under an environment's name. Programs make such a file to get an unused name (`mkstemp`), and
+/// SQLite, too, takes it for a new database. Returns whether a file was removed.
 fn takes_the_place_of_an_empty_file(place: &Path, is_read_only: bool) -> bool {
     let is_empty = |file: &Path| file.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == 0);
     if is_read_only || !is_empty(place) {
@@ -177,10 +179,10 @@ fn takes_the_place_of_an_empty_file(place: &Path, is_read_only: bool) -> bool {
     second.push(format!(".empty-{}", std::process::id()));
     let second = Path::new(&second);
     let has_second = std::fs::hard_link(place, second).is_ok();
-    // Another process may be faster: then there is a directory, which this call leaves alone.
+    // If another process has already made the environment, the name is a directory, which this call does not remove.
     let mut removed = std::fs::remove_file(place).is_ok();
     if has_second {
-        // A program may have written the file meanwhile: its file gets the name back.
+        // If a program has written to the file in the meantime, the file gets its name again.
         if removed && !is_empty(second) {
             removed = std::fs::hard_link(second, place).is_err();
         }

@@ -1,17 +1,19 @@
-//! Keys of trees in bytes, whose order is SQLite's order of the values.
+//! The encoding of keys in bytes: the order of the bytes is SQLite's order of the values.
 //!
-//! A row's key is its rowid: 8 bytes, most significant first, the sign inverted. A key of an index is its columns one
-//! after the other. No encoding of a value is the beginning of another one. So the bytes of a key with fewer columns
-//! are the beginning of the bytes of every key that begins with these columns.
+//! A row's key is its rowid: 8 bytes, most significant first, with the sign bit inverted. A key of an index is its
+//! encoded columns, one after the other. No encoding of a value is the beginning of the encoding of another value. So
+//! the bytes of a key's first columns are the beginning of the bytes of exactly those keys that begin with these
+//! columns.
 //!
 //! * NULL is `05`.
-//! * A number is `15` and the largest double that is not above it, its sign inverted (all bits of a negative one). From
-//!   2^53 on, two more bytes hold the distance to that double. Integers and reals are in one exact order.
-//! * Text is `25` and its bytes, a blob `35` and its bytes; `00` is `00 ff`, and the end is `00 01`. `NOCASE` encodes
-//!   ASCII capitals as small letters, and `RTRIM` leaves out spaces at the end.
+//! * A number is `15` and the largest double that is not above the number, with the sign bit inverted (in a negative
+//!   double, all bits). If the double's absolute value is 2^53 or more, two more bytes are the number's distance to the
+//!   double. So integers and reals have one exact order.
+//! * Text is `25` and its bytes, and a blob `35` and its bytes. A byte `00` is encoded as `00 ff`, and `00 01` marks
+//!   the end. `NOCASE` encodes ASCII capitals as small letters, and `RTRIM` leaves out spaces at the end.
 //! * A column in descending order has all bits inverted.
 //!
-//! A byte `ff` is behind every value. Paper: none.
+//! A byte `ff` comes after every encoded value. Paper: none.
 
 use std::ffi::c_int;
 
@@ -32,7 +34,7 @@ enum Collation {
     RightTrim,
 }
 
-/// The end of a search behind all keys that begin with the same bytes.
+/// Bytes to append to the beginning of keys: the result comes after all keys with this beginning.
 pub(crate) const BEHIND: [u8; 2] = [0xff, 0xff];
 
 const NULL: u8 = 0x05;
@@ -41,14 +43,14 @@ const TEXT: u8 = 0x25;
 const BLOB: u8 = 0x35;
 
 impl Column {
-    /// Returns the column that the shim describes in one byte.
+    /// Returns the order that the shim describes in one byte: the collation, plus 4 for descending.
     pub(crate) fn of_code(code: u8) -> Outcome<Column> {
         let collation = match code & 3 {
             0 => Collation::Binary,
             1 => Collation::NoCase,
             2 => Collation::RightTrim,
             _ => {
-                let what = "an index of an environment takes the collations BINARY, NOCASE and RTRIM, the last two only in a database of UTF-8: the order of its keys is the order of bytes, also when no program is there to compare them. The table can be sorted by other collations (ORDER BY .. COLLATE)";
+                let what = "an index in an environment can have only the collations BINARY, NOCASE and RTRIM, the last two only in a database of UTF-8, because its keys are sorted as bytes, without calls of the program. A query can sort by other collations (ORDER BY .. COLLATE)";
                 return Err(Refusal::new(ERROR, what));
             }
         };
@@ -88,7 +90,7 @@ pub(crate) fn encode(fields: &[Field], columns: &[Column], key: &mut Vec<u8>) {
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 fn floor(integer: i64) -> (f64, u16) {
     let mut double = integer as f64;
-    // Near `i64::MAX` the double of an integer is 2^63, which no `i64` has.
+    // An integer near `i64::MAX` is rounded to the double 2^63, which is above all integers.
     if double >= 9_223_372_036_854_775_808.0 || double as i64 > integer {
         double = double.next_down();
     }
@@ -97,7 +99,7 @@ fn floor(integer: i64) -> (f64, u16) {
 }
 
 fn number((double, distance): (f64, u16), key: &mut Vec<u8>) {
-    // Both zeros are equal.
+    // Zero and negative zero are equal.
     let bits = if double == 0.0 { 0 } else { double.to_bits() };
     let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
     key.push(NUMBER);
@@ -111,7 +113,7 @@ fn text(text: &[u8], collation: Collation, zeros: c_int, key: &mut Vec<u8>) {
     match collation {
         Collation::Binary => string(TEXT, text.iter().copied(), zeros, key),
         Collation::NoCase => match text.iter().position(|&byte| byte == 0) {
-            // SQLite compares up to the first zero byte, and then the lengths.
+            // SQLite compares such texts up to the first zero byte, and then their lengths.
             Some(end) => {
                 string(TEXT, text[..=end].iter().map(u8::to_ascii_lowercase), 0, key);
                 key.truncate(key.len() - 2);
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rowid_comes_back_from_its_key() {
+    fn a_rowid_is_decoded_from_its_key() {
         for rowid in [i64::MIN, -1, 0, 1, i64::MAX] {
             assert_eq!(rowid_of(&of_rowid(rowid)), rowid);
         }
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collation_of_the_program_is_refused_with_a_sentence() {
+    fn a_collation_of_the_program_is_refused() {
         assert!(Column::of_code(3).unwrap_err().sentence.contains("BINARY, NOCASE and RTRIM"));
     }
 }

@@ -1,15 +1,21 @@
 //! SQLite, with its B-tree layer on libtp: SQL that many processes write at once.
 //!
-//! The library is SQLite with a second set of the functions of its `btree.h`. A database that is a file goes to
-//! SQLite's own code. A database that is an environment
-//! ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) states which database is an environment) goes
-//! through the shim in `c/` to this crate, which uses the public interface of `libtp` and nothing below it.
+//! The library is SQLite with a second implementation of the functions of its `btree.h`. For a database that is a file,
+//! SQLite's own functions run. For a database that is an environment
+//! ([`docs/sql.md`](https://github.com/libtp/libtp/blob/main/docs/sql.md) says which databases are environments), the
+//! shim in `c/` calls this crate, which uses only the public interface of `libtp`.
 //!
-//! `chosen` reads the list of files that are environments whatever their names. From below upwards: `owned` holds
-//! transactions and cursors without lifetimes; `home` is an environment in this process, with its trees (`roots`),
-//! header values (`meta`), `settings` and numbers of rows (`rowid`); `keys` encodes keys of indices in bytes; `session`
-//! is the transaction of a connection, and `spans` its reads; `cursor` is a place in a tree; `connection` has a session
-//! and its cursors; `door` is the part that C calls.
+//! | module | contents |
+//! |---|---|
+//! | `door` | the functions that the shim calls, with `arguments` and `answer` |
+//! | `connection` | a session and its cursors |
+//! | `cursor` | a cursor over a tree |
+//! | `session`, `spans` | the transaction of a connection, and the key ranges that it has read |
+//! | `keys` | the encoding of keys |
+//! | `home`, `roots` | an environment that is open in this process, and its trees |
+//! | `meta`, `settings`, `rowid` | its header values, its settings, and the rowids of new rows |
+//! | `owned` | transactions and cursors without lifetimes |
+//! | `chosen` | the list of files that are environments whatever their names |
 #![deny(unsafe_code)]
 
 mod answer;
@@ -28,6 +34,6 @@ mod session;
 mod settings;
 mod spans;
 
-/// SQLite for programs in Rust: `rusqlite`, whose calls are to this crate's SQLite (feature `rusqlite`).
+/// SQLite for programs in Rust: `rusqlite`, which calls this crate's SQLite (feature `rusqlite`).
 #[cfg(feature = "rusqlite")]
 pub use rusqlite;

@@ -1,7 +1,8 @@
-//! The values that SQLite keeps in a file's header: one record, read when a transaction begins.
+//! The values that SQLite stores in a file's header. In an environment they are one record, which each transaction
+//! reads when it begins.
 //!
-//! A transaction that writes has this record locked for reading until it ends, so a change of the schema waits for open
-//! writers. Format: docs/formats/sql.md.
+//! A transaction that writes locks this record for reading until it ends. So a change of the schema, which changes the
+//! record, waits until no other writer is open. Format: docs/formats/sql.md.
 
 use libtp::Txn;
 
@@ -13,7 +14,7 @@ use crate::owned::{with_source, Reader};
 const KEY: &[u8] = b"m";
 const VALUES: usize = 16;
 const BYTES: usize = 4 + 4 * VALUES;
-/// The version of all that this crate stores.
+/// The version of the format of all records that this crate stores.
 const VERSION: u32 = 1;
 
 /// The header values.
@@ -34,7 +35,7 @@ impl Meta {
         match (record.len(), words(record)) {
             (_, (Some(version), _)) if version != VERSION => Err(Refusal::new(
                 ERROR,
-                format!("the tables of this environment have format {version}, and this library knows format {VERSION}; nothing was changed. Use the library that made them"),
+                format!("the tables of this environment have format {version}, and this library supports only format {VERSION}; nothing was changed. Use the version of the library that has made them"),
             )),
             (BYTES, (_, values)) => Ok(Meta(std::array::from_fn(|place| values[place]))),
             (bytes, _) => Err(Refusal::new(CORRUPT, format!("the header values in sql.meta have {bytes} bytes, and should have {BYTES}"))),
@@ -45,7 +46,7 @@ impl Meta {
         self.0.get(place).copied().unwrap_or(0)
     }
 
-    /// Changes a value, and stores all of them.
+    /// Changes one value, and stores the record with all values.
     pub(crate) fn put(&mut self, home: &Home, txn: &Txn<'_>, place: usize, value: u32) -> Outcome<()> {
         let mut changed = *self;
         let Some(kept) = changed.0.get_mut(place) else { return Ok(()) };
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_and_a_torn_record_are_refused() {
+    fn a_record_of_another_version_or_length_is_refused() {
         let record = |version: u32, bytes: usize| [&version.to_le_bytes()[..], &vec![0; bytes - 4]].concat();
         assert_eq!(Meta::of_record(&record(VERSION, BYTES)).unwrap(), Meta::default());
         assert!(Meta::of_record(&record(VERSION + 1, 400)).unwrap_err().sentence.contains("format 2"));

@@ -1,12 +1,12 @@
 //! Transactions, snapshots, cursors and savepoints as values without a lifetime.
 //!
-//! In `libtp` they borrow from each other and from the environment. SQLite holds them from one call to the next, so
-//! here each value carries a counted pointer to all that it borrows from.
+//! In `libtp` these values borrow from each other and from the environment. SQLite needs them from one call to the
+//! next, so here each value has counted pointers to all values that it borrows from.
 //!
 //! Invariants
-//! 1. A value that borrows stands before the pointer to its lender in the same struct, so it is dropped first; and
-//!    no function moves it out of the struct, except to end it.
-//! 2. The lenders do not move: they are behind an `Arc` or `Rc`.
+//! 1. In a struct, a value that borrows is before the pointer to the lender, so it is dropped first. No function moves
+//!    it out of the struct, except to end it.
+//! 2. The lenders do not move, because they are behind an `Arc` or `Rc`.
 #![allow(unsafe_code)]
 
 use std::ops::ControlFlow;
@@ -43,8 +43,9 @@ pub(crate) use with_source;
 
 /// Returns the environment for a `Reader` with the same `home`.
 fn lasting(home: &Arc<Home>) -> &'static Env {
-    // SAFETY: the environment is in the `Home`, which does not move (invariant 2). The caller stores the value that
-    // borrows it before a clone of this `Arc` (invariant 1), so the environment outlives the borrow.
+    // SAFETY: the environment is in the `Home`, which does not move (invariant 2). In the `Reader`, the value that
+    // borrows the environment is dropped before the clone of this `Arc` (invariant 1), so the environment outlives the
+    // borrow.
     unsafe { &*std::ptr::from_ref(home.env()) }
 }
 
@@ -65,7 +66,7 @@ impl Reader {
         &self.source
     }
 
-    /// Commits. A snapshot just ends.
+    /// Commits a transaction, or ends a snapshot.
     pub(crate) fn commit(self, durability: Durability) -> Result<()> {
         let Reader { source, home } = self;
         let ended = match source {
@@ -79,7 +80,7 @@ impl Reader {
         ended
     }
 
-    /// Undoes all changes. A snapshot just ends.
+    /// Aborts a transaction, or ends a snapshot.
     pub(crate) fn abort(self) -> Result<()> {
         let Reader { source, home } = self;
         let ended = match source {
@@ -103,10 +104,9 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 impl Place {
     pub(crate) fn new(tree: &Arc<Db>, reader: &Rc<Reader>) -> Place {
-        // SAFETY: the tree's handle does not move (invariant 2), and `_tree` drops its pointer after the cursor
-        // (invariant 1).
+        // SAFETY: the tree's handle does not move (invariant 2), and `_tree` is dropped after the cursor (invariant 1).
         let lasting_tree: &'static Db = unsafe { &*Arc::as_ptr(tree) };
-        // SAFETY: as above, of `_reader`.
+        // SAFETY: the reader does not move (invariant 2), and `_reader` is dropped after the cursor (invariant 1).
         let lasting_reader: &'static Reader = unsafe { &*Rc::as_ptr(reader) };
         let cursor = with_source!(lasting_reader, source => lasting_tree.cursor(source));
         Place { cursor, _tree: Arc::clone(tree), _reader: Rc::clone(reader) }
@@ -132,7 +132,7 @@ impl Place {
         self.cursor.prev()
     }
 
-    /// Moves to the next pair and copies it over `key` and `value`. Returns false at the end.
+    /// Moves to the next pair, and replaces `key` and `value` by it. Returns false at the end.
     pub(crate) fn step(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         let stepped = self.cursor.for_each(|found, record| {
             key.clear();
@@ -152,10 +152,9 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Marks the state of a transaction; returns `None` for a snapshot.
+    /// Makes a savepoint in a transaction. Returns `None` for a snapshot.
     pub(crate) fn new(reader: &Rc<Reader>) -> Option<Mark> {
-        // SAFETY: the reader does not move (invariant 2), and `_reader` drops its pointer after the savepoint
-        // (invariant 1).
+        // SAFETY: the reader does not move (invariant 2), and `_reader` is dropped after the savepoint (invariant 1).
         let lasting_reader: &'static Reader = unsafe { &*Rc::as_ptr(reader) };
         match lasting_reader.source() {
             Source::Txn(txn) => Some(Mark { savepoint: txn.savepoint(), _reader: Rc::clone(reader) }),

@@ -1,15 +1,15 @@
-//! Roots: each tree of SQLite is a tree of its own in the environment, `sql.N` for the root page N.
+//! Roots: for each of SQLite's trees the environment has a B-tree, `sql.N` for the tree with the root page N.
 //!
-//! A tree's file is made outside of the transaction, and stays when the transaction is undone: it is empty, and its
-//! number is given out again. A dropped root is emptied and goes to a list of free roots in `sql.meta`, so no file is
-//! removed in a transaction.
+//! A transaction that makes a tree makes its file outside of the transaction. If the transaction is undone, the file
+//! stays, with an empty tree, and the next new tree uses it. When SQLite drops a tree, the tree is emptied, and its
+//! root goes to a list of free roots in `sql.meta`. So no transaction removes a file.
 
 use libtp::{PageLock, Txn};
 
 use crate::answer::Outcome;
 use crate::home::Home;
 
-/// The key of the highest root given out.
+/// The key of the highest root that was given out.
 const LAST: &[u8] = b"r";
 /// The first byte of the key of a free root, before its number.
 const FREE: u8 = b'f';
@@ -31,12 +31,12 @@ pub(crate) fn take(home: &Home, txn: &Txn<'_>) -> Outcome<u32> {
             last + 1
         }
     };
-    // No other transaction knows the tree: its entries need no locks of their own.
+    // No other transaction knows the tree. With a lock on the whole tree, its entries need no locks.
     home.tree(root)?.lock_all(txn, PageLock::Write)?;
     Ok(root)
 }
 
-/// Notes that the tree of a root is empty and may be given out.
+/// Notes that the tree of a root is empty, and that the root may be given out again.
 pub(crate) fn free(home: &Home, txn: &Txn<'_>, root: u32) -> Outcome<()> {
     let mut key = vec![FREE];
     key.extend_from_slice(&root.to_be_bytes());

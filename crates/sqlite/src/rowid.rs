@@ -1,18 +1,20 @@
-//! Numbers of new rows.
+//! Rowids of new rows. A rowid is called a number here.
 //!
-//! The last number of each table is a record of `sql.rowid`. The environment has one of two rules (`PRAGMA tp_rowid`):
+//! `sql.rowid` has a record for each table, the count: the last number that was given to a row. The environment has one
+//! of two rules (`PRAGMA tp_rowid`):
 //!
-//! * exact: the first insert of a transaction into a table locks the table's record until the transaction ends. Other
-//!   inserts that need a number of that table wait. So rows become visible in the order of their numbers, and the
+//! * exact: the first insert of a transaction into a table locks the table's count until the transaction ends. Other
+//!   inserts that need a number of this table wait. So rows become visible in the order of their numbers, and the
 //!   numbers of an undone transaction are given again.
-//! * free: a transaction beside the main one counts up, so no insert waits for another's end. Numbers have gaps where
-//!   transactions were undone, except where no other transaction took a number since: then the number is given back.
+//! * free: a separate short transaction raises the count, so no insert waits until another transaction ends. If a
+//!   transaction is undone, its numbers stay unused, unless no later number was taken: then the count is lowered again.
 //!
-//! A wrong count overwrites no row. A transaction looks a free number up before its use, and stores an exact number as
-//! a new key.
+//! A wrong count does not overwrite a row. With the rule free, a transaction checks that there is no row with the
+//! number before it uses the number. With the rule exact, it stores the row as a new key, which fails if the row
+//! exists.
 //!
-//! A transaction counts by itself in a table whose record it has locked, and in a table that it made or emptied. It
-//! stores such a count at its commit.
+//! A transaction has its own count of a table if it has locked the table's count, or has made or emptied the table. It
+//! stores its own counts at its commit.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;
@@ -38,37 +40,39 @@ pub(crate) struct Table<'a> {
     pub(crate) txn: &'a Txn<'static>,
     pub(crate) tree: &'a Db,
     pub(crate) root: u32,
-    /// The longest wait for a lock of a transaction beside the main one.
+    /// The longest wait for a lock by a separate transaction that changes the count.
     pub(crate) wait: Duration,
 }
 
-/// The numbers that a transaction has taken.
+/// The numbers that a connection's transaction has taken.
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// By root, the tables in which the transaction counts by itself.
+    /// The transaction's own counts, by root.
     own: HashMap<u32, OwnCount>,
     given: Vec<Given>,
-    /// Numbers that the transaction took before its statements run again, and takes again.
+    /// Numbers that the transaction took before it was the victim of a deadlock. The statements that run again take
+    /// these numbers again.
     again: Vec<Given>,
-    /// Whether the next roll back is of a transaction whose statements run again.
+    /// Whether the statements of the transaction run again after its next rollback.
     runs_again: bool,
-    /// Tables whose count was wrong, until a commit.
+    /// Tables whose count was found to be wrong since the last commit.
     wrong: Vec<u32>,
-    /// The length of `given` at the last mark.
+    /// The length of `given` at the last savepoint.
     marked: usize,
-    /// The number that was given last, until its row is stored. It stays unused if the row is ignored.
+    /// The number that was given last, if its row was not stored yet. If SQLite ignores the row, no row gets the
+    /// number.
     unused: Option<(u32, i64)>,
 }
 
-/// The count of a table, if the transaction has locked the table's record or all of its rows.
+/// A transaction's own count of a table: it has locked the table's record in `sql.rowid`, or all of the table's rows.
 struct OwnCount {
-    /// The last number; `None` if it must be looked up.
+    /// The last number; `None` if the highest row must be looked up.
     last: Option<i64>,
-    /// The count in the record; `None` if there is none, or if the transaction emptied the table.
+    /// The count in `sql.rowid`; `None` if there is no record, or if the transaction has made or emptied the table.
     stored: Option<i64>,
 }
 
-/// Numbers in a row, from `before` + 1 to `number`.
+/// Consecutive numbers of a table, from `before` + 1 to `number`.
 struct Given {
     root: u32,
     before: i64,
@@ -79,7 +83,7 @@ struct Given {
 const ATTEMPTS: usize = 1000;
 
 impl Numbers {
-    /// Returns a number for a new row, or `None` if there is none above all others.
+    /// Returns the number for a new row, or `None` if there is no number above the highest.
     pub(crate) fn take(&mut self, table: Table<'_>) -> Outcome<Option<i64>> {
         let unused = self.unused.filter(|(root, _)| *root == table.root).map(|(_, number)| number);
         if table.rule == Rule::Exact {
@@ -100,7 +104,7 @@ impl Numbers {
         Ok(taken)
     }
 
-    /// Notes that the numbers of a table go from `before` to `number`.
+    /// Notes that the transaction has taken the numbers from `before` + 1 to `number` of a table.
     fn give(&mut self, root: u32, before: i64, number: i64) {
         if let Some(own) = self.own.get_mut(&root) {
             own.last = Some(number);
@@ -111,20 +115,21 @@ impl Numbers {
         }
     }
 
-    /// Returns whether the number of a row is one that the transaction took, in a table where it counts by itself.
+    /// Returns whether a rowid is the number that was given last, in a table of which the transaction has its own
+    /// count.
     pub(crate) fn is_own(&self, root: u32, rowid: i64) -> bool {
         self.unused == Some((root, rowid)) && self.own.contains_key(&root)
     }
 
-    /// Makes the next numbers of a table come from its highest row: the count was wrong. The next commit stores a right
-    /// one.
+    /// Notes that the count of a table was wrong: the next number is the one after the highest row, and the next commit
+    /// stores a correct count.
     pub(crate) fn distrust(&mut self, root: u32) {
         self.own.insert(root, OwnCount { last: None, stored: None });
         self.unused = None;
         self.wrong.push(root);
     }
 
-    /// Locks a table's record until the transaction ends.
+    /// Locks a table's count until the transaction ends, and begins the transaction's own count.
     fn hold(&mut self, table: Table<'_>) -> Outcome<()> {
         if let Entry::Vacant(place) = self.own.entry(table.root) {
             let stored = count(table.home.numbers().get_for_update(table.txn, &table.root.to_be_bytes())?);
@@ -163,12 +168,12 @@ impl Numbers {
         Some(number)
     }
 
-    /// Keeps the numbers over the next roll back: the transaction's statements run again.
+    /// Notes that the statements of the transaction run again after its next rollback, and then take the same numbers.
     pub(crate) fn keep_for_replay(&mut self) {
         self.runs_again = true;
     }
 
-    /// Notes a row that is put under a number that no row had.
+    /// Notes that a row is stored under a number that no row had.
     pub(crate) fn note(&mut self, table: Table<'_>, rowid: i64) -> Outcome<()> {
         if self.unused == Some((table.root, rowid)) {
             self.unused = None;
@@ -195,56 +200,57 @@ impl Numbers {
         Ok(())
     }
 
-    /// Notes that the transaction made or emptied the tree of a root.
+    /// Notes that the transaction has made or emptied the tree of a root.
     pub(crate) fn note_empty(&mut self, root: u32) {
         self.own.insert(root, OwnCount { last: Some(0), stored: None });
     }
 
-    /// Returns a mark for [`Numbers::give_back`].
+    /// Returns a mark for [`Numbers::give_back`], at a new savepoint.
     pub(crate) fn mark(&mut self) -> usize {
         self.marked = self.given.len();
         self.marked
     }
 
-    /// Gives the numbers back that were taken since a mark. A number that is no longer the last one stays a gap.
+    /// Lowers the counts by the numbers that were taken since a mark. If another transaction has taken a later number,
+    /// the numbers stay unused.
     pub(crate) fn give_back(&mut self, home: &Home, mark: usize, wait: Duration) {
         let mut rows: HashMap<u32, Given> = HashMap::new();
         for given in self.given.drain(mark.min(self.given.len())..).rev() {
             match (self.own.get_mut(&given.root), rows.get_mut(&given.root)) {
                 (Some(own), _) => own.last = Some(given.before),
-                // Numbers in a row go back at once.
+                // Consecutive numbers are given back by one change of the count.
                 (None, Some(row)) if row.before == given.number => row.before = given.before,
                 (None, Some(_)) => {}
                 (None, None) => drop(rows.insert(given.root, given)),
             }
         }
         for row in rows.values() {
-            // A failure leaves a gap.
+            // After a failure the numbers stay unused.
             let _ = lower(home, row, wait);
         }
         self.marked = self.marked.min(mark);
         self.unused = None;
-        // A table that was emptied may have its rows again.
+        // If the rollback has undone the emptying of a table, the table has its rows again.
         self.own.values_mut().filter(|own| own.stored.is_none()).for_each(|own| own.last = None);
     }
 
-    /// Stores, as a part of the transaction, the counts of the tables in which the transaction counted by itself.
+    /// Stores the transaction's own counts in `sql.rowid`, as a part of the transaction.
     pub(crate) fn store(&self, home: &Home, txn: &Txn<'_>) -> Outcome<()> {
         for (root, own) in &self.own {
             let key = root.to_be_bytes();
-            // The number of an ignored row is given again.
+            // If SQLite has ignored the last row, the next transaction gets its number.
             let is_ignored = self.unused.is_some() && self.unused == own.last.map(|last| (*root, last));
             match own.last.map(|last| last - i64::from(is_ignored)) {
                 Some(last) if own.stored == Some(last) => {}
                 Some(last) => home.numbers().put(txn, &key, &last.to_be_bytes())?,
-                // The next insert looks the highest row up.
+                // Without a record, the next insert looks up the highest row.
                 None => drop(home.numbers().delete(txn, &key)?),
             }
         }
         Ok(())
     }
 
-    /// Ends the transaction.
+    /// Notes the end of the transaction. Gives the numbers of an undone transaction back.
     pub(crate) fn end(&mut self, home: &Home, is_committed: bool, wait: Duration) {
         if !is_committed {
             let own = &self.own;
@@ -268,7 +274,7 @@ impl Table<'_> {
         Ok(self.tree.get_for_update(self.txn, &keys::of_rowid(number))?.is_none())
     }
 
-    /// Returns the highest number of all rows. Locks that row.
+    /// Returns the number of the highest row, and locks the row.
     fn highest(&self) -> libtp::Result<i64> {
         Ok(self.tree.cursor(self.txn).last()?.map_or(0, |(key, _)| keys::rowid_of(&key)))
     }
@@ -283,7 +289,8 @@ fn count(record: Option<Vec<u8>>) -> Option<i64> {
     record.and_then(|record| record.try_into().ok()).map(i64::from_be_bytes)
 }
 
-/// Counts up. Returns the new count; above the highest row if there is no count, or if a number `above` was taken.
+/// Raises the count by one, and returns it. If there is no count, or if the number `above` was not free, the new count
+/// is also above the highest row.
 fn next(table: Table<'_>, above: Option<i64>) -> Outcome<Option<i64>> {
     let (home, key) = (table.home, table.root.to_be_bytes());
     let counted = home.env().run_with(Durability::Relaxed, |txn| {
@@ -299,8 +306,8 @@ fn next(table: Table<'_>, above: Option<i64>) -> Outcome<Option<i64>> {
     Ok(counted)
 }
 
-/// Raises a count that is lower than a row that the program numbered. Without a count the next insert looks the highest
-/// row up.
+/// Raises the count to the rowid of a row that the program has numbered, if the count is lower. If there is no count,
+/// does nothing: the next insert looks up the highest row.
 fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
     let (home, key) = (table.home, table.root.to_be_bytes());
     home.env().run_with(Durability::Relaxed, |txn| {
@@ -313,7 +320,7 @@ fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Takes back the last number.
+/// Lowers the count to before the given numbers, if they are the last.
 fn lower(home: &Home, given: &Given, wait: Duration) -> Outcome<()> {
     let key = given.root.to_be_bytes();
     home.env().run_with(Durability::Relaxed, |txn| {

@@ -1,4 +1,4 @@
-//! The transaction of a connection: its source of reads, the spans read, its savepoints and its settings.
+//! The transaction of a connection: its source of reads, the spans that it has read, its savepoints and its settings.
 //!
 //! ```text
 //! nothing --read--> snapshot --write: the spans read are the same--> transaction --commit--> nothing
@@ -6,13 +6,14 @@
 //!    '--write, BEGIN IMMEDIATE, BEGIN EXCLUSIVE--> transaction --deadlock--> doomed --rollback--'
 //! ```
 //!
-//! Every transaction that writes holds the name [`WRITERS`] in mode IX, and BEGIN EXCLUSIVE holds it in mode X: it
-//! waits for open writers and keeps others out, while snapshots go on. So does BEGIN IMMEDIATE if a setting of the
-//! environment asks for it (`settings.rs`). After a deadlock the next transaction of the connection holds the name in
-//! mode X, too: it runs alone, and cannot be a victim.
+//! Every transaction that writes locks the name [`WRITERS`] in mode IX. BEGIN EXCLUSIVE locks it in mode X: it waits
+//! until no writer is open, and keeps other writers out; snapshots continue. BEGIN IMMEDIATE does the same if a setting
+//! of the environment demands it (`settings.rs`). After a deadlock, the connection's next transaction tries to lock the
+//! name in mode X, too: then no other writer runs, and this transaction cannot be a victim.
 //!
-//! A doomed transaction has ended, with its locks, but SQLite has not rolled it back yet. Until then every call except
-//! the rollback is refused, so no later part of the transaction commits alone.
+//! A doomed transaction was aborted and has released its locks, but SQLite has not rolled it back yet. Until it does,
+//! every call except the rollback fails. So the later statements of the transaction cannot commit without the earlier
+//! statements.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -31,10 +32,10 @@ use crate::spans::Spans;
 /// The name that all writers lock.
 const WRITERS: &[u8] = b"sql.writers";
 
-/// The longest wait of a victim to be alone the next time.
+/// The longest wait for the exclusive lock on [`WRITERS`] by the transaction after a deadlock.
 const ALONE_WAIT: Duration = Duration::from_millis(50);
 
-/// How SQLite begins a transaction.
+/// The ways in which SQLite begins a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BeginMode {
     Read,
@@ -56,7 +57,7 @@ impl BeginMode {
     }
 }
 
-/// A savepoint, and the mark of the rowids that were taken before it.
+/// A savepoint, and the number of the rowid ranges that were taken before it.
 pub(crate) struct Savepoint {
     pub(crate) mark: Mark,
     pub(crate) taken: usize,
@@ -66,29 +67,33 @@ pub(crate) struct Savepoint {
 pub(crate) struct Session {
     pub(crate) home: Arc<Home>,
     reader: Option<Rc<Reader>>,
-    /// The first one marks the beginning of the transaction. SQLite counts from the second.
+    /// The savepoints, oldest first. The first marks the beginning of the transaction; SQLite's savepoint 0 is the
+    /// second.
     pub(crate) savepoints: Vec<Savepoint>,
     pub(crate) spans: Spans,
     pub(crate) meta: Meta,
     pub(crate) numbers: Numbers,
-    /// The sentence of the error that ended the transaction, until SQLite rolls it back.
+    /// The text of the error that ended the transaction. `None` if the transaction has not ended, or if SQLite has
+    /// rolled it back.
     pub(crate) doom: Option<String>,
-    /// Whether the program has got the error.
+    /// Whether the error that ended the transaction was returned to the program.
     pub(crate) is_doom_reported: bool,
-    /// Whether a transaction was ended by a deadlock since SQLite asked last.
+    /// Whether a deadlock has ended a transaction since the shim's last call of `tpsql_was_victim`.
     pub(crate) was_victim: bool,
     runs_alone: bool,
     pub(crate) durability: Durability,
     pub(crate) wait: Duration,
-    /// The last error, for SQLite to fetch.
+    /// The last error, until the shim fetches it.
     pub(crate) refused: Option<(c_int, String)>,
-    /// Whether that error is an earlier error that a cursor returned again.
+    /// Whether the last error is an earlier error that a cursor has returned again.
     pub(crate) failed_before: bool,
-    /// Whether the end of a transaction changed what an open SELECT has read, since SQLite asked last.
+    /// Whether, since the shim's last call of `tpsql_has_expired`, a transaction has ended and an open SELECT could not
+    /// continue: the rows that it had read were changed.
     pub(crate) has_expired: bool,
-    /// The end of a wait that cancellations of other connections interrupt.
+    /// The time at which the current wait times out. Set while the wait is continued after cancellations that were
+    /// meant for other connections.
     heeds_until: Option<Instant>,
-    /// The sentence that SQLite fetched last, and still reads.
+    /// The text that the shim fetched last, and may still read.
     pub(crate) fetched: Option<String>,
 }
 
@@ -130,7 +135,8 @@ impl Session {
         self.reader.as_ref().is_some_and(|reader| matches!(reader.source(), Source::Txn(_)))
     }
 
-    /// Refuses the first call after the end like the call of a victim, and later calls as [`Session::refuse_doomed`].
+    /// Fails if the transaction is doomed: with BUSY_SNAPSHOT if the program has not got an error yet, and otherwise as
+    /// [`Session::refuse_doomed`] does.
     pub(crate) fn report_doom(&mut self) -> Outcome<()> {
         match &self.doom {
             Some(cause) if !self.is_doom_reported => {
@@ -166,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Lets the transaction wait for locks again after a cancellation, for the rest of the time.
+    /// Lets the transaction wait for locks again after a cancellation, for the rest of the time limit.
     pub(crate) fn heed_cancels(&mut self) {
         let end = *self.heeds_until.get_or_insert_with(|| Instant::now() + self.wait);
         if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
@@ -175,12 +181,12 @@ impl Session {
         }
     }
 
-    /// Returns the longest time of a wait that begins now.
+    /// Returns the time limit of a wait that begins now.
     pub(crate) fn wait_left(&self) -> Duration {
         self.heeds_until.map_or(self.wait, |end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Gives the next wait all its time again.
+    /// Gives the next wait the whole time limit again.
     pub(crate) fn end_heed(&mut self) {
         if self.heeds_until.take().is_some() {
             if let Some(Source::Txn(txn)) = self.reader.as_deref().map(Reader::source) {
@@ -189,15 +195,15 @@ impl Session {
         }
     }
 
-    /// Begins a transaction with locks, which is not yet the connection's.
+    /// Begins a transaction with locks. It is the connection's transaction only after [`Session::read_by`].
     pub(crate) fn new_txn(&self, how: BeginMode) -> Outcome<Rc<Reader>> {
         let reader = Reader::txn(&self.home, self.durability)?;
         if let Source::Txn(txn) = reader.source() {
             txn.set_lock_timeout(Some(self.wait_left()));
             let is_alone = match how {
                 BeginMode::Exclusive => true,
-                // Looked up before the transaction locks: two transactions that go from IX to X would wait for each
-                // other.
+                // The setting is read before the transaction locks the name: two transactions that upgrade from IX to X
+                // would deadlock.
                 BeginMode::Immediate => Meta::load(&self.home, &*Reader::snapshot(&self.home)?)?.runs_immediate_alone(),
                 BeginMode::Read | BeginMode::Write => false,
             };
@@ -209,7 +215,8 @@ impl Session {
         Ok(reader)
     }
 
-    /// Tries to be alone. A request in mode X stops all newcomers, so it waits for a short time only.
+    /// Tries to lock all other writers out, and returns whether it has. It waits only for a short time, because new
+    /// writers wait for the request in mode X.
     fn locks_others_out(&self, txn: &Txn<'static>) -> Outcome<bool> {
         txn.set_lock_timeout(Some(self.wait_left().min(ALONE_WAIT)));
         let locked = txn.lock(WRITERS, Mode::X);
@@ -220,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Locks all other writers out of the running transaction.
+    /// Lets the running transaction lock all other writers out.
     pub(crate) fn exclude_writers(&self) -> Outcome<()> {
         match self.reader()?.source() {
             Source::Txn(txn) => Ok(txn.lock(WRITERS, Mode::X)?),
@@ -248,7 +255,7 @@ impl Session {
         self.read_by(snapshot)
     }
 
-    /// Adds savepoints until there are `number`, not counting the first.
+    /// Adds savepoints until there are `number` besides the first.
     pub(crate) fn add_savepoints(&mut self, number: usize) -> Outcome<()> {
         let reader = Rc::clone(self.reader()?);
         while self.savepoints.len() <= number {
@@ -258,7 +265,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the changes since the savepoints from the place `from` on, and ends these savepoints.
+    /// Ends the savepoints from the index `from` on, and keeps the changes since them.
     pub(crate) fn keep_savepoints(&mut self, from: usize) {
         while self.savepoints.len() > from {
             if let Some(savepoint) = self.savepoints.pop() {
@@ -267,7 +274,7 @@ impl Session {
         }
     }
 
-    /// Takes the transaction or snapshot, to end it. All cursors have left it.
+    /// Takes the transaction or snapshot, to end it. All cursors must have left it.
     pub(crate) fn take_reader(&mut self) -> Option<Reader> {
         self.keep_savepoints(0);
         let reader = self.reader.take()?;
@@ -284,13 +291,13 @@ impl Session {
     pub(crate) fn data_version(&self) -> u32 {
         match self.reader.as_deref().map(Reader::source) {
             Some(Source::Snapshot(snapshot)) => version_of(snapshot.lsn()),
-            // A transaction sees every commit of other connections until now.
+            // A transaction sees all commits of other connections so far.
             Some(Source::Txn(_)) | None => self.home.env().snapshot().map_or(0, |snapshot| version_of(snapshot.lsn())),
         }
     }
 }
 
-/// Does work with the connection's transaction. A snapshot writes nothing: SQLite begins a transaction first.
+/// Does work with the connection's transaction. Fails for a snapshot: SQLite must begin a transaction before it writes.
 pub(crate) fn with_txn<T>(reader: &Reader, work: impl FnOnce(&Txn<'static>) -> Outcome<T>) -> Outcome<T> {
     match reader.source() {
         Source::Txn(txn) => work(txn),
@@ -298,7 +305,7 @@ pub(crate) fn with_txn<T>(reader: &Reader, work: impl FnOnce(&Txn<'static>) -> O
     }
 }
 
-/// The low bits of an LSN, whose lowest three are zero.
+/// Returns 32 low bits of an LSN, without the lowest three, which are zero.
 fn version_of(lsn: u64) -> u32 {
     u32::try_from(lsn >> 3 & u64::from(u32::MAX)).unwrap_or(0)
 }

@@ -1,13 +1,15 @@
-//! The settings that an environment keeps for all its connections: `PRAGMA tp_rowid` and `PRAGMA tp_immediate`.
+//! The settings that an environment stores for all its connections: `PRAGMA tp_rowid` and `PRAGMA tp_immediate`.
 //!
-//! They are two of the header values that SQLite leaves free. Every transaction that writes has read them, so a change
-//! waits for open writers, and all connections follow it from their next transaction on.
+//! The settings are stored in two header values that SQLite does not use. Every transaction that writes reads these
+//! values and so locks them for reading. So a change of a setting waits until no writer is open, and has an effect on
+//! all later transactions.
 
 use crate::answer::{Outcome, Refusal, ERROR};
 use crate::meta::Meta;
 use crate::rowid::Rule;
 
-/// A setting: its name, its place in the header values, and its words. The first word is the default.
+/// A setting: its name, its index in the header values, and the words for its values 0 and 1. The value 0 is the
+/// default.
 pub(crate) struct Setting {
     name: &'static str,
     pub(crate) place: usize,
@@ -27,12 +29,12 @@ impl Setting {
         self.place == ROWID.place
     }
 
-    /// Returns the word of the value in force.
+    /// Returns the word for the present value.
     pub(crate) fn word(&self, meta: &Meta) -> &'static str {
         self.words[usize::from(self.is_second(meta))]
     }
 
-    /// Returns the value of a word.
+    /// Returns the value for a word.
     pub(crate) fn value(&self, word: &str) -> Outcome<u32> {
         let [first, second] = self.words;
         match word {
@@ -40,7 +42,7 @@ impl Setting {
             _ if word.eq_ignore_ascii_case(second) => Ok(1),
             _ => Err(Refusal::new(
                 ERROR,
-                format!("{} is {first} or {second}, and not {word}; nothing was changed", self.name),
+                format!("{} is {first} or {second}, not {word}; nothing was changed", self.name),
             )),
         }
     }
@@ -60,7 +62,7 @@ impl Meta {
         }
     }
 
-    /// Returns whether a BEGIN IMMEDIATE keeps all other writers out, as BEGIN EXCLUSIVE does.
+    /// Returns whether BEGIN IMMEDIATE keeps all other writers out, as BEGIN EXCLUSIVE does.
     pub(crate) fn runs_immediate_alone(&self) -> bool {
         IMMEDIATE.is_second(self)
     }

@@ -1,8 +1,9 @@
-//! The reads of a connection: spans of keys, in its own memory.
+//! The reads of a connection: spans, which are ranges of keys, in the connection's own memory.
 //!
-//! Reads of a snapshot take no locks. When the connection then writes, these spans are read again in the transaction,
-//! which locks them, and compared with the snapshot: if all is the same, the transaction is as if it had read now. The
-//! spans of an open SELECT are compared over a commit in the same way.
+//! Reads of a snapshot take no locks. When the connection then writes, it reads the spans again in a transaction, which
+//! locks them, and compares the records with those of the snapshot. If all are the same, the transaction could have
+//! made all its reads at this moment, so it may continue. In the same way the spans of an open SELECT are compared
+//! before and after a commit.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,22 +15,22 @@ use crate::answer::Outcome;
 use crate::home::Home;
 use crate::owned::{with_source, Reader};
 
-/// Keys of one tree, both ends included; `None` is the end of the tree.
+/// A range of the keys of one tree, with both bounds included; `None` is the beginning or the end of the tree.
 struct Span {
     root: u32,
     low: Option<Box<[u8]>>,
     high: Option<Box<[u8]>>,
 }
 
-/// All spans.
+/// All spans of a connection.
 #[derive(Default)]
 pub(crate) struct Spans {
     spans: Vec<Span>,
-    /// Roots whose whole tree counts as read.
+    /// The roots of the trees that count as completely read.
     whole: BTreeSet<u32>,
 }
 
-/// From this number of spans on, whole trees are remembered.
+/// The largest number of spans. With more, each tree that has a span counts as completely read.
 const SPANS_MAX: usize = 10_000;
 
 impl Spans {

@@ -1,4 +1,5 @@
-//! Does the library have every name and option that a program linked with Debian's SQLite uses? Hole 34 of docs/sql.md.
+//! Does the library have every name and option that a program linked with Debian's SQLite uses? Pitfall 34 of
+//! docs/sql.md.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -11,10 +12,10 @@ use sql::Connection;
 
 /// Debian's library.
 const STOCK: &str = "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0";
-/// The beginnings of names that programs call.
+/// The prefixes of the names that programs call.
 const BEGINNINGS: [&str; 5] =
     ["sqlite3_", "sqlite3session_", "sqlite3changeset_", "sqlite3changegroup_", "sqlite3rebaser_"];
-/// Some names of each kind, for a machine without Debian's library.
+/// A name with each prefix, for a machine without Debian's library.
 const SAMPLE_NAMES: [&str; 5] = [
     "sqlite3_open_v2",
     "sqlite3session_create",
@@ -27,7 +28,7 @@ fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so")
 }
 
-/// Returns the names that a library offers to programs, or `None` on a machine without `nm`.
+/// Returns the names that a library exports, or `None` on a machine without `nm`.
 fn names(library: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
     let text = String::from_utf8(output.stdout).unwrap();

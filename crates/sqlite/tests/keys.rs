@@ -1,4 +1,4 @@
-//! Are keys of indices found, in SQLite's order?
+//! Are keys of indices found, and are they in SQLite's order?
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -57,7 +57,7 @@ fn a_search_for_a_long_key_finds_its_neighbours() {
     );
 }
 
-/// The record decides where a search names more columns than the key of a UNIQUE index has.
+/// If a search gives more columns than an entry of a UNIQUE index has in its key, the record is compared.
 #[test]
 fn a_unique_entry_is_found_by_all_of_its_columns() {
     let (_directory, connections) = both();

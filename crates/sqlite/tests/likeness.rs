@@ -1,7 +1,7 @@
 //! Does SQL on an environment give the same results as SQL on a file?
 //!
-//! The same statements run on both by the same library: one script of all kinds of statements, then random statements
-//! from a seed. `LIBTP_TEST_SEED` is the first seed, `LIBTP_TEST_ROUNDS` the number of seeds.
+//! The same library runs the same statements on both: a script with all kinds of statements, and random statements from
+//! a seed. `LIBTP_TEST_SEED` is the first seed, `LIBTP_TEST_ROUNDS` the number of seeds.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -28,7 +28,7 @@ impl Both {
         Both { file, environment, _directory: directory }
     }
 
-    /// Runs a statement on both, and returns its rows, or nothing if it fails on both.
+    /// Runs a statement on both, compares the results, and returns the rows; no rows if the statement fails on both.
     #[track_caller]
     fn run(&self, sql: &str, context: &str) -> Rows {
         let (file, environment) = (self.file.run(sql), self.environment.run(sql));
@@ -37,7 +37,7 @@ impl Both {
     }
 }
 
-/// Statements whose rows or errors must be alike, one on each line.
+/// Statements whose rows or errors must be the same on both.
 const SCRIPT: &str = include_str!("likeness.sql");
 
 #[test]
@@ -48,7 +48,7 @@ fn a_script_of_all_kinds_of_statements_gives_the_same_results() {
     for line in SCRIPT.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("--")) {
         statement.push_str(line);
         statement.push('\n');
-        // A trigger's body is indented.
+        // The semicolons in a trigger's body are on indented lines.
         if line.ends_with(';') && !line.starts_with(' ') {
             both.run(&statement, "in the script");
             results += 1;
@@ -56,7 +56,7 @@ fn a_script_of_all_kinds_of_statements_gives_the_same_results() {
         }
     }
     assert!(results >= 69, "{results}");
-    println!("figures: {results} statements alike");
+    println!("figures: {results} statements with the same results");
 }
 
 /// SQL changes rows while a SELECT of the same connection runs.
@@ -80,10 +80,10 @@ fn a_select_goes_on_while_its_connection_changes_rows() {
         seen
     });
     assert_eq!(seen[0], seen[1]);
-    both.run("SELECT count(*), sum(v) FROM t", "behind the loop");
+    both.run("SELECT count(*), sum(v) FROM t", "after the loop");
 }
 
-/// A handle of a blob ends when its row changes, and only then.
+/// A blob handle ends when its row is changed, and only then.
 #[test]
 fn a_blob_is_read_and_written_in_parts() {
     let both = Both::new();
@@ -104,10 +104,10 @@ fn a_blob_is_read_and_written_in_parts() {
         seen
     });
     assert_eq!(seen[1], seen[0]);
-    both.run("SELECT * FROM t", "behind the blobs");
+    both.run("SELECT * FROM t", "after the blobs");
 }
 
-/// Numbers from a seed (xorshift).
+/// Random numbers from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -231,5 +231,5 @@ fn random_statements_give_the_same_results() {
             both.run(check, &context);
         }
     }
-    println!("figures: {statements} random statements of {rounds} seeds alike");
+    println!("figures: {statements} random statements of {rounds} seeds with the same results");
 }

@@ -1,4 +1,4 @@
--- One statement ends with a semicolon at the end of a line that is not indented.
+-- A semicolon at the end of a line that is not indented ends a statement.
 CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b REAL);
 CREATE TABLE u(id INTEGER PRIMARY KEY, t_id INT REFERENCES t(id), n INT);
 CREATE INDEX t_a ON t(a);

@@ -1,4 +1,4 @@
-//! Which database is opened, when files come and go under its name? The numbers of the holes are those of docs/sql.md.
+//! Which database is opened if files under its name are made and removed? docs/sql.md lists the pitfalls by number.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -18,7 +18,7 @@ fn open(name: impl AsRef<Path>) -> Connection {
     Connection::open(name.as_ref())
 }
 
-/// Hole 29. The variable is of a process, so the work is done by children of this test.
+/// Pitfall 29. The test starts children, because each of them needs its own environment variable.
 #[test]
 fn a_list_names_files_that_are_environments() {
     let directory = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn child() {
     if work == "refused" {
         let failure = Connection::try_open("new.db", CREATE).err().unwrap();
         assert!(failure.code == 14 && failure.sentence.contains("nothing was opened"), "{failure:?}");
-        // A database in memory is no file.
+        // The refused list has no effect on a database in memory.
         open(":memory:").ok("CREATE TABLE t(v)");
         return;
     }
@@ -65,7 +65,7 @@ fn child() {
     assert!(failure.sentence.contains("tp sql --import"), "{failure:?}");
 }
 
-/// Hole 30: `mkstemp` makes an empty file, and the program opens its name.
+/// Pitfall 30: `mkstemp` makes an empty file, and the program opens a database under its name.
 #[test]
 fn an_empty_file_is_taken_for_a_new_database() {
     let directory = tempfile::tempdir().unwrap();
@@ -85,8 +85,8 @@ fn an_empty_file_is_taken_for_a_new_database() {
     assert!(empty.is_file());
 }
 
-/// Hole 31: tests of programs make and remove their database again and again in one process, and forget to close a
-/// connection.
+/// Pitfall 31: tests of programs make and remove a database again and again in one process, and do not close all
+/// connections.
 #[test]
 fn a_connection_to_a_removed_environment_reads_on_and_writes_no_more() {
     let rounds: u32 = std::env::var("LIBTP_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
@@ -106,7 +106,7 @@ fn a_connection_to_a_removed_environment_reads_on_and_writes_no_more() {
         std::fs::remove_dir_all(&path).unwrap();
         forgotten = Some(connection);
     }
-    // An environment that has moved is the same one.
+    // A connection to a renamed environment can still write.
     let connection = open(&path);
     connection.ok("CREATE TABLE t(v)");
     std::fs::rename(&path, directory.path().join("two.tp")).unwrap();
@@ -114,7 +114,7 @@ fn a_connection_to_a_removed_environment_reads_on_and_writes_no_more() {
     assert_eq!(open(directory.path().join("two.tp")).one("SELECT count(*) FROM t"), "1");
 }
 
-/// Hole 34: Django's tests have one database in memory for all threads.
+/// Pitfall 34: Django's tests use one database in memory in all threads.
 #[test]
 fn databases_in_memory_are_shared_by_name() {
     let name = "file:memorydb_default?mode=memory&cache=shared";
@@ -122,7 +122,7 @@ fn databases_in_memory_are_shared_by_name() {
     first.ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
     let second = std::thread::spawn(move || Connection::try_open(name, CREATE).unwrap().one("SELECT v FROM t"));
     assert_eq!(second.join().unwrap(), "1");
-    // An environment may be asked for in the same words. Its connections share nothing but the environment.
+    // The same parameter is accepted for an environment. It has no effect there: connections do not share transactions.
     let directory = tempfile::tempdir().unwrap();
     let name = format!("file:{}?cache=shared", directory.path().join("one.tp").display());
     let (first, second) = (Connection::try_open(&name, CREATE).unwrap(), Connection::try_open(&name, CREATE).unwrap());
@@ -132,7 +132,7 @@ fn databases_in_memory_are_shared_by_name() {
     assert_eq!(second.one("SELECT count(*) FROM t"), "1");
 }
 
-/// Hole 33: a program asks which SQLite it has.
+/// Pitfall 33: a program can ask which SQLite it has.
 #[test]
 fn a_statement_names_the_library() {
     let expected = format!("'libtp-sqlite {}'", env!("CARGO_PKG_VERSION"));

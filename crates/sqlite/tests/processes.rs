@@ -1,8 +1,8 @@
-//! Is SQL by many processes right, when some of them are killed?
+//! Are the tables correct after many processes have written, and some of them were killed?
 //!
-//! Children of this test move money between accounts and report each commit through a pipe. Some children are killed
-//! with SIGKILL at any moment, and other children begin. At the end each reported commit is there, the sums are right,
-//! and each index fits its table. `LIBTP_TEST_KILLS` is the number of kills.
+//! Children of this test move money between accounts, and report each commit through a pipe. The test kills children
+//! with SIGKILL at any moment, and starts other children. At the end it checks that no reported commit is missing, that
+//! the sums are right, and that each index agrees with its table. `LIBTP_TEST_KILLS` is the number of kills.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -31,7 +31,8 @@ fn environment() -> tempfile::TempDir {
     directory
 }
 
-/// Starts a child of this test program, which runs the test `child` with these words.
+/// Starts a child: this test program, which runs the test `child` with these words. A thread passes on the commits that
+/// the child reports.
 fn start(directory: &Path, words: &str, reported: &Sender<String>) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--ignored", "--nocapture", "--quiet"])
@@ -76,7 +77,7 @@ fn child() {
             ));
             match moved {
                 Ok(_) => break,
-                // A deadlock: two accounts in two orders.
+                // A deadlock with a transaction that has changed the two accounts in the opposite order.
                 Err(failure) if failure.code == BUSY_SNAPSHOT => drop(connection.ok("ROLLBACK")),
                 Err(failure) => panic!("{failure:?}"),
             }
@@ -85,14 +86,14 @@ fn child() {
     }
 }
 
-/// Checks the sums and the indices, and that each reported commit is there. Returns the numbers of reported commits and
-/// of commits.
+/// Checks the sums and the indices, and that no reported commit is missing. Returns the number of reported commits and
+/// the number of commits.
 fn audit(directory: &Path, reported: &Receiver<String>) -> (usize, usize) {
     let connection = Connection::open(&directory.join("bank.tp"));
     let reported: Vec<String> = reported.try_iter().map(|line| line["done ".len()..].to_owned()).collect();
     for teller in &reported {
         let found = connection.one(&format!("SELECT count(*) FROM moved WHERE teller = '{teller}'"));
-        assert_eq!(found, "1", "the answered commit {teller} is there once");
+        assert_eq!(found, "1", "the reported commit {teller} must be there once");
     }
     assert_eq!(connection.one("SELECT sum(cents) FROM acc"), "40000");
     assert_eq!(
@@ -106,7 +107,7 @@ fn audit(directory: &Path, reported: &Receiver<String>) -> (usize, usize) {
     (reported.len(), kept)
 }
 
-/// Lets the threads of the pipes read the last lines of dead children.
+/// Waits until the threads have read the last lines of dead children from the pipes.
 fn settle() {
     std::thread::sleep(Duration::from_millis(300));
 }
@@ -146,13 +147,13 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
             victim.wait().unwrap();
             children.push(another());
         }
-        // The other children go on after the last kill.
+        // After the last kill, the other children continue.
         let begin = Instant::now();
         let reader = Connection::open(&directory.path().join("bank.tp"));
         let count = || reader.one("SELECT count(*) FROM moved").parse::<u64>().unwrap();
         let before = count();
         while count() < before + 50 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "the survivors commit");
+            assert!(begin.elapsed() < Duration::from_secs(60), "the survivors must commit");
             std::thread::sleep(Duration::from_millis(20));
         }
         for mut child in children {
@@ -166,13 +167,13 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
     }
 }
 
-/// Python's own module with the library in the place of SQLite's. Skipped where there is no Python that links
+/// Runs Python's module `sqlite3` with this library instead of SQLite's. Skipped if there is no Python that links
 /// `libsqlite3.so.0`.
 #[test]
-fn python_takes_the_library_for_sqlite() {
+fn pythons_sqlite_module_works_with_the_library() {
     let directory = tempfile::tempdir().unwrap();
-    // Cargo builds the library beside the test program, and makes a link in the directory above only where the library
-    // is asked for.
+    // Cargo builds the library in the test program's directory. It makes a link in the directory above only if the
+    // build was for the library.
     let library = std::env::current_exe().unwrap().with_file_name("liblibtp_sqlite.so");
     assert!(library.exists(), "cargo builds {}", library.display());
     std::os::unix::fs::symlink(&library, directory.path().join("libsqlite3.so.0")).unwrap();

@@ -1,4 +1,5 @@
-//! An operation that an environment does not support is refused with a sentence, and an ordinary file goes to SQLite.
+//! Tests that operations that an environment does not support fail with a text, and that SQLite's own code handles
+//! ordinary files.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -11,7 +12,7 @@ const MISSING_ALLOWED: i32 = 2 | 4 | 0x40;
 const READ_WRITE: i32 = 2 | 0x40;
 
 #[test]
-fn an_ordinary_file_goes_to_sqlite() {
+fn an_ordinary_file_is_an_sqlite_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("plain.db");
     Connection::open(&path).ok("CREATE TABLE t(v); INSERT INTO t VALUES (1)");
@@ -61,7 +62,7 @@ fn copies_of_pages_show_one_snapshot() {
     let copies: Vec<_> = ["serialized.db", "backup.db", "vacuum.db"].map(|name| directory.path().join(name)).into();
     std::fs::write(&copies[0], environment.serialize().unwrap()).unwrap();
     let file = Connection::open(&copies[1]);
-    // The copy is of the moment when it begins, in a transaction of the source, too.
+    // A backup copies the committed state at its beginning, also in a transaction of the source.
     environment.ok("BEGIN IMMEDIATE; DELETE FROM t WHERE v = 1");
     environment.back_up(&file, 5, || drop(environment.ok("DELETE FROM t WHERE v = (SELECT max(v) FROM t)"))).unwrap();
     environment.ok("ROLLBACK");
@@ -138,13 +139,13 @@ fn a_vacuum_waits_for_a_writer_no_longer_than_its_timeout() {
     let (ends, ended) = mpsc::channel();
     let path = &path;
     thread::scope(|scope| {
-        // A wait for a transaction of the same thread ends by itself, so the writer has a thread of its own.
+        // A wait for a transaction of the same thread ends after a second, so the writer has its own thread.
         scope.spawn(move || {
             let writer = Connection::open(path);
-            // The table is emptied as a whole, so it is locked as a whole.
+            // DELETE without WHERE locks the whole table.
             writer.ok("BEGIN; DELETE FROM t");
             holds.send(()).unwrap();
-            // A VACUUM that waits without end succeeds after this time, and the test fails.
+            // If VACUUM ignored its timeout, it would succeed after this time, and the test would fail.
             let _ = ended.recv_timeout(Duration::from_secs(20));
             writer.ok("ROLLBACK");
         });
@@ -223,7 +224,7 @@ fn a_connection_for_reading_writes_nothing() {
     assert_eq!(writer.one("SELECT count(*) FROM t"), "1");
 }
 
-/// Tests of programs make and remove their database again and again in one process.
+/// Tests of programs make and remove a database again and again in one process.
 #[test]
 fn an_environment_made_again_after_its_removal_is_a_new_environment() {
     let directory = tempfile::tempdir().unwrap();
@@ -233,7 +234,7 @@ fn an_environment_made_again_after_its_removal_is_a_new_environment() {
         let connection = Connection::open(&path);
         connection.ok(&format!("CREATE TABLE t(v); INSERT INTO t VALUES ({round})"));
         assert_eq!(connection.one("SELECT group_concat(v) FROM t"), format!("'{round}'"));
-        // A handle stays open on the environment that is removed.
+        // The connection to the removed environment stays open.
         kept.push(connection);
         std::fs::remove_dir_all(&path).unwrap();
     }

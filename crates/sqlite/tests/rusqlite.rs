@@ -29,7 +29,7 @@ fn threads_of_a_program_in_rust_write_one_environment_at_once() {
     assert!(path.is_dir());
     let count: i64 = first.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 200);
-    // A file is SQLite's.
+    // A database that is a file is an SQLite file.
     let file = directory.path().join("one.db");
     Connection::open(&file).unwrap().execute_batch("CREATE TABLE t(v)").unwrap();
     assert!(std::fs::read(file).unwrap().starts_with(b"SQLite format 3\0"));

@@ -1,6 +1,6 @@
-//! What do connections that work at once see of each other?
+//! What do concurrent connections see of each other?
 //!
-//! Each test opens several connections of one environment, in threads. The rules are the table in docs/sql.md.
+//! Each test opens several connections to one environment. docs/sql.md has the rules, in its tables.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -42,7 +42,7 @@ impl Bank {
     }
 }
 
-/// Runs a statement in a thread of its own, which may wait for `holder`.
+/// Runs a statement in another thread, where it may wait for a lock.
 fn meanwhile(
     connection: Connection,
     sql: &'static str,
@@ -105,7 +105,7 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
     let bank = Bank::new();
     for last in ["ROLLBACK", "COMMIT"] {
         let (one, two) = (bank.connect(), bank.connect());
-        // The victim runs again, and meets the lock that the other transaction keeps.
+        // The victim's statements run again, and wait for the other transaction's lock until this timeout.
         [&one, &two].iter().for_each(|connection| connection.busy_timeout(1000));
         one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1");
         two.ok("BEGIN IMMEDIATE; SAVEPOINT s; UPDATE acc SET cents = cents + 1 WHERE id = 2");
@@ -122,12 +122,12 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
                     assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
                     (&two, &one)
                 }
-                both => panic!("one is the victim: {both:?}"),
+                both => panic!("exactly one connection must be the victim: {both:?}"),
             }
         });
         for statement in ["SELECT * FROM acc", "UPDATE acc SET cents = 0", "SAVEPOINT t; SELECT 1 FROM acc"] {
             assert_eq!(victim.code(statement), ABORT_ROLLBACK, "{statement}");
-            assert!(victim.is_in_transaction(), "{statement} does not end it");
+            assert!(victim.is_in_transaction(), "{statement} must not end the transaction");
         }
         assert!(victim.sentence("SELECT * FROM acc").contains("deadlock"));
         match last {
@@ -141,12 +141,13 @@ fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
     bank.check();
 }
 
-/// A statement that gets no lock in its middle leaves nothing behind: no row without its index entry.
+/// If a statement does not get a lock after it has changed some rows, all its changes are undone: no row is without its
+/// index entry.
 #[test]
 fn a_lock_that_is_not_granted_in_time_fails_only_the_statement() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
-    // With exact numbers the holder would stop each insert at its beginning.
+    // With exact rowids each insert would wait for the holder before its first change.
     one.ok("PRAGMA tp_rowid = free");
     one.ok("CREATE TRIGGER tr AFTER UPDATE ON acc BEGIN INSERT INTO other(v) VALUES (old.id || 'x' || new.cents); END");
     holder.ok(
@@ -186,7 +187,7 @@ fn a_reader_in_a_transaction_blocks_no_writer_and_sees_one_moment() {
     writer.busy_timeout(0);
     writer.ok("UPDATE acc SET cents = cents + 1; INSERT INTO acc VALUES (4, 0, ''); DELETE FROM acc WHERE id = 2");
     assert_eq!(reader.one("SELECT sum(cents) FROM acc"), "300");
-    // Another table has not changed: the reader may write now.
+    // The reader may write if only other tables than those that it has read have changed.
     reader.ok("COMMIT; BEGIN");
     assert_eq!(reader.one("SELECT count(*) FROM other"), "0");
     writer.ok("UPDATE acc SET cents = 0");
@@ -214,13 +215,13 @@ fn a_deferred_transaction_writes_only_if_its_reads_are_unchanged() {
         assert_eq!(one.ok(read), before, "{read}");
         let refused = one.run("INSERT INTO other(v) VALUES ('never')").unwrap_err();
         assert_eq!(refused.code, BUSY_SNAPSHOT, "{read}");
-        // The connection may go on reading.
+        // The connection can still read.
         assert_eq!(one.ok(read), before, "{read}");
         one.ok("ROLLBACK; BEGIN");
         one.ok(read);
         one.ok("UPDATE acc SET note = 'fine' WHERE id = 3; ROLLBACK");
     }
-    // Write skew: each reads all and writes a row of its own.
+    // Write skew: both transactions read all rows, and each inserts another row.
     one.ok("BEGIN; SELECT sum(cents) FROM acc");
     two.ok("BEGIN; SELECT sum(cents) FROM acc");
     one.ok("INSERT INTO acc VALUES (20, 1, '')");
@@ -236,7 +237,7 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     one.ok("WITH RECURSIVE n(i) AS (SELECT 4 UNION ALL SELECT i + 1 FROM n WHERE i < 50) INSERT INTO acc SELECT i, 100, '' FROM n");
-    // Alone, it goes on.
+    // If no other connection writes, the SELECT continues.
     let select = one.prepare("SELECT id, cents FROM acc ORDER BY id").unwrap();
     let mut rows = 0;
     while let Some(row) = select.step().unwrap() {
@@ -245,7 +246,8 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     }
     assert_eq!(rows, 50);
     drop(select);
-    // Money moves from a row ahead to a row behind: all of it is counted, or the SELECT fails.
+    // Money moves from a row that the SELECT has not read to a row that it has read. Either the sum is right, or the
+    // SELECT fails.
     let (mut sums, mut failures) = (0, 0);
     for round in 0..20 {
         let select = one.prepare("SELECT id, cents FROM acc ORDER BY id").unwrap();
@@ -259,7 +261,7 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
                         two.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = cents - 1 WHERE id = 40; UPDATE acc SET cents = cents + 1 WHERE id = 10; COMMIT");
                     }
                     if row[0].parse::<u32>().unwrap() % 10 == 6 {
-                        // The insert is refused if another connection has changed the rows that it read.
+                        // The insert fails if another connection has changed rows that this connection has read.
                         if let Err(failure) = one.run("INSERT INTO other(v) VALUES (NULL)") {
                             assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
                         }
@@ -382,7 +384,7 @@ fn a_lock_that_is_not_granted_never_shortens_an_answer() {
         for (select, answer) in selects.iter().zip(&answers) {
             one.ok("BEGIN IMMEDIATE");
             match one.run(select) {
-                Ok(rows) => assert_eq!(&rows, answer, "{select} beside {hold}"),
+                Ok(rows) => assert_eq!(&rows, answer, "{select} while another connection holds: {hold}"),
                 Err(failure) => {
                     assert_eq!(failure.code, BUSY, "{select}: {failure:?}");
                     assert!(failure.sentence.contains("lock"), "{select}: {failure:?}");
@@ -441,12 +443,12 @@ fn a_wait_for_another_connection_of_the_same_thread_ends_soon() {
     one.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 1 WHERE id = 1");
     let begin = Instant::now();
     assert_eq!(two.code("UPDATE acc SET cents = 2 WHERE id = 1"), BUSY);
-    assert!(begin.elapsed() < Duration::from_secs(5), "it does not wait for the timeout of 10 s");
+    assert!(begin.elapsed() < Duration::from_secs(5), "it must not wait for the timeout of 10 s");
     one.ok("ROLLBACK");
     two.ok("UPDATE acc SET cents = 2 WHERE id = 1");
 }
 
-/// Two statements whose triggers lock in opposite orders. Their deadlocks are not seen by the program.
+/// The triggers of two statements lock rows in opposite orders. The program does not notice their deadlocks.
 #[test]
 fn a_statement_that_a_deadlock_ended_runs_again() {
     let bank = Bank::new();
@@ -466,7 +468,7 @@ fn a_statement_that_a_deadlock_ended_runs_again() {
     assert_eq!(bank.connect().ok("SELECT a.n, b.n FROM a, b"), [["400", "400"]]);
 }
 
-/// Has four workers take the 200 jobs of a queue; returns the number of jobs that they took.
+/// Lets four workers take the 200 jobs of a queue. Returns the number of jobs that they have taken.
 fn jobs_taken(bank: &Bank, take: fn(&Connection, u32) -> Rows) -> u32 {
     bank.connect().ok("CREATE TABLE job(id INTEGER PRIMARY KEY, worker INT); CREATE INDEX job_worker ON job(worker);
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) INSERT INTO job(id) SELECT i FROM n");
@@ -496,7 +498,7 @@ fn a_job_queue_of_one_statement_gives_each_job_once() {
     bank.check();
 }
 
-/// No worker sees an error: all queue up at the first job.
+/// No worker gets an error, because the workers wait for each other at the search for the first job.
 #[test]
 fn a_job_queue_in_immediate_transactions_gives_each_job_once() {
     let bank = Bank::new();
@@ -533,7 +535,7 @@ fn one_of_several_connections_makes_a_table_that_all_make_at_once() {
     assert_eq!(connection.ok("SELECT id FROM t"), [["1"], ["2"], ["3"], ["4"]]);
 }
 
-/// All inserts meet at the row of `sqlite_sequence`.
+/// All inserts change the same row of `sqlite_sequence`.
 #[test]
 fn autoincrement_gives_each_number_once() {
     let bank = Bank::new();
@@ -617,7 +619,7 @@ fn a_poller_by_number_misses_no_row() {
             .collect();
         let (reader, mut last) = (bank.connect(), 0);
         loop {
-            // The last look is after the last commit.
+            // The last SELECT must begin after the last commit.
             let is_last = writers.iter().all(|writer| writer.is_finished());
             for row in reader.ok(&format!("SELECT id FROM other WHERE id > {last} ORDER BY id")) {
                 last = row[0].parse().unwrap();
@@ -632,7 +634,7 @@ fn a_poller_by_number_misses_no_row() {
     assert_eq!(
         bank.connect().one("SELECT max(id) FROM other"),
         (WRITERS * ROWS).to_string(),
-        "the numbers have no gap"
+        "there must be no gap in the numbers"
     );
 }
 
@@ -671,8 +673,8 @@ fn a_rule_of_the_environment_holds_for_all_its_connections() {
     assert_eq!(one.one("PRAGMA tp_rowid"), "'exact'");
     assert_eq!(one.one("PRAGMA tp_immediate"), "'together'");
     for (wrong, sentence) in [
-        ("PRAGMA tp_rowid = ordered", "tp_rowid is exact or free, and not ordered; nothing was changed"),
-        ("PRAGMA tp_immediate = 2", "tp_immediate is together or alone, and not 2; nothing was changed"),
+        ("PRAGMA tp_rowid = ordered", "tp_rowid is exact or free, not ordered; nothing was changed"),
+        ("PRAGMA tp_immediate = 2", "tp_immediate is together or alone, not 2; nothing was changed"),
     ] {
         let failure = one.run(wrong).unwrap_err();
         assert_eq!(failure.sentence, sentence);
@@ -680,7 +682,7 @@ fn a_rule_of_the_environment_holds_for_all_its_connections() {
     for begin in ["BEGIN; SELECT * FROM acc", "BEGIN IMMEDIATE"] {
         two.ok(begin);
         let failure = two.run("PRAGMA tp_rowid = free").unwrap_err();
-        assert!(failure.sentence.contains("cannot change in a transaction"), "{failure:?}");
+        assert!(failure.sentence.contains("cannot be changed in a transaction"), "{failure:?}");
         two.ok("ROLLBACK");
     }
     assert_eq!(one.one("PRAGMA tp_immediate"), "'together'");
@@ -712,7 +714,7 @@ fn free_numbers_of_an_undone_transaction_come_again_if_no_later_number_was_taken
     assert_eq!(one.one("INSERT INTO other(v) VALUES ('c') RETURNING id"), "1");
     one.ok("BEGIN; INSERT INTO other(v) VALUES ('d')");
     std::thread::scope(|scope| {
-        // The other connection does not wait for the end of the first one's transaction.
+        // The other connection does not wait until the first connection's transaction ends.
         assert_eq!(scope.spawn(|| two.one("INSERT INTO other(v) VALUES ('e') RETURNING id")).join().unwrap(), "3");
     });
     one.ok("ROLLBACK");

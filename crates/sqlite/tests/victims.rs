@@ -1,7 +1,7 @@
-//! What does a program see of deadlocks, and of a transaction that has ended?
+//! What does a program notice of deadlocks, and what can it do with a transaction that has ended?
 //!
-//! A victim's statements run again, alone (c/replay.c). If the program would see other results, the transaction has
-//! ended, and nothing of it is kept.
+//! A victim's statements run again while no other writer runs (c/replay.c). If the results differ, the transaction has
+//! ended, and none of its changes are kept.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod sql;
@@ -36,7 +36,8 @@ impl Bank {
     }
 }
 
-/// Has two transactions wait for each other. Returns the victim's error; the other one has got its lock.
+/// Makes a deadlock of two transactions. Returns the victim's error, the victim, and the other connection, which has
+/// got its lock.
 fn cross<'c>(one: &'c Connection, two: &'c Connection, sql: [&str; 2]) -> (Failure, &'c Connection, &'c Connection) {
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| one.run(sql[0]));
@@ -47,17 +48,17 @@ fn cross<'c>(one: &'c Connection, two: &'c Connection, sql: [&str; 2]) -> (Failu
     match (first, second) {
         (Err(failure), Ok(_)) => (failure, one, two),
         (Ok(_), Err(failure)) => (failure, two, one),
-        both => panic!("one is the victim: {both:?}"),
+        both => panic!("exactly one connection must be the victim: {both:?}"),
     }
 }
 
 const ONE: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 1";
 const TWO: &str = "UPDATE acc SET cents = cents + 1 WHERE id = 2";
 
-/// What the function `nested()` runs.
+/// The statement that the function `nested()` runs.
 const RAISE: &CStr = c"UPDATE acc SET cents = cents + 1";
 
-/// Runs transactions with two rows in two orders; returns the number of transactions.
+/// Runs transactions that change two rows in opposite orders. Returns the number of transactions.
 fn crosswise(bank: &Bank, prepare: fn(&Connection)) -> i64 {
     const ROUNDS: i64 = 60;
     std::thread::scope(|scope| {
@@ -82,7 +83,7 @@ fn crosswise(bank: &Bank, prepare: fn(&Connection)) -> i64 {
 fn transactions_on_two_rows_in_two_orders_see_no_error() {
     for prepare in [|_: &Connection| {}, Connection::keep_trying] {
         let bank = Bank::new();
-        // With exact numbers the inserts would queue up.
+        // With exact rowids the inserts would wait for each other, and there would be no deadlocks.
         bank.connect().ok("PRAGMA tp_rowid = free");
         let count = crosswise(&bank, prepare);
         let reader = bank.connect();
@@ -133,15 +134,15 @@ fn an_ended_transaction_keeps_nothing_of_its_later_statements() {
     assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["302", "0"]]);
 }
 
-/// Files that are attached keep nothing of a transaction whose environment has ended it.
+/// If an environment ends a transaction, attached files keep none of its changes.
 #[test]
 fn a_victim_keeps_nothing_in_attached_files() {
     let bank = Bank::new();
     let files = ["one.db", "two.db"].map(|name| bank.path(name));
     files.iter().for_each(|file| drop(Connection::open(file).ok("CREATE TABLE t(v)")));
     for is_main in [true, false] {
-        // The deadlock has the same victim, whether that connection begins to wait first or last. In one of both rounds
-        // it is the connection with files.
+        // The victim does not depend on which connection waits first. In one of the two rounds the connection with
+        // attached files must be the victim.
         let victims: Vec<bool> =
             [true, false].map(|waits_first| attached_victim(&bank, &files, is_main, waits_first)).into();
         assert!(victims.contains(&true), "{victims:?}");
@@ -151,7 +152,8 @@ fn a_victim_keeps_nothing_in_attached_files() {
     }
 }
 
-/// Makes a deadlock of a connection with files and another one. Returns whether the first one was the victim.
+/// Makes a deadlock of a connection with attached files and another connection. Returns whether the connection with the
+/// files was the victim.
 fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, waits_first: bool) -> bool {
     let (one, two) = (if is_main { bank.connect() } else { Connection::open(&files[0]) }, bank.connect());
     let first = if is_main { files[0].clone() } else { bank.path("bank.tp") };
@@ -159,7 +161,7 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     let insert = if is_main { "INSERT INTO a.t VALUES (1)" } else { "INSERT INTO main.t VALUES (1)" };
     for connection in [&one, &two] {
         connection.busy_timeout(1000);
-        // If a function of the program may return another result, the statements do not run again.
+        // A statement with a function of the program that is not deterministic is not run again.
         connection.add_nested(RAISE);
     }
     let ours = format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND nested()");
@@ -180,7 +182,7 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     is_one
 }
 
-/// A statement within another one has no savepoint of its own.
+/// A statement within another statement has no savepoint, so its error ends the transaction.
 #[test]
 fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
     let bank = Bank::new();
@@ -192,13 +194,13 @@ fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
     assert_ne!(one.run("SELECT nested()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
     assert_eq!(one.code("INSERT INTO log(what) VALUES ('after')"), ABORT_ROLLBACK);
     assert_eq!(one.code("COMMIT"), ABORT_ROLLBACK);
-    // Alone it is undone.
+    // Outside of a transaction, the whole statement is undone.
     assert_ne!(one.run("SELECT nested()").map(|rows: Rows| rows[0][0].clone()), Ok("0".into()));
     holder.ok("ROLLBACK");
     assert_eq!(bank.connect().ok("SELECT sum(cents), (SELECT count(*) FROM log) FROM acc"), [["300", "0"]]);
 }
 
-/// The row of the table and its index entries are one change, whatever the error.
+/// After any error, a row of a table and its index entries are either all there or all missing.
 #[test]
 fn an_error_of_a_nested_statement_leaves_no_part_of_its_changes() {
     let bank = Bank::new();
@@ -229,7 +231,7 @@ fn a_statement_that_fails_leaves_a_full_text_index_as_it_was() {
     one.ok("INSERT INTO ft(ft) VALUES ('integrity-check')");
 }
 
-/// Statements that would fail in another way if they ran again.
+/// The victim's statement would fail with another error if it ran again.
 #[test]
 fn a_victim_whose_statements_fail_in_another_way_has_ended() {
     let bank = Bank::new();
@@ -254,7 +256,7 @@ fn a_victim_whose_statements_fail_in_another_way_has_ended() {
             two.ok("ROLLBACK");
         }
         match first {
-            // The first connection got the row after the other connection.
+            // The second connection was the victim, or had committed before the first connection got the row.
             Ok(_) => drop(one.ok("COMMIT")),
             Err(failure) => {
                 assert_eq!(failure.code, BUSY_SNAPSHOT, "{failure:?}");
@@ -270,7 +272,7 @@ fn a_victim_whose_statements_fail_in_another_way_has_ended() {
 
 /// An INSERT locks the count of its table, and then the table. A DELETE of all rows locks them in the same order.
 #[test]
-fn inserts_beside_a_delete_of_all_rows_succeed() {
+fn concurrent_inserts_and_deletes_of_all_rows_succeed() {
     let bank = Bank::new();
     std::thread::scope(|scope| {
         for worker in 0..3 {
@@ -288,7 +290,7 @@ fn inserts_beside_a_delete_of_all_rows_succeed() {
     assert_eq!(bank.connect().one("PRAGMA integrity_check"), "'ok'");
 }
 
-/// A full-text index is written by statements within statements.
+/// SQLite writes a full-text index with statements within the program's statement.
 #[test]
 fn a_full_text_index_keeps_its_rows_when_locks_are_not_granted() {
     let bank = Bank::new();
@@ -321,7 +323,7 @@ fn a_full_text_index_keeps_its_rows_when_locks_are_not_granted() {
 }
 
 #[test]
-fn with_a_busy_handler_a_statement_gets_the_row_when_it_is_free() {
+fn with_a_busy_handler_a_statement_waits_until_the_row_is_unlocked() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     one.keep_trying();
@@ -348,9 +350,9 @@ fn a_timeout_of_zero_waits_for_no_lock() {
     holder.ok("ROLLBACK");
 }
 
-/// The first write of a transaction that has read returns the reason of its refusal.
+/// If a transaction's first write fails because its reads are outdated, the error says so.
 #[test]
-fn a_refused_first_write_has_its_sentence() {
+fn a_refused_first_write_returns_the_reason() {
     let bank = Bank::new();
     let (one, two) = (bank.connect(), bank.connect());
     one.ok("BEGIN; SELECT * FROM acc");

@@ -1,4 +1,4 @@
-//! Measures the cost of automatic ranges: microseconds per page, beside declared ranges of the same pages.
+//! Measures the cost of automatic ranges: microseconds per page, compared with declared ranges of the same pages.
 //!
 //! Prints a line for each number of pages that a transaction stores to. Each number is the median of rounds; the two
 //! kinds of range take turns.
@@ -13,10 +13,10 @@ const DATABASE: usize = 50 << 20;
 const ROUNDS: usize = 21;
 
 fn main() {
-    // Each kind of range has a segment of its own, because the flat part stays protected from one automatic transaction
+    // Each kind of range has a separate segment, because the flat part stays protected from one automatic transaction
     // to the next.
     let (mut segment, mut other) = (open("declared"), open("automatic"));
-    println!("pages   declared   automatic   us a page");
+    println!("pages   declared   automatic   us per page");
     for pages in [1, 16, 256] {
         let (mut declared, mut automatic) = (Vec::new(), Vec::new());
         let place = |nth: usize| nth * 7919 % (DATABASE / PAGE) * PAGE;

@@ -1,9 +1,9 @@
-//! Measures the cost of a transaction beside the same stores without one: the synthetic benchmark of Rio Vista,
-//! section 5.1.
+//! Measures the cost of a transaction compared with the same stores without a transaction: the synthetic benchmark of
+//! Rio Vista, section 5.1.
 //!
-//! Prints a line per size: the medians of nanoseconds per transaction, in rounds that take turns with the bare stores.
-//! The overhead is the median of the differences of adjacent rounds. `txn_cost pages` guards the segment, `txn_cost
-//! write-back` writes cache lines back.
+//! Prints a line per size: the medians of nanoseconds per transaction, in rounds that alternate with rounds of the bare
+//! stores. The overhead is the median of the differences of adjacent rounds. `txn_cost pages` guards the segment,
+//! `txn_cost write-back` writes cache lines back.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -44,7 +44,7 @@ fn measure<const BYTES: usize, const HOT: bool>(name: &str, segment: &mut Segmen
         if HOT {
             return 64;
         }
-        // The generator has no state, so the next place does not depend on the place before it.
+        // The generator has no state, so the next address does not depend on the address before it.
         let mixed = (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
         mixed % (DATABASE / BYTES as u64) * BYTES as u64
     };

@@ -6,7 +6,7 @@ use crate::{Error, Result, Segment, Txn};
 use rio::{Survives, Undo};
 
 impl Segment {
-    /// Returns what the memory survives.
+    /// Returns the events that the memory survives.
     pub fn survives(&self) -> Survives {
         self.kept.survives()
     }
@@ -16,7 +16,7 @@ impl Segment {
         self.is_restored
     }
 
-    /// Returns the number of ranges of an unfinished transaction that were put back when the segment was opened.
+    /// Returns the number of ranges of an unfinished transaction that were restored when the segment was opened.
     pub fn rolled_back(&self) -> usize {
         self.rolled_back
     }

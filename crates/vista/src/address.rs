@@ -23,8 +23,8 @@ static DRAWS: AtomicU64 = AtomicU64::new(0);
 /// because a child of a fork could inherit a lock that stays held for ever.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
 
-/// Draws an address at which the segment can lie in this process, and probably in other processes. If no address is
-/// free, returns the error for the first address.
+/// Draws an address at which the segment can be mapped in this process, and probably in other processes. If no address
+/// is free, returns the error for the first address.
 pub(crate) fn draw(region: &Region) -> Result<u64> {
     let slot = region.reserved().next_power_of_two().max(1 << 32);
     let slots = ((ADDRESSES.end - ADDRESSES.start) / slot).max(1);

@@ -27,7 +27,7 @@ impl Segment {
         at.checked_add(self.from).is_some_and(|place| self.heap.block_at(place).is_some())
     }
 
-    /// Takes `units` adjacent units, of a free run or fresh.
+    /// Takes `units` adjacent units, from a free run or from the fresh units.
     fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
         let mut change = Change::of(&self.undo);
         let run = match self.heap.find_run(&mut change, units) {

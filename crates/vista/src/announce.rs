@@ -9,8 +9,8 @@ use crate::{Result, Segment, Txn};
 impl Txn<'_> {
     /// Announces the ranges (positions and lengths) that the transaction will declare, in this order. Each range must
     /// still be declared ([`Txn::set_range`]) before it is stored to. Where stores are written back from the
-    /// processor's cache, this call writes the old bytes of all ranges back together, which takes as long as for one
-    /// range. Elsewhere this call does nothing.
+    /// processor's cache, this call writes the old bytes of all ranges back together, in the time that one range takes.
+    /// Elsewhere this call does nothing.
     ///
     /// # Errors
     /// As [`Txn::set_range`]; nothing was announced.
@@ -40,7 +40,7 @@ impl Segment {
         let bytes = ranges.iter().map(|(_, bytes)| bytes.saturating_add(24)).fold(0, usize::saturating_add);
         for &(at, bytes) in ranges {
             let shown = self.view.look(at, bytes);
-            // All ranges are prefetched before the first one is used.
+            // All ranges are prefetched before the first range is used.
             shown.ok_or_else(|| self.out_of_range(at, bytes))?.prefetch();
         }
         self.reserve_undo(bytes)?;

@@ -1,10 +1,11 @@
-//! A transaction with automatic ranges goes on apart from the file when the disk is full and a page cannot be saved.
+//! If the disk is full and a page cannot be saved, a transaction with automatic ranges continues on a private copy of
+//! the flat part.
 //!
 //! Paper: a departure; the paper does not treat a log that cannot grow. The store that faulted cannot return an error.
-//! So the flat part becomes a private copy that never reaches the file. The work goes on to its end and then gets an
-//! error, and none of its stores stand. The undo log has the old bytes of the earlier stores.
+//! So the flat part becomes a private copy that never reaches the file. The work continues to its end and then gets an
+//! error, and none of its stores is kept. The undo log has the old bytes of the earlier stores.
 //!
-//! If we die here: the file has the earlier stores, and the next process that maps the file takes them back.
+//! If we die here: the file has the earlier stores, and the next process that maps the file undoes them.
 
 use std::io::Write as _;
 
@@ -45,7 +46,7 @@ impl Segment {
         // The last message of the process; a failure to write it has no consequence.
         let _ = writeln!(
             std::io::stderr(),
-            "{error}. A transaction on the segment {} cannot go on: the process ends, and the next process that opens the segment undoes the transaction",
+            "{error}. A transaction on the segment {} cannot continue: the process ends, and the next process that opens the segment undoes the transaction",
             self.path().display()
         );
         std::process::abort()

@@ -20,10 +20,10 @@ struct AutoTxn<'s> {
 
 impl Segment {
     /// Does `work` in a transaction that may store anywhere in the flat part: page faults find the ranges, one page at
-    /// a time. Slow: this costs microseconds a page. If the work returns an error, everything is taken back.
+    /// a time. Slow: each page costs microseconds. If the work returns an error, all changes are undone.
     ///
-    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and then everything is
-    /// taken back. Stores by the kernel itself, as of `read` into these bytes, find no range: the kernel returns
+    /// If a page cannot be saved because the file cannot grow, the work continues to its end, and then all changes are
+    /// undone. A store by the kernel itself, such as `read` into these bytes, saves no page: the kernel returns
     /// `EFAULT` unless the work has stored to each of the pages before. A page is saved on the stack of the storing
     /// thread, even where signals have an alternate stack.
     ///
@@ -77,7 +77,7 @@ impl Segment {
         if self.save_part(at, (at + page).min(self.bytes().len())).is_ok() {
             return Ok(());
         }
-        // Each piece of adjacent writable pages takes a mapping of its own, and the kernel limits a process's mappings
+        // Each piece of adjacent writable pages takes a separate mapping, and the kernel limits a process's mappings
         // (vm.max_map_count). One single piece takes no extra mapping. So the flat part is first closed, which lets the
         // undo log grow, and then saved and opened as a whole.
         self.view.set_writable_part(self.from, self.flat_end(), false)?;
@@ -93,7 +93,7 @@ impl Segment {
         Ok(self.view.set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)?)
     }
 
-    /// Returns the place just behind the last unit of the flat part.
+    /// Returns the place directly after the last unit of the flat part.
     pub(crate) fn flat_end(&self) -> u64 {
         self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
     }

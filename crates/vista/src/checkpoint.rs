@@ -37,11 +37,11 @@ fn hole_of(region: &Region) -> Range<u64> {
 }
 
 impl Options {
-    /// As [`Options::open`], but first restores from its checkpoint a segment that may be torn. The torn file stays
-    /// under its name with `.torn` appended, and replaces an earlier file of that name. A missing segment is made from
-    /// its checkpoint, because a file in `/dev/shm` is gone after a crash of the system.
-    /// [`Segment::is_restored`](crate::Segment::is_restored) reports both cases. To begin anew, remove the checkpoint
-    /// too.
+    /// As [`Options::open`], but first restores from its checkpoint a segment that may be torn. The torn file is
+    /// renamed to its name with `.torn` appended, and replaces an earlier file of that name. A missing segment is made
+    /// from its checkpoint, because a file in `/dev/shm` is gone after a crash of the system.
+    /// [`Segment::is_restored`](crate::Segment::is_restored) reports both cases. To begin with an empty segment, remove
+    /// the checkpoint, too.
     ///
     /// # Errors
     /// As [`Options::open`]; `Memory` if the segment may be torn and there is no such checkpoint.

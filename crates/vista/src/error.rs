@@ -6,31 +6,31 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The memory behind the segment could not be made, opened or enlarged.
+    /// The memory of the segment could not be made, opened or enlarged.
     #[error(transparent)]
     Memory(#[from] rio::Error),
     /// The segment has no such bytes.
-    #[error("the {bytes} bytes at {at} of the segment {path} cannot be changed: a change must lie in the first {size} bytes, or in memory that was allocated. Nothing was changed")]
+    #[error("the {bytes} bytes at {at} of the segment {path} cannot be changed: a change must be inside the first {size} bytes, or inside allocated memory. Nothing was changed")]
     OutOfRange {
         /// The segment's file.
         path: PathBuf,
         /// Where the range begins.
         at: u64,
-        /// Its length.
+        /// The length of the range.
         bytes: u64,
         /// The length of the segment's flat part.
         size: u64,
     },
     /// The memory to be freed is not allocated, or no block begins at that place.
-    #[error("no allocated memory begins at {at} of the segment {path}. Nothing was freed, and the transaction can go on; free memory at the place where it was allocated, and only once")]
+    #[error("no allocated memory begins at {at} of the segment {path}. Nothing was freed, and the transaction can continue; free memory at the position that its allocation returned, and only once")]
     NotAllocated {
         /// The segment's file.
         path: PathBuf,
         /// The position to be freed.
         at: u64,
     },
-    /// A value of the type cannot lie there.
-    #[error("a value that begins at a multiple of {align} cannot lie at {at} of the segment {path}: the pointer is of another type or segment, or damaged. Nothing was changed")]
+    /// A value of the type cannot begin at the position.
+    #[error("a value that must begin at a multiple of {align} cannot begin at {at} of the segment {path}: the pointer is of another type or segment, or damaged. Nothing was changed")]
     Misplaced {
         /// The segment's file.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum Error {
         align: usize,
     },
     /// The length of the segment's flat part differs from the length that the caller asked for.
-    #[error("the segment {path} was made with {found} bytes, and cannot be opened with {wanted}. Nothing was changed; open it with the size 0, which means the size that it has")]
+    #[error("the segment {path} was made with {found} bytes, and cannot be opened with {wanted}. Nothing was changed; open it with the size 0, which stands for its present size")]
     OtherSize {
         /// The segment's file.
         path: PathBuf,
@@ -56,11 +56,11 @@ pub enum Error {
         path: PathBuf,
         /// The length asked for.
         wanted: u64,
-        /// The greatest length it can have.
+        /// The greatest possible length of the flat part.
         most: u64,
     },
     /// This process uses the segment's addresses for other memory.
-    #[error("the segment {path} must lie at address {address:#x}, where this process has other memory: {source}. Nothing was changed. If the segment has no pointers in it, open it at any address (`Options::anywhere`)")]
+    #[error("the segment {path} must be mapped at address {address:#x}, where this process has other memory: {source}. Nothing was changed. If the segment has no pointers in it, open it at any address (`Options::anywhere`)")]
     AddressTaken {
         /// The segment's file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         source: rio::Error,
     },
     /// Another thread of this process has a lock of the range, or the heap's lock.
-    #[error("another thread of this process has the memory at {at} of the segment {path}. Nothing was changed by this call; abort the transaction, and run it again (`Worker::run` does that)")]
+    #[error("another thread of this process has locked the memory at {at} of the segment {path}. Nothing was changed by this call; abort the transaction, and run it again (`Worker::run` does that)")]
     Contended {
         /// The segment's file.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum Error {
         environment: String,
     },
     /// The segment belongs to no environment, and was opened by an environment.
-    #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it alone (`vista::Segment::open`), or give the environment's segment another name")]
+    #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it without an environment (`vista::Segment::open`), or give the environment's segment another name")]
     Alone {
         /// The segment's file.
         path: PathBuf,

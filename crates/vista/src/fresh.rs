@@ -4,8 +4,8 @@
 //! outside of any transaction. So the next transaction uses the units that an aborted or dead transaction took. A heap
 //! that has no room on the disk loses no units.
 //!
-//! If we die here: the file is larger, and the taken units are used first the next time. If the death comes between the
-//! growth of the file and the record, the new units are never used.
+//! If we die here: the file is larger, and the next transaction uses the taken units first. If the death comes between
+//! the growth of the file and the record, the new units are never used.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl Segment {
             // The units stay fresh if the transaction aborts.
             self.heap.header.fresh[1].publish(new.end);
         } else {
-            // Data of vista lie between the old fresh units and the new units. So the old units become a free run, and
+            // Data of vista are between the old fresh units and the new units. So the old units become a free run, and
             // only the new units count as fresh.
             let mut change = Change::of(&self.undo);
             if have != 0 {
@@ -47,8 +47,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes units that were never used. Takes `more` units if they can begin at `end`, where the fresh units end; else
-    /// takes `all` units at a later place. Makes the table long enough for the units.
+    /// Takes units that were never used. Takes `more` units if they can begin at `end`, where the fresh units end;
+    /// otherwise takes `all` units at a later place. Makes the table long enough for the units.
     fn take_units(&mut self, end: u64, more: u64, all: u64) -> Result<Range<u64>> {
         let region = self.region().clone();
         region.check_room(all.saturating_mul(UNIT))?;

@@ -41,7 +41,7 @@ impl Segment {
         self.header.bytes.publish(bytes);
         self.region().write_back_front(self.from);
         self.bytes = bytes;
-        // If no block is allocated behind the flat part, the view ends where the flat part ends.
+        // If no block is allocated after the flat part, the view ends where the flat part ends.
         self.view.set_end(self.heap.end().max(self.from + bytes));
         self.show_flat();
         Ok(())

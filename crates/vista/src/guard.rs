@@ -26,7 +26,7 @@ pub enum Guard {
     Keys,
 }
 
-/// The guard of a segment that has one.
+/// The state of a segment's guard.
 pub(crate) struct Guarded {
     /// The page ranges that may be stored to: from, to.
     pub(crate) open: Vec<(u64, u64)>,

@@ -26,7 +26,7 @@ impl Segment {
         let page = rustix::param::page_size() as u64;
         let from = (at + self.from) / page * page;
         let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // Only the last few open ranges are compared: a range mostly lies in the pages of the previous range.
+        // Only the last few open ranges are compared: a range is mostly in the pages of the previous range.
         if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Segment {
         if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
             self.view.set_writable_part(self.from, self.flat_end(), true)?;
             self.guarded = None;
-            // A transaction that has freed blocks must give them back at its end, so its end is not quick.
+            // A transaction that has freed blocks must return them to the heap at its end, so its end is not quick.
             self.undo.set_quick(self.freed.is_empty());
         }
         Ok(())

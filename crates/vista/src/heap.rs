@@ -4,10 +4,10 @@
 //! saves them in its undo log like any other bytes, so abort and recovery need no code for the heap. A block that a
 //! transaction frees returns to the heap when the transaction ends.
 //!
-//! The file is cut into units of 64 KiB. The table has an entry for each unit, and lies far from the program's data. A
+//! The file is cut into units of 64 KiB. The table has an entry for each unit, and is far from the program's data. A
 //! unit holds blocks of one size, with a bit for each taken block; or it begins a run of units that is one large block
-//! or free. Free runs are listed by the logarithm of their length, and are joined with their neighbours. At the end
-//! lies the *fresh* part, which has never been used.
+//! or free. Free runs are listed by the logarithm of their length, and are joined with their neighbours. At the end of
+//! the file is the *fresh* part, which has never been used.
 
 use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
@@ -16,15 +16,15 @@ use crate::Result;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: u64 = 64 << 10;
-/// The longest block that shares a unit with others.
+/// Length of the longest block that shares a unit with other blocks.
 pub(crate) const SMALL_MAX: u64 = 32 << 10;
-/// The most old bytes that one call saves: an ample upper bound.
+/// An upper bound of the old bytes that one call saves.
 pub(crate) const UNDO_OF_A_CALL: usize = 4096;
 /// Entries of the table's first part.
 const FIRST_ENTRIES: u32 = 128;
 
-/// The kind of a unit: zero if the unit is not the heap's or lies inside a run; else one of these numbers, or `SMALL`
-/// plus the class.
+/// The kind of a unit: zero if the unit is not the heap's or is inside a run; otherwise one of these numbers, or
+/// `SMALL` plus the class.
 pub(crate) const FREE: u64 = 1;
 pub(crate) const FREE_TAIL: u64 = 2;
 pub(crate) const LARGE: u64 = 3;
@@ -41,8 +41,8 @@ rio::shared! {
         pub runs: [Word<u64>; 24],
         /// Units with room, by class.
         pub partial: [Word<u64>; 40],
-        /// The units that were taken from the file last: from, to. The taken units behind the fresh units are not in
-        /// use yet.
+        /// The units that were taken from the file last: from, to. The taken units after the fresh units are not in use
+        /// yet.
         pub taken: [Word<u64>; 2],
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],
@@ -52,13 +52,13 @@ rio::shared! {
 rio::shared! {
     /// The table's entry for a unit.
     pub struct Unit {
-        /// Its kind.
+        /// The kind of the unit.
         pub kind: Word<u64>,
         /// The number of taken blocks; for a run, the number of its units.
         pub count: Word<u64>,
         /// The next unit in its list.
         pub next: Word<u64>,
-        /// The unit before it in its list.
+        /// The previous unit in its list.
         pub previous: Word<u64>,
         /// A hint where a free block may be: an index into `taken`.
         pub hint: Word<u64>,
@@ -87,7 +87,7 @@ impl Heap {
     pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
         region.try_at(header)?;
         let header = region.hold(header);
-        // The file grows before any word records the new units as the heap's, so each recorded unit lies in the file.
+        // The file grows before any word records the new units as the heap's, so each recorded unit is in the file.
         let is_there = |unit: &Word<u64>| unit.get() <= region.used() / UNIT;
         header.fresh.iter().chain(&header.taken).all(is_there).then_some(())?;
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
@@ -144,7 +144,7 @@ impl Heap {
         None
     }
 
-    /// Makes units one large block, or makes a unit one of small blocks.
+    /// Makes a run of units one large block, or makes one unit a unit of small blocks.
     pub(crate) fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
         let entry = self.known(run);
         change.set(&entry.kind, kind);
@@ -154,9 +154,9 @@ impl Heap {
         }
     }
 
-    /// Frees a run. Joins it with the free runs directly before and behind it.
+    /// Frees a run. Joins the run with the free runs directly before and after it.
     pub(crate) fn free_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
-        // From now on the unit may lie inside of a run.
+        // From now on the unit may be inside a run.
         change.set(&self.known(run).kind, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
             FREE_TAIL | FREE => tail.count.get(),
@@ -225,7 +225,7 @@ impl Heap {
         }
     }
 
-    /// Returns the place behind the last unit that was ever used.
+    /// Returns the place after the last unit that was ever used.
     pub(crate) fn end(&self) -> u64 {
         self.header.fresh[0].get() * UNIT
     }

@@ -1,15 +1,15 @@
 //! vista: recoverable memory. Map a file, store into it in transactions, and find it whole after any crash.
 //!
-//! Paper: Rio Vista, section 4. A transaction saves the old bytes of each range it declares in an undo log that lies
-//! in the same surviving memory, and then stores directly. Commit is one store that empties the log; abort and
-//! recovery copy the old bytes back. There is no redo log, no system call, and one copy of each range.
+//! Paper: Rio Vista, section 4. A transaction saves the old bytes of each range that it declares in an undo log in the
+//! same surviving memory, and then stores directly. Commit is one store that empties the log; abort and recovery copy
+//! the old bytes back. There is no redo log, no system call, and one copy of each range.
 //!
 //! | the paper's | here |
 //! |---|---|
 //! | `vista_init`, `vista_map` | [`Segment::open`] |
 //! | `vista_begin_transaction` | [`Segment::begin`] |
 //! | `vista_set_range` | [`Txn::set_range`], which returns the permission to store |
-//! | its option of ranges found by the virtual memory system | [`Segment::automatically`] |
+//! | the option of ranges found by the virtual memory system | [`Segment::automatically`] |
 //! | `vista_end_transaction` | [`Txn::end`] |
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |

@@ -1,5 +1,5 @@
 //! A segment that belongs to an environment. The environment's log decides whether a transaction is committed, and
-//! several processes use the segment, one after the other.
+//! several processes use the segment, one at a time.
 //!
 //! Paper: a departure; section 6 names distributed transactions and recoverable message queues as uses of free
 //! transactions. The undo log is the same as in any segment. Two things are new. A header names the undo log's
@@ -12,10 +12,10 @@
 //!
 //! Invariants
 //! 1. The header names the transaction from before its first before-image is saved until its last before-image is gone.
-//! 2. Stores stand when the undo log is empty. Before the log is emptied for a decision, the header records the
-//!    decision. So a decision that was followed and later lost is noticed, wherever we die.
-//! 3. Before an undo log is rolled back, the header records that no decision is about to be followed: an empty undo
-//!    log beside a recorded decision means that the decision was followed.
+//! 2. The stores are permanent once the undo log is empty. Before the log is emptied for a decision, the header records
+//!    the decision. So a decision that was followed and later lost is noticed, wherever we die.
+//! 3. Before an undo log is rolled back, the header records that no decision is about to be followed: an empty undo log
+//!    together with a recorded decision means that the decision was followed.
 
 mod mark;
 
@@ -34,20 +34,20 @@ pub use mark::Mark;
 pub struct Holder {
     /// The handle; zero once it leaves the transaction to the log.
     pub handle: u64,
-    /// Its process.
+    /// The process of the handle.
     pub process: u64,
 }
 
-/// The place of a decision: the incarnation of the log, and the place in it.
+/// The place of a decision in the environment's log: the log's incarnation, and the LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Decision {
     /// The log's incarnation.
     pub incarnation: u64,
-    /// The place in the log.
+    /// The LSN.
     pub lsn: u64,
 }
 
-/// Decides whether a transaction is committed on which no process works any more.
+/// Decides whether a transaction on which no process works any more is committed.
 pub trait Judge {
     /// The error type.
     type Error: From<Error>;
@@ -95,7 +95,7 @@ impl Member {
         self.segment.path()
     }
 
-    /// Returns what the memory survives.
+    /// Returns the events that the memory survives.
     pub fn survives(&self) -> Survives {
         self.segment.survives()
     }
@@ -133,8 +133,8 @@ impl Member {
         match judge.committed(txn)? {
             Some(decision) => self.follow(decision),
             None if self.segment.undo.has_saved() => self.undo_unfinished(),
-            // The decision was followed. A process that joins the environment finds out whether the decision still
-            // stands.
+            // The decision was followed. A process that joins the environment finds out whether the decision is still
+            // valid.
             None if self.header.ending.load() == txn => self.ended(Some(self.about_to_follow())),
             None => self.ended(None),
         }
@@ -154,12 +154,12 @@ impl Member {
         self.segment.begin().suspend();
         // `ending` belongs to an earlier transaction, and numbers of transactions may repeat.
         //
-        // If the power fails here: the two words lie in two cache lines, which get to memory in any order. So `txn` may
-        // be in memory beside an `ending` of an earlier transaction that had the same number. The undo log is then
-        // empty, and `settle` assumes that the segment has followed the decision in `ending`. That is true: a decision
-        // stays in `ending` only if the segment followed it and has followed no later decision, which would be in
-        // `ending` instead. So `settle` only repeats the record, and one fence for both lines is enough
-        // (`vista::members` begins with one number again and again and loses the cache).
+        // If the power fails here: the two words are in two cache lines, which reach memory in any order. So memory may
+        // have the new `txn` together with an `ending` of an earlier transaction that had the same number. The undo log
+        // is then empty, and `settle` assumes that the segment has followed the decision in `ending`. That is true: a
+        // decision stays in `ending` only if the segment followed it and has followed no later decision, which would be
+        // in `ending` instead. So `settle` only repeats the record, and one fence for both lines is enough
+        // (`vista::members` repeatedly begins transactions with the same number, and loses the cache).
         self.header.ending.publish(0);
         self.header.process.publish(holder.process);
         self.header.holder.publish(holder.handle);
@@ -219,7 +219,7 @@ impl Member {
         Ok(())
     }
 
-    /// Ends the transaction as committed: its stores stand.
+    /// Ends the transaction as committed: its stores are kept.
     pub fn end(&mut self, decision: Decision) {
         // A child of a fork has no transaction to end.
         if !self.segment.kept.is_ours() {
@@ -230,7 +230,7 @@ impl Member {
         self.segment.close_ranges();
     }
 
-    /// Ends the transaction as not committed: everything is taken back.
+    /// Ends the transaction as not committed: all its changes are undone.
     pub fn abort(&mut self) {
         if !self.segment.kept.is_ours() {
             return;
@@ -253,7 +253,7 @@ impl Member {
         self.header.holder.publish(0);
     }
 
-    /// Makes the stores that the undo log covers stand, because the commit was decided.
+    /// Makes the stores that the undo log covers permanent, because the commit was decided.
     ///
     /// If we die here: while the log has images, the next process that settles the segment asks the judge again. If the
     /// log is empty and the judge does not know the decision any more, the header still records it.
@@ -274,10 +274,10 @@ impl Member {
         self.ended(is_new.then_some(decision));
     }
 
-    /// Puts back the old bytes in the undo log, because no commit was decided.
+    /// Restores the old bytes from the undo log, because no commit was decided.
     ///
     /// If we die here: while the log has images, the next process does this again. Once the log is empty, the
-    /// transaction counts as one that has stored nothing.
+    /// transaction counts as a transaction that has stored nothing.
     fn undo_unfinished(&self) {
         if self.header.ending.get() != 0 && !planted("vista: a rollback keeps the noted decision") {
             self.header.ending.publish(0);
@@ -319,7 +319,7 @@ impl Member {
                 return Err(damaged("its flat part is longer than it can be"));
             }
             let undo = segment.header.undo.load().and_then(|undo| Undo::try_open(segment.region(), undo));
-            segment.undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
+            segment.undo = undo.ok_or_else(|| damaged("its undo log is outside the file"))?;
             segment.undo.set_quick(segment.guarded.is_none());
             segment.bytes = now.1;
             segment.hide_metadata()?;

@@ -20,16 +20,16 @@ rio::shared! {
         /// The handle at work on the transaction, by the environment's number; zero once that handle leaves the
         /// transaction to the log.
         pub holder: Word<u64>,
-        /// The last decision that was followed: the log's incarnation, and the place in the log.
+        /// The last decision that was followed: the log's incarnation.
         pub incarnation: Word<u64>,
-        /// The place in the log.
+        /// The last decision that was followed: the LSN.
         pub lsn: Word<u64>,
-        /// The transaction whose decision is about to be followed. The two words below are valid while this number
-        /// equals `txn`.
+        /// The transaction whose decision is about to be followed. `ending_incarnation` and `ending_lsn` are valid
+        /// while this number equals `txn`.
         pub ending: Word<u64>,
         /// The decision about to be followed: the log's incarnation.
         pub ending_incarnation: Word<u64>,
-        /// The place in the log.
+        /// The decision about to be followed: the LSN.
         pub ending_lsn: Word<u64>,
         /// The process of the handle at work, as the environment numbers it.
         pub process: Word<u64>,
@@ -47,7 +47,7 @@ pub struct Membership {
     pub number: u32,
 }
 
-/// Returns where the header lies, if the segment belongs to an environment.
+/// Returns the header's offset, if the segment belongs to an environment.
 pub(crate) fn owner_of(region: &Region) -> Option<Offset<MemberHeader>> {
     region.root(RootSlot::Owner)
 }
@@ -74,11 +74,12 @@ pub(crate) fn check_owner(region: &Region, member: Option<Membership>) -> Result
         (None, Some(_)) => Err(Error::Alone { path: path() }),
         (Some(offset), member) => {
             let damaged = |what: &str| Error::Damaged { path: path(), what: what.into() };
-            let header =
-                region.try_at(offset).ok_or_else(|| damaged("the note of its environment lies outside the file"))?;
+            let header = region
+                .try_at(offset)
+                .ok_or_else(|| damaged("the header that names its environment is outside the file"))?;
             if header.layout.get() != LAYOUT {
                 return Err(damaged(
-                    "the note of its environment has another layout, which another version of the library made",
+                    "the header that names its environment has another layout, of another version of the library",
                 ));
             }
             let found = header.environment.each_ref().map(Word::get);

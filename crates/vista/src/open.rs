@@ -27,12 +27,12 @@ impl Options {
         let (region, path) = (kept.region().clone(), path.to_path_buf());
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
         let header = region.root::<SegmentHeader>(RootSlot::Environment).ok_or_else(|| damaged("it has no header"))?;
-        region.try_at(header).ok_or_else(|| damaged("its header lies outside"))?;
+        region.try_at(header).ok_or_else(|| damaged("its header is outside the file"))?;
         let header = region.hold(header);
         let (from, bytes) = (header.from.get(), header.bytes.get());
         let most = bytes.max(header.bytes_max.get());
         if from % UNIT != 0 || from.checked_add(most).is_none_or(|end| end > region.size()) {
-            return Err(damaged("its flat part lies outside"));
+            return Err(damaged("its flat part is outside the file"));
         }
         if self.bytes != 0 && self.bytes != bytes {
             return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
@@ -51,7 +51,7 @@ impl Options {
             }
         };
         let undo = header.undo.load().and_then(|undo| Undo::try_open(&region, undo));
-        let undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
+        let undo = undo.ok_or_else(|| damaged("its undo log is outside the file"))?;
         let heap =
             header.heap.load().and_then(|heap| Heap::open(&region, heap)).ok_or_else(|| damaged("it has no heap"))?;
         let mut segment = Segment {

@@ -34,8 +34,8 @@ impl Options {
     }
 
     /// Sets the address space that a new segment may grow into, in bytes. The default is 16 GiB, or twice the flat part
-    /// if that is more. Address space costs nothing, but with more of it, it is likelier that two segments need the
-    /// same addresses.
+    /// if that is more. Address space costs nothing, but the more a segment reserves, the likelier two segments need
+    /// the same addresses.
     #[must_use]
     pub fn reserve(self, bytes: u64) -> Options {
         Options { reserve: bytes, ..self }
@@ -48,18 +48,19 @@ impl Options {
         Options { grows_to: bytes, ..self }
     }
 
-    /// Lets the segment lie at any address. The segment must contain no pointers to itself.
+    /// Lets the segment be mapped at any address. The segment must contain no pointers to itself.
     #[must_use]
     pub fn anywhere(self) -> Options {
         Options { anywhere: true, ..self }
     }
 
-    /// Declares the events that the memory behind the file survives, on the operator's word. Use it where the memory
-    /// survives more than the library can detect, for example with power that does not fail, or with an operating
-    /// system that leaves memory as it is in a crash. The declaration covers the processor's cache too. If more is
-    /// declared than was detected, the memory counts as surviving *with* the contents of the cache, and stores are no
-    /// longer written back, even where a write-back was detected as needed. Where the next start empties the cache (a
-    /// reset after a crash of the system, under a supply of power that does not fail), also set `write_back(true)`.
+    /// Declares the events that the memory of the file survives. The library trusts this declaration. Use it where
+    /// the memory survives more than the library can detect, for example with power that does not fail, or with an
+    /// operating system that leaves memory as it is in a crash. The declaration covers the processor's cache too. If
+    /// more is declared than was detected, the memory counts as surviving *with* the contents of the cache, and stores
+    /// are no longer written back, even where a write-back was detected as needed. Where the next start empties the
+    /// cache (a reset after a crash of the system, under a supply of power that does not fail), also set
+    /// `write_back(true)`.
     #[must_use]
     pub fn survives(self, what: Survives) -> Options {
         Options { declared: Some(what), ..self }
@@ -73,7 +74,7 @@ impl Options {
     }
 
     /// Sets whether and how stores outside of declared ranges are stopped. By default they are not stopped. The guard
-    /// costs microseconds a range, or nanoseconds where the processor has protection keys.
+    /// costs microseconds per range, or nanoseconds if the processor has protection keys.
     #[must_use]
     pub fn guard(self, guard: Guard) -> Options {
         Options { guard, ..self }
@@ -84,10 +85,10 @@ impl Options {
         Keeping { layout: LAYOUT, reserve: self.reserve, declared, write_back, is_shared: self.member.is_some() }
     }
 
-    /// Takes the file for its owner, and makes the file if it is missing.
+    /// Locks the file for the new handle, and makes the file if it is missing.
     pub(crate) fn keep(&self, path: &Path, build: impl FnOnce(&Region) -> Result<()>) -> Result<Kept> {
         let build = |region: &Region| {
-            // The membership is recorded first, so that its header lies in the part that is hidden and sealed.
+            // The membership is recorded first, so that its header is in the part that is hidden and sealed.
             self.member.map_or(Ok(()), |member| membership::found(region, member))?;
             build(region)
         };

@@ -6,7 +6,7 @@
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// Undoes the changes of an unfinished transaction, and returns the number of ranges that were put back.
+    /// Undoes the changes of an unfinished transaction, and returns the number of ranges that were restored.
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };

@@ -80,7 +80,7 @@ impl Segment {
         self.region().used()
     }
 
-    /// Returns where the flat part lies in the file. No data of vista's lie there.
+    /// Returns the flat part's range of places in the file. The range has no data of vista's own.
     pub fn flat_places(&self) -> std::ops::Range<u64> {
         self.from..self.from + self.bytes
     }
@@ -124,13 +124,13 @@ impl Segment {
 
     fn part(&self, place: u64, bytes: u64) -> &[u8] {
         let bytes = usize::try_from(bytes).expect("a part of the file is mapped");
-        let at = Offset::<Bytes>::from_raw(place).expect("the requested bytes lie behind the first word");
+        let at = Offset::<Bytes>::from_raw(place).expect("the requested bytes are after the first word");
         self.region().bytes(at, bytes, &self.owner)
     }
 }
 
 impl Options {
-    /// Opens a new segment in memory of its own: a file that never has a name, in the filesystem of `path`'s directory.
+    /// Opens a new segment in private memory: a file that never has a name, in the filesystem of `path`'s directory.
     /// Error texts name `path`. The segment ends with the process.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! Blocks that a transaction has freed return to the heap when the transaction ends. The return needs no further room.
 //!
-//! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. Giving one block back
-//! changes a few words. If many blocks go back, each line of the heap's words is saved once, so the undo log needs room
-//! by the number of the heap's units, not of the blocks. That room is reserved in the undo log: the log grows before
-//! the heap gets another unit. So a file that cannot grow may refuse an allocation, but never a free.
+//! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. The return of one
+//! block changes a few words. If many blocks return, each line of the heap's words is saved once, so the undo log needs
+//! room by the number of the heap's units, not of the blocks. That room is reserved in the undo log: the log grows
+//! before the heap gets another unit. So a file that cannot grow may refuse an allocation, but never a free.
 //!
-//! Several threads have an undo log each, and their logs reserve no such room.
+//! If several threads change a segment, each thread has an undo log, and these logs reserve no such room.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::heap::{UNDO_OF_A_CALL, UNIT};
 use crate::{Result, Segment};
 
-/// The most old bytes that the return of one block to the heap saves, by single words.
+/// Largest number of old bytes that the return of one block to the heap saves, if it saves single words.
 const UNDO_OF_A_BLOCK: usize = 768;
 /// The lines of a unit's entry, and of the heap's header.
 const LINES: u64 = 9;
@@ -23,7 +23,7 @@ const UNDO_OF_A_LINE: u64 = 80;
 pub(crate) const UNDO_BYTES: u64 = 48 << 10;
 
 impl Segment {
-    /// Gives back every block that the transaction has freed.
+    /// Returns to the heap every block that the transaction has freed.
     #[cold]
     pub(crate) fn release_all(&mut self) -> Result<()> {
         let freed = std::mem::take(&mut self.freed);

@@ -1,10 +1,9 @@
 //! A segment: a file of surviving memory with its undo log, mapped for the program.
 //!
 //! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds vista's own data.
-//! Behind the front lies the flat part, as long as the caller asked for. Behind the flat part lie the heap's blocks,
+//! After the front comes the flat part, as long as the caller asked for. After the flat part come the heap's blocks,
 //! with more of vista's metadata in between. The library works through one mapping. The program has a second mapping,
-//! in which the metadata are hidden. The second mapping lies at the same address in every process that opens the
-//! segment.
+//! in which the metadata are hidden. The second mapping has the same address in every process that opens the segment.
 //!
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
@@ -58,7 +57,7 @@ pub struct Segment {
     /// Whether several threads change the segment.
     pub(crate) is_shared: bool,
     pub(crate) header: Held<SegmentHeader>,
-    /// Dropped last: the drop gives the file back.
+    /// Dropped last: the drop releases the file.
     pub(crate) kept: Kept,
 }
 
@@ -80,7 +79,7 @@ impl Segment {
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
     }
 
-    /// Closes the segment and makes all its contents safe on the disk behind the file, if there is one.
+    /// Closes the segment and makes all its contents durable on the file's disk, if the file is on a disk.
     ///
     /// # Errors
     /// `Memory` if the contents could not be written: the stores then stay until the machine goes down.
@@ -127,7 +126,7 @@ impl Segment {
         self.hide_metadata()
     }
 
-    /// Returns where vista's own data lie, as ranges from, to: the segment's front, and units behind it.
+    /// Returns the ranges (from, to) of vista's own data: the segment's front, and units after the front.
     pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
         let grown = self.undo.areas().into_iter().chain(self.heap.table.parts());
         let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));

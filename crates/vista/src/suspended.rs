@@ -8,7 +8,7 @@ use rio::Quick;
 
 impl Txn<'_> {
     /// Leaves the transaction open, for [`Segment::resume`]. Meanwhile the segment shows the transaction's stores. If
-    /// [`Segment::begin`] is called first, that call takes the stores back.
+    /// [`Segment::begin`] is called first, that call undoes the stores.
     pub fn suspend(self) {
         self.segment.undo.set_top(self.top);
         std::mem::forget(self);

@@ -52,7 +52,7 @@ fn ended_transactions_survive_a_reopening_and_others_do_not() {
 }
 
 #[test]
-fn ranges_of_any_length_at_any_place_come_back() {
+fn an_abort_restores_ranges_of_any_length_at_any_place() {
     let place = Place::new("odd");
     let mut segment = place.open(100);
     for bytes in 0..20 {
@@ -84,10 +84,10 @@ fn malloc_and_free_are_undone() {
     txn.abort();
 
     let mut txn = segment.begin();
-    assert_eq!(txn.malloc(100).unwrap(), other, "an abort gives the allocated block back");
+    assert_eq!(txn.malloc(100).unwrap(), other, "an abort frees the allocated block");
     assert_eq!(txn.get(kept, 100).unwrap(), [1; 100]);
     txn.free(kept).unwrap();
-    assert_ne!(txn.malloc(100).unwrap(), kept, "an abort may need the freed block, so no new block lies there");
+    assert_ne!(txn.malloc(100).unwrap(), kept, "an abort may need the freed block, so no new block is allocated there");
     txn.end().unwrap();
 
     let mut txn = segment.begin();
@@ -155,12 +155,12 @@ fn a_transaction_may_be_larger_than_its_log_was() {
         txn.end().unwrap();
         at
     };
-    // The log lies before the block, and is hidden.
+    // The log is before the block, and is hidden.
     assert!(matches!(segment.get(at - 4096, 10), Err(Error::OutOfRange { .. })));
 }
 
 #[test]
-fn bad_input_is_refused_by_name() {
+fn each_bad_input_has_its_own_error() {
     let place = Place::new("bad");
     let mut segment = place.open(1000);
     let twice = Segment::open(&place.0, 1000).unwrap_err();
@@ -188,7 +188,7 @@ fn bad_input_is_refused_by_name() {
 }
 
 #[test]
-fn ranges_are_found_by_themselves() {
+fn automatic_ranges_are_saved_and_undone() {
     let place = Place::new("auto");
     let bytes = 3 << 20;
     let mut segment = place.open(bytes);
@@ -255,7 +255,7 @@ fn ranges_are_found_by_themselves() {
 }
 
 #[test]
-fn a_forgotten_transaction_is_taken_back_by_the_next() {
+fn a_forgotten_transaction_is_undone_by_the_next_transaction() {
     let place = Place::new("forgotten");
     let mut segment = place.open(1000);
     let mut txn = segment.begin();
@@ -270,7 +270,7 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
     txn.free(block).unwrap();
     std::mem::forget(txn);
     segment.begin().end().unwrap();
-    assert_eq!(segment.verify().unwrap().blocks, 1, "a block that a forgotten transaction freed is there");
+    assert_eq!(segment.verify().unwrap().blocks, 1, "a block that a forgotten transaction freed is still allocated");
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! Several threads change one segment, each in transactions of its own.
+//! Several threads change one segment, each in its own transactions.
 //!
-//! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with an undo log of its own in the
+//! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with a separate undo log in the
 //! segment, so a commit is still one store, and no thread waits for another thread's commit. Locks decide which thread
 //! may access which bytes, with one lock for each *stripe* of the segment. A transaction has the locks of its ranges
-//! from their declaration to its end. A worker may also keep a part of the segment to itself: its transactions there
-//! then take no locks at all.
+//! from their declaration to its end. A worker may also keep a part of the segment for itself: its transactions then
+//! take no locks in that part.
 //!
 //! The heap has one lock. A transaction has it from its first `malloc` or `free` to its end.
 //!
-//! No transactions wait for each other in a circle for ever. Stripes have an order. A transaction that wants a stripe
-//! before one that it already has waits only a moment, and then gets [`Error::Contended`]: it must be aborted and done
-//! again ([`Worker::run`]). A transaction that waits for longer than a moment sleeps. No transaction waits for a stripe
-//! that another worker keeps: it gets [`Error::Kept`].
+//! No transactions wait for each other in a circle for ever. Stripes have an order. If a transaction wants a stripe
+//! that comes before a stripe that it already has, it waits only a moment, and then gets [`Error::Contended`]: it must
+//! be aborted and run again ([`Worker::run`]). A transaction that waits for longer than a moment sleeps. No transaction
+//! waits for a stripe that another worker keeps: it gets [`Error::Kept`].
 //!
 //! The locks belong to this process and die with it. If we die here: each log holds the old bytes of the ranges that
 //! its transaction could have stored to, no two logs have the same bytes, and the next mapping rolls all of them back
@@ -55,7 +55,7 @@ use crate::{Error, Guard, Result, Segment};
 use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;
 
-/// The first length of a thread's log. Most transactions fit, and the log stays in its processor's cache.
+/// The initial length of a thread's log. Most transactions fit, and the log stays in its processor's cache.
 const UNDO_BYTES: u64 = 16 << 10;
 
 /// A segment that several threads change.
@@ -91,7 +91,8 @@ impl Segment {
         self.share_by(0)
     }
 
-    /// As [`Segment::share`]; a stripe has `stripe_bytes`, rounded up to a power of two.
+    /// Lets several threads change the segment. A stripe has `stripe_bytes` bytes, rounded up to a power of two; 0: as
+    /// in [`Segment::share`].
     ///
     /// # Errors
     /// As [`Segment::share`].
@@ -142,8 +143,8 @@ impl Threads {
         Ok(Worker::new(self, undo, number))
     }
 
-    /// Returns the segment, for use by one thread again. Takes back unfinished transactions of forgotten workers,
-    /// except in a child of the process that has the segment: there they belong to the parent.
+    /// Returns the segment, for use by one thread again. Undoes unfinished transactions of forgotten workers, except in
+    /// a child of the process that has the segment: in a child these transactions belong to the parent.
     ///
     /// # Panics
     /// If the undo logs are damaged.

@@ -32,7 +32,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// In a transaction:
+/// A store to bytes that were not declared, in a transaction:
 ///
 /// ```compile_fail,E0594
 /// # let directory = tempfile::tempdir()?;
@@ -55,7 +55,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A second transaction beside the first:
+/// A second transaction while the first is open:
 ///
 /// ```compile_fail,E0499
 /// # let directory = tempfile::tempdir()?;
@@ -120,8 +120,8 @@ impl Txn<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them (`vista_set_range`).
     ///
     /// # Errors
-    /// `OutOfRange`; `Memory` if the undo log had to grow and could not. This and all calls below return `Memory` in
-    /// a child of the process that has the segment ([`rio::Error::Forked`]): the transaction belongs to the parent.
+    /// `OutOfRange`; `Memory` if the undo log had to grow and could not. `Memory` also in a child of the process that
+    /// has the segment ([`rio::Error::Forked`]): the transaction belongs to the parent.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         self.segment.range(at, bytes, &mut self.top, Segment::make_ready)
@@ -145,8 +145,8 @@ impl Txn<'_> {
         Ok(place - self.segment.from)
     }
 
-    /// Frees the block at `at` (`vista_free`). An abort brings the block back, so the block returns to the heap only
-    /// when the transaction ends. This call needs no new room in the file, so it also works on a full disk.
+    /// Frees the block at `at` (`vista_free`). An abort undoes the free, so the block returns to the heap only when the
+    /// transaction ends. This call needs no new room in the file, so it also works on a full disk.
     ///
     /// # Errors
     /// `NotAllocated` if no block begins there, or if the block was freed already; `Memory` in a child of the process
@@ -156,7 +156,8 @@ impl Txn<'_> {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
         self.segment.check_process()?;
-        // A forgotten transaction is recognized by its saved bytes, so a transaction that only frees saves some too.
+        // A forgotten transaction is recognized by its saved bytes, so a transaction that only frees saves some bytes,
+        // too.
         if self.segment.is_at_rest() {
             self.set_range(at, 8)?;
         }
@@ -168,9 +169,9 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Ends the transaction: its stores stand (`vista_end_transaction`). This takes one store. Where stores are written
-    /// back from the processor's cache, a commit number is written back too: either together with the stores and their
-    /// sum, or after the stores.
+    /// Ends the transaction: its stores are kept (`vista_end_transaction`). This takes one store. Where stores are
+    /// written back from the processor's cache, a commit number is written back too: either together with the stores
+    /// and their sum, or after the stores.
     ///
     /// # Errors
     /// `Memory` in a child of the process that has the segment. `Memory` also if the undo log had to grow for freed
@@ -182,12 +183,12 @@ impl Txn<'_> {
             self.segment.undo.set_top(self.top);
             self.segment.with(Segment::end_slowly)?;
         }
-        // The destructor has nothing left to take back.
+        // The destructor has nothing left to undo.
         std::mem::forget(self);
         Ok(())
     }
 
-    /// Takes all stores back (`vista_abort_transaction`).
+    /// Undoes all stores (`vista_abort_transaction`).
     pub fn abort(self) {}
 }
 

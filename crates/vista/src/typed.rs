@@ -4,9 +4,9 @@
 //! segment or through a transaction on it. [`Txn::write`] declares the value's range and, like every declaration,
 //! returns the permission to store.
 //!
-//! `zerocopy`'s traits decide which types may lie in a segment: types without padding for which any bytes are a valid
-//! value. So a damaged segment shows wrong values and does no worse harm. Types that have a meaning in one process only
-//! (references, boxes, open files) do not compile.
+//! `zerocopy`'s traits decide which types may be stored in a segment: types without padding for which any bytes are a
+//! valid value. So a damaged segment shows wrong values and does no worse harm. Types that have a meaning in one
+//! process only (references, boxes, open files) do not compile.
 //!
 //! Several threads that share a segment can use single values, but no collections (`of_threads`).
 
@@ -27,7 +27,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Error, Result, Segment, Txn};
 
-/// Types that may lie in a segment: numbers, arrays and structs of them, [`Ptr`]s, the collections of this crate.
+/// Types that may be stored in a segment: numbers, arrays and structs of them, [`Ptr`]s, the collections of this crate.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -38,7 +38,7 @@ use crate::{Error, Result, Segment, Txn};
 /// may_persist::<Account>();
 /// ```
 ///
-/// Types that have a meaning in one process only may not:
+/// Types that have a meaning in one process only may not be stored:
 /// ```compile_fail,E0277
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<&'static u64>();
@@ -59,7 +59,7 @@ use crate::{Error, Result, Segment, Txn};
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<*const u64>();
 /// ```
-/// Nor types with invalid byte patterns:
+/// Types with invalid byte patterns may not be stored:
 /// ```compile_fail,E0277
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<bool>();
@@ -99,7 +99,7 @@ impl<T> std::fmt::Debug for Ptr<T> {
 
 /// Read access to all of a segment: the [`Segment`] itself, and its [`Txn`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not all of a segment",
+    message = "`{Self}` does not give access to a whole segment",
     note = "one of several threads may use only the memory that it has locked (`ThreadTxn::look` and `write`); the collections are for one thread"
 )]
 pub trait Memory {
@@ -120,7 +120,7 @@ impl Memory for Txn<'_> {
 }
 
 /// Stores to a segment in a transaction. A [`Txn`] implements it, and so do transactions that end in another way, such
-/// as one over records and memory.
+/// as a transaction over records and memory.
 pub trait Stores: Memory {
     /// As [`Txn::set_range`].
     ///
@@ -140,8 +140,8 @@ pub trait Stores: Memory {
     /// As [`Txn::free`].
     fn free(&mut self, at: u64) -> Result<()>;
 
-    /// Makes sure that the ranges (positions and lengths) can be declared one after the other, with one call of the
-    /// heap as well. So a change of several places is made either in all of them or, if this call fails, in none.
+    /// Makes sure that the ranges (positions and lengths) can be declared one after another, with one call of the heap
+    /// as well. So a change of several places is made either in all of them or, if this call fails, in none.
     ///
     /// # Errors
     /// As [`Txn::set_range`]: nothing has changed.
@@ -166,7 +166,7 @@ pub trait Stores: Memory {
         Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("the place was checked")))
     }
 
-    /// Puts a value into the heap.
+    /// Allocates a value in the heap.
     ///
     /// # Errors
     /// As [`Txn::malloc`].
@@ -208,14 +208,14 @@ impl Stores for Txn<'_> {
     }
 }
 
-/// The most old bytes that one call of the heap saves: an ample upper bound.
+/// An upper bound of the old bytes that one call of the heap saves.
 const UNDO_OF_A_CALL: usize = 4096;
 /// The position of a range in a block that is not allocated yet.
 pub(crate) const NEW: u64 = u64::MAX;
 
 impl Segment {
     fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        // Each range takes whole words, a header, a checksum and the zero behind them.
+        // Each range takes whole words, a header, a checksum and a zero at the end.
         let bytes =
             ranges.iter().map(|(_, bytes)| bytes.saturating_add(40)).fold(UNDO_OF_A_CALL, usize::saturating_add);
         let there = || ranges.iter().filter(|range| range.0 != NEW);
@@ -253,7 +253,7 @@ impl<T> Ptr<T> {
         Ptr { place, of: PhantomData }
     }
 
-    /// Returns a pointer to the place `bytes` bytes behind the place of this pointer.
+    /// Returns a pointer to the place that is `bytes` bytes after the place of this pointer.
     pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
         Ptr::of_place(self.place.saturating_add(bytes))
     }
@@ -263,7 +263,7 @@ impl<T: Persist> Ptr<T> {
     /// Returns the value that the pointer points to.
     ///
     /// # Errors
-    /// `OutOfRange` if nothing is there; `Misplaced` if a value of this type cannot lie there.
+    /// `OutOfRange` if the segment has no such bytes; `Misplaced` if a value of this type cannot begin at the place.
     pub fn look(self, memory: &impl Memory) -> Result<&T> {
         let segment = memory.segment();
         let bytes = segment.get(self.at(segment), size_of::<T>())?;
@@ -286,7 +286,7 @@ impl<T: Persist> Ptr<T> {
     fn part_at<U: Persist>(self, whole: &T, part: &U) -> Ptr<U> {
         let from = std::ptr::from_ref(part).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
         let end = from.checked_add(size_of::<U>());
-        assert!(end.is_some_and(|end| end <= size_of::<T>()), "a part of a value lies in it");
+        assert!(end.is_some_and(|end| end <= size_of::<T>()), "a part of a value is inside the value");
         self.behind(from as u64)
     }
 
@@ -312,7 +312,7 @@ impl<T: Persist> Ptr<T> {
 
 impl Segment {
     /// Returns a pointer to the value at the beginning of the flat part. The value is zeros at first. A program finds
-    /// all its other values from this one.
+    /// all its other values from this value.
     pub fn root<T: Persist>(&self) -> Ptr<T> {
         Ptr::of_place(self.from)
     }
@@ -333,7 +333,7 @@ impl Txn<'_> {
         Stores::write(self, place)
     }
 
-    /// Puts a value into the heap.
+    /// Allocates a value in the heap.
     ///
     /// # Errors
     /// As [`Txn::malloc`].

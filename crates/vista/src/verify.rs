@@ -1,7 +1,7 @@
 //! Checks a segment's own structures: its heap's table, read from one end to the other.
 //!
-//! Each unit begins a run, holds blocks, or lies inside of a run. Each list must hold exactly the units that belong
-//! there by the table. The program's data are not checked, because the library does not know their meaning.
+//! Each unit begins a run, holds blocks, or is inside a run. Each list must have exactly the units that, by the table,
+//! belong to the list. The program's data are not checked, because the library does not know their meaning.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub struct Usage {
     pub blocks: u64,
     /// The bytes of these blocks, each block with its full length.
     pub bytes: u64,
-    /// Bytes of the file that the heap can still give out.
+    /// Bytes of the file that the heap can still allocate.
     pub free_bytes: u64,
 }
 
@@ -35,8 +35,8 @@ impl Segment {
     }
 
     /// As [`Segment::verify`], for a segment that was not closed in good order. Its structures have no seal, and
-    /// without this check damage would show only in the midst of a later call. Segments of an environment are left out:
-    /// the environment rolls them back later.
+    /// without this check damage would show only in the middle of a later call. Segments of an environment are left
+    /// out: the environment rolls them back later.
     pub(crate) fn verify_unsealed(&self) -> Result<()> {
         // A heap that was never used is not read: the read would load empty pages of a new file.
         if !self.kept.was_sealed() && self.own_undo().is_some() && self.heap.end() != 0 {
@@ -142,7 +142,8 @@ impl Checked {
             for (nth, head) in heads.iter().enumerate() {
                 let (mut before, mut at) = (0, head.get());
                 while at != 0 {
-                    let unit = heap.unit(at).ok_or_else(|| format!("list {nth} of {what} goes to unit {at}"))?;
+                    let unit =
+                        heap.unit(at).ok_or_else(|| format!("list {nth} of {what} links to the unknown unit {at}"))?;
                     if unit.previous.get() != before || !found.insert((nth, at)) {
                         return Err(format!("list {nth} of {what} is not linked back at unit {at}"));
                     }
@@ -184,7 +185,10 @@ mod tests {
         let usage = segment.verify().unwrap();
         assert!(usage.blocks < full.blocks && usage.free_bytes > full.free_bytes, "{usage:?}");
         let twice = segment.begin().free(all[58 - 58 % 3 - 2]);
-        assert!(matches!(twice, Err(Error::NotAllocated { .. })), "freed already, inside of a free run now");
+        assert!(
+            matches!(twice, Err(Error::NotAllocated { .. })),
+            "the block was freed already, and is inside a free run now"
+        );
 
         let (mut changed, heap) = (0, &segment.heap);
         let fields = |unit: u64| {
@@ -261,7 +265,7 @@ mod tests {
         let mut txn = segment.begin();
         all.iter().step_by(2).for_each(|at| txn.free(*at).unwrap());
         txn.end().unwrap();
-        // In the midst of a transaction the heap's changes are unfinished: they are rolled back before the heap is
+        // In the middle of a transaction the heap's changes are unfinished: they are rolled back before the heap is
         // checked.
         let mut txn = segment.begin();
         let _ = txn.malloc(5000).unwrap();
@@ -310,8 +314,8 @@ mod tests {
         let whole = segment.path().to_path_buf();
         segment.close().unwrap();
         let bytes = std::fs::read(&whole).unwrap();
-        // The headers of the segment, of the undo log, of the heap, and of the heap's table. The last lies before the
-        // table's first entry.
+        // The headers of the segment, of the undo log, of the heap, and of the heap's table. The table's header is
+        // before the table's first entry.
         let heads = (4096..4096 + 128).chain(undo..undo + 64).chain(table - 512..table + 64).step_by(8);
         for place in heads {
             for wrong in [u64::MAX, 8, 1 << 36] {

@@ -1,8 +1,8 @@
-//! Segments made by different processes can probably be opened together. Segments that one process makes one after the
-//! other can certainly be opened together.
+//! Segments made by different processes can probably be opened together. Segments that one process makes, one after
+//! another, can certainly be opened together.
 //!
-//! This test is alone in its process: a test that closes and opens a segment again could find the segment's address
-//! taken by this test.
+//! This test is the only test of its process: otherwise a test that closes and reopens a segment could find the
+//! segment's address taken by this test.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,16 +1,16 @@
-//! "The entire Vista library is 720 lines of code": here too, the code of the paper's functions has no more lines, and
-//! calls no other code.
+//! The paper says: "The entire Vista library is 720 lines of code". Here too, the code of the paper's functions has at
+//! most 720 lines, and calls no code beyond the paper.
 //!
 //! In the paper, the log belongs to those lines, so the log of `rio/undo` is counted: saving, rolling back, discarding
 //! (`undo.rs`). The files in `rio/src/undo/` do more than the paper's lines, each for a reason given below. The same
 //! holds for the other files that are called but not counted. Each function called in these files is named. All files
-//! together have a limit of their own.
+//! together have a second limit.
 //!
 //! Code beyond the paper (typed memory, several threads, growth, checkpoints, environments) may not be called at all:
 //! not by the name of its file, not by the name of one of its types, and not as a method that it adds to a type of the
 //! paper. Each exception is named, with its reason.
 //!
-//! A line counts if it has more than a comment or the brackets that a formatter puts on lines of their own.
+//! A line counts unless it is empty or has only a comment or brackets.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ const FILES: [&str; 9] = [
 ];
 
 /// A file that the counted files call and that is not counted itself.
-struct Beside {
+struct Uncounted {
     file: &'static str,
     /// The reason why the paper has no such code.
     because: &'static str,
@@ -41,11 +41,10 @@ struct Beside {
     called: &'static [&'static str],
 }
 
-const BESIDE: [Beside; 16] = [
-    Beside {
+const UNCOUNTED: [Uncounted; 16] = [
+    Uncounted {
         file: "rio/src/undo/room.rs",
-        because:
-            "the paper's records are blocks of its heap; here they lie in one area, so it is asked for room, and grows",
+        because: "the paper's records are blocks of its heap; here all records are in one area that has to grow",
         called: &[
             "capacity",
             "end_of",
@@ -60,82 +59,83 @@ const BESIDE: [Beside; 16] = [
             "take_top",
         ],
     },
-    Beside {
+    Uncounted {
         file: "rio/src/undo/quick.rs",
         because: "the paper's compiler knows its globals; here a transaction's most used words are in registers",
         called: &["at_last", "discard", "is_at_rest", "new", "of", "range", "with"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/segment/owner.rs",
         because: "the paper's C has no compiler that checks the ownership of a segment",
         called: &["new"],
     },
-    Beside {
+    Uncounted {
         file: "rio/src/undo/checked.rs",
         because: "the paper's memory survives with the cache; checksums and writing back are for memory that does not",
         called: &["checked_records", "commit_checked", "is_ready", "keep_rolled_back", "save_checked"],
     },
-    Beside {
+    Uncounted {
         file: "rio/src/undo/audit.rs",
         because: "the paper trusts the words that it finds; here a damaged log is refused",
         called: &["audit", "form", "try_open"],
     },
-    Beside {
+    Uncounted {
         file: "rio/src/undo/chain.rs",
-        because: "the paper is for one thread; here others may have a log each",
+        because: "the paper is for one thread; here each thread has its own log",
         called: &["areas", "audit_all", "recover_all"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/fresh.rs",
         because: "a segment of the paper has one size; here the heap takes more of the file",
         called: &["add_fresh"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/change.rs",
         because: "the paper's heap logs its calls; here the undo log saves the heap's words, by words or by lines",
         called: &["join_outer", "of", "set"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/release.rs",
-        because:
-            "the paper's heap logs its calls; here a free may need no new room, so the undo log keeps some room back",
+        because: "the paper's heap logs its calls; here the undo log reserves room, so that a free never fails",
         called: &["keep_room", "keep_room_to_free"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/guard.rs",
-        because: "the guard is Rio's, section 3, and not of Vista's lines; here it is a setting",
+        because: "the guard belongs to Rio (section 3), not to Vista's lines; here it is a setting",
         called: &["begin"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/guarded.rs",
-        because: "as the guard: which pages may be stored to",
+        because: "belongs to the guard: it sets which pages may be stored to",
         called: &["close_flat", "close_ranges", "end_slowly", "end_automatic", "open_range"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/apart.rs",
-        because:
-            "the paper says nothing of a log that cannot grow; here the transaction fails as a whole, with an error",
+        because: "the paper does not mention a log that cannot grow; here the whole transaction fails with an error",
         called: &["detach_flat", "refuse_if_apart"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/options.rs",
         because: "the paper's `vista_map` has no settings",
         // `write_back` is a region's method of the same name.
         called: &["keep", "new", "write_back"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/address.rs",
-        because:
-            "the paper does not say where a segment lies; here the address is drawn, and no other's of the process",
+        because: "the paper does not say where a segment is mapped; here each segment gets a random address",
         called: &["draw"],
     },
-    Beside {
+    Uncounted {
         file: "vista/src/about.rs",
         because: "the paper's programs know the facts that a segment states about itself",
         // `bytes` and `get` are also names of counted methods.
         called: &["address", "bytes", "check_process", "get", "out_of_range", "own_undo", "path"],
     },
-    Beside { file: "vista/src/error.rs", because: "the paper's errors are numbers; these are sentences", called: &[] },
+    Uncounted {
+        file: "vista/src/error.rs",
+        because: "the paper's errors are numbers; here errors are sentences",
+        called: &[],
+    },
 ];
 
 /// The limit of the lines of all files, both counted and not counted.
@@ -156,9 +156,9 @@ fn the_features_of_the_paper_stay_within_its_720_lines() {
     let total: usize = counts.iter().map(|(_, lines)| lines).sum();
     println!("figures: {total} lines of code: {counts:?}");
     assert!(total <= LINES_MAX, "{total} lines of code, the paper has {LINES_MAX}: {counts:?}");
-    let beside = BESIDE.map(|beside| (beside.file, code(beside.file).len(), beside.because));
-    let all = total + beside.iter().map(|(_, lines, _)| lines).sum::<usize>();
-    println!("figures: {all} lines with the lines that are not counted: {beside:?}");
+    let uncounted = UNCOUNTED.map(|uncounted| (uncounted.file, code(uncounted.file).len(), uncounted.because));
+    let all = total + uncounted.iter().map(|(_, lines, _)| lines).sum::<usize>();
+    println!("figures: {all} lines with the lines that are not counted: {uncounted:?}");
     assert!(all <= ALL_LINES_MAX, "{all} lines with the lines that are not counted, of {ALL_LINES_MAX}");
 }
 
@@ -175,27 +175,29 @@ fn functions(file: &str) -> BTreeSet<String> {
 #[test]
 fn the_functions_called_in_files_that_are_not_counted_are_listed() {
     let counted: String = FILES.map(|file| code(file).join("\n")).join("\n");
-    // A function is called by its name, or passed to a caller.
+    // The code calls a function by its name, or passes the function to another function.
     let ways = [(".", "("), ("::", "("), ("(Segment::", ")")];
     let is_called =
         |name: &String| ways.iter().any(|(before, behind)| counted.contains(&format!("{before}{name}{behind}")));
-    for beside in BESIDE {
-        let called: BTreeSet<String> = functions(beside.file).into_iter().filter(is_called).collect();
-        let named: BTreeSet<String> = beside.called.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(called, named, "{}, which is not counted because {}", beside.file, beside.because);
+    for uncounted in UNCOUNTED {
+        let called: BTreeSet<String> = functions(uncounted.file).into_iter().filter(is_called).collect();
+        let named: BTreeSet<String> = uncounted.called.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(called, named, "{}, which is not counted because {}", uncounted.file, uncounted.because);
     }
-    // Every file beside `undo.rs` is in one of the two lists; the files in the second list are not called.
+    // Every file in the directory `undo` is in one of the two lists. The counted code does not call files of the second
+    // list.
     let undo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rio/src/undo");
     for entry in std::fs::read_dir(undo).unwrap() {
         let file = format!("rio/src/undo/{}", entry.unwrap().file_name().into_string().unwrap());
-        let is_named = BESIDE.iter().any(|beside| beside.file == file) || BEYOND_IN_RIO.contains(&file.as_str());
+        let is_named =
+            UNCOUNTED.iter().any(|uncounted| uncounted.file == file) || BEYOND_IN_RIO.contains(&file.as_str());
         assert!(is_named, "{file} is neither counted nor named");
     }
 }
 
 /// Calls of code beyond the paper: the calling file, the function, and the reason.
 const CALLED_BEYOND: [(&str, &str, &str); 7] = [
-    ("vista/src/auto_range.rs", "resume", "a page is saved into the transaction that goes on when a store comes to it"),
+    ("vista/src/auto_range.rs", "resume", "the first store to a page saves the page in the open transaction"),
     (
         "vista/src/recover.rs",
         "check_seal",
@@ -206,21 +208,22 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
         "verify_unsealed",
         "a heap that was not closed in good order is read before its words are trusted",
     ),
-    ("vista/src/options.rs", "membership::{", "it is a setting whose a segment is"),
+    ("vista/src/options.rs", "membership::{", "the environment of a segment is a setting"),
     (
         "vista/src/options.rs",
         "membership::found",
-        "a new segment of an environment says so before anything else is in it",
+        "a new segment of an environment names the environment before it has any other data",
     ),
     (
         "vista/src/options.rs",
         "membership::check_owner",
-        "a program that opens an environment's segment alone is refused",
+        "a program that opens a segment of an environment without the environment is refused",
     ),
     ("vista/src/about.rs", "membership::owner_of", "only the environment rolls back a segment of the environment"),
 ];
 
-/// Names that also exist beyond the paper: the calling file, the name, and its meaning in that file.
+/// Names of functions that exist both in the paper's code and beyond it: the calling file, the name, and its meaning
+/// there.
 const OTHERS: [(&str, &str, &str); 4] = [
     ("vista/src/heap.rs", "grow", "a slab's"),
     ("vista/src/fresh.rs", "grow", "a slab's"),
@@ -240,7 +243,7 @@ fn beyond() -> Vec<String> {
         for entry in std::fs::read_dir(crates.join(&folder)).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{folder}/{}", entry.file_name().into_string().unwrap());
-            let is_known = FILES.contains(&name.as_str()) || BESIDE.iter().any(|beside| beside.file == name);
+            let is_known = FILES.contains(&name.as_str()) || UNCOUNTED.iter().any(|uncounted| uncounted.file == name);
             if entry.file_type().unwrap().is_dir() {
                 folders.push(name);
             } else if !is_known && !name.ends_with("/tests.rs") {
@@ -285,17 +288,17 @@ fn the_features_of_the_paper_call_no_features_beyond_it() {
     let beyond = beyond();
     let all: Vec<_> = beyond.iter().map(|file| (file, gives(file))).collect();
     let own: BTreeSet<&String> = all.iter().flat_map(|(_, (types, _))| types).collect();
-    // A known type and a known method show that the sets are not empty.
+    // A known type and a known method show that the sets were filled.
     assert!(own.contains(&"Threads".to_owned()));
     assert!(all.iter().any(|(_, (_, methods))| methods.contains(&("Segment".into(), "checkpoint".into()))));
     let (mut called, mut others) = (BTreeSet::new(), BTreeSet::new());
     let files = FILES.iter().copied().filter(|file| !file.ends_with("lib.rs"));
-    for file in files.chain(BESIDE.iter().map(|beside| beside.file)) {
+    for file in files.chain(UNCOUNTED.iter().map(|uncounted| uncounted.file)) {
         let code = code(file).join("\n");
         for (beyond, (types, methods)) in &all {
             let module = beyond.rsplit('/').next().unwrap().trim_end_matches(".rs");
             let mut found: Vec<String> = Vec::new();
-            // The undo log's files have modules of their own.
+            // A module name of vista may also be a name in the undo log's files, so those are not searched for it.
             if file.starts_with("vista/") {
                 let name = format!("{module}::");
                 let named = code.split(name.as_str()).skip(1);

@@ -1,4 +1,4 @@
-//! The machine crashes, and the segment's memory does not survive the crash: the segment is refused, or restored from
+//! The machine crashes, and the segment's memory does not survive the crash. The segment is refused, or restored from
 //! its checkpoint.
 //!
 //! Another boot is simulated by another boot number in the file's header (docs/formats/region.md).
@@ -25,7 +25,7 @@ fn crashed(file: &Path, to: &Path) {
 }
 
 #[test]
-fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
+fn a_segment_that_may_be_torn_is_refused_or_restored_from_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let (file, checkpoint, left) = (at("segment"), at("checkpoint"), at("left"));
@@ -59,11 +59,11 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
     drop(segment);
     assert!(at("left.torn").exists(), "the torn segment is kept under another name");
     let segment = options.open_or_restore(&left, &checkpoint).unwrap();
-    assert_eq!((segment.is_restored(), segment.bytes()[7]), (false, 4), "a whole one is not replaced");
+    assert_eq!((segment.is_restored(), segment.bytes()[7]), (false, 4), "an undamaged segment is not replaced");
 }
 
 #[test]
-fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
+fn a_missing_segment_is_restored_from_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let (file, checkpoint) = (at("segment"), at("checkpoint"));
@@ -75,11 +75,11 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
     segment.checkpoint(&checkpoint).unwrap();
     set(&mut segment, 3);
     drop(segment);
-    // The system crashes, and the files in its memory are gone.
+    // A crash of the system removes the files in its memory.
     std::fs::remove_file(&file).unwrap();
     for _ in 0..2 {
         let other = Options::new(1 << 20).anywhere().open_or_restore(&file, directory.path());
-        assert!(other.is_err() && !file.exists(), "nothing is made beside a file that is no checkpoint");
+        assert!(other.is_err() && !file.exists(), "a file that is no checkpoint must not lead to a new segment");
     }
     let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
     assert_eq!((segment.is_restored(), segment.bytes()[7]), (true, 2));
@@ -212,7 +212,7 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
     let (first, end) = (hole(0), file.metadata().unwrap().len());
     let behind = data(first).unwrap_or(end);
     assert_eq!(behind - first, 1 << 20, "the room to grow is a hole");
-    assert!(behind == end || hole(behind) == end, "there is no other");
+    assert!(behind == end || hole(behind) == end, "there is only one hole");
 }
 
 #[test]

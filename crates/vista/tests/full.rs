@@ -28,7 +28,7 @@ fn fill(segment: &mut Segment, bytes: u64, each: usize) -> Vec<u64> {
     }
 }
 
-/// Returns the blocks in another order than the order of their places.
+/// Returns the blocks in an order that is not the order of their addresses.
 fn mixed(blocks: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|nth| nth.wrapping_mul(0x9e37_79b9) % 65_521);
@@ -53,7 +53,7 @@ fn all_that_a_full_segment_has_allocated_is_freed_in_one_transaction() {
             }
         };
         free_all(&mut segment, false);
-        assert_eq!(segment.verify().unwrap().blocks, blocks.len() as u64, "{bytes}: an abort has them back");
+        assert_eq!(segment.verify().unwrap().blocks, blocks.len() as u64, "{bytes}: an abort restores the blocks");
         free_all(&mut segment, true);
         assert_eq!(segment.verify().unwrap().blocks, 0, "{bytes}");
         let again = fill(&mut segment, bytes, each);
@@ -67,7 +67,7 @@ fn a_transaction_with_a_full_undo_log_can_still_free_blocks() {
     let mut segment = Options::new(1 << 20).reserve(ROOM).anywhere().open(&directory.path().join("segment")).unwrap();
     let blocks = fill(&mut segment, 4096, 500);
     let mut txn = segment.begin();
-    // Ranges are declared until the undo log takes no more.
+    // Ranges are declared until the undo log is full.
     let refused = (0..1 << 20).step_by(64).chain(blocks.iter().copied()).map(|at| txn.set_range(at, 64).map(drop));
     assert!(refused.into_iter().any(|declared| declared.is_err()), "the undo log cannot grow");
     blocks.iter().try_for_each(|at| txn.free(*at)).unwrap();
@@ -84,7 +84,7 @@ fn freed_blocks_are_allocated_again_if_the_environment_does_not_commit() {
     let mut member = options.open_member(&directory.path().join("segment"), membership).unwrap();
     let begin = |member: &mut Member, txn: u64| member.begin(txn, Holder { handle: 1, process: 1 }).unwrap();
     begin(&mut member, 1);
-    // Blocks of many sizes, so that runs of units become free, and are joined.
+    // The blocks have many sizes, so that runs of units become free and are joined.
     let blocks: Vec<u64> = (0..3000_u64).map(|nth| member.malloc(1 + nth * nth % 9_000).unwrap()).collect();
     member.prepare().unwrap();
     member.end(Decision { incarnation: 1, lsn: 1 });

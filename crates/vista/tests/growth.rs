@@ -1,5 +1,5 @@
-//! A segment's file grows. The next transaction uses the room that an aborted transaction added to the file. New blocks
-//! are on the disk before they are used, where that matters.
+//! A segment's file grows. The next transaction uses the room that an aborted transaction added to the file. If the
+//! segment survives a crash of the system, new blocks are on the disk before they are used.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ fn memory_taken_by_an_unfinished_transaction_is_used_first_by_the_next_transacti
     let mut used = None;
     for round in 0..60 {
         let mut txn = segment.begin();
-        // This block puts data of vista between the units taken before and the units taken now.
+        // This block makes vista put its own data between the units taken before and the units taken now.
         txn.malloc(MIB).unwrap();
         if round % 3 == 0 {
             txn.malloc(100).unwrap();
@@ -37,7 +37,7 @@ fn memory_taken_by_an_unfinished_transaction_is_used_first_by_the_next_transacti
             "round {round}: {now} bytes are used, {used:?} after the first"
         );
     }
-    // A block longer than the taken units extends these units, if no other memory lies behind them.
+    // A block longer than the taken units extends these units, unless used memory follows them.
     let before = segment.file_used();
     let mut txn = segment.begin();
     let block = txn.malloc(2 * MIB).unwrap();
@@ -48,7 +48,7 @@ fn memory_taken_by_an_unfinished_transaction_is_used_first_by_the_next_transacti
 }
 
 #[test]
-fn a_heap_is_unchanged_after_transactions_that_did_not_end() {
+fn aborted_transactions_leave_the_heap_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let mut segment = Options::new(4096).anywhere().open(&directory.path().join("segment")).unwrap();
     let mut have = Vec::new();
@@ -159,7 +159,7 @@ fn a_segment_whose_undo_log_another_handle_has_made_longer_is_left_in_good_order
     let file = directory.path().join("segment");
     let open =
         || Options::new(1 << 20).anywhere().open_member(&file, Membership { environment: [7; 16], number: 1 }).unwrap();
-    // The first handle has the segment open all the time, and does nothing.
+    // The first handle keeps the segment open, and does nothing.
     let idle = open();
     let mut other = open();
     other.begin(1, Holder { handle: 1, process: 1 }).unwrap();
@@ -167,7 +167,7 @@ fn a_segment_whose_undo_log_another_handle_has_made_longer_is_left_in_good_order
     other.prepare().unwrap();
     other.end(Decision { incarnation: 1, lsn: 100 });
     drop(other);
-    // The last handle to leave seals vista's own data.
+    // The last handle that closes the segment seals vista's own data.
     drop(idle);
     let again = open();
     assert!(again.segment().bytes()[..200 << 10].iter().all(|byte| *byte == 7));

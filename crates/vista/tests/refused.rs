@@ -8,7 +8,7 @@ use std::path::Path;
 
 use vista::{Error, Membership, Options};
 
-/// The places of these words in a region's header (docs/formats/region.md).
+/// The offsets of these words in a region's header (docs/formats/region.md).
 const VERSION: u64 = 8;
 const LAYOUT: u64 = 16;
 const USED: u64 = 104;
@@ -27,12 +27,14 @@ fn open_file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// Makes a segment with data in each part. Returns where its flat part begins, and a block of its heap.
+/// Makes a segment with data in each part. Returns the file offset of its flat part, and the address of one block of
+/// its heap.
 fn make(path: &Path) -> (u64, u64) {
     let mut segment = Options::new(FLAT).anywhere().open(path).unwrap();
     let mut txn = segment.begin();
     txn.set_range(0, 3 << 20).unwrap().fill(1);
-    // The table needs more entries than it had at first, so it has grown, and its second part lies behind blocks.
+    // The table needs more entries than it had at first. So it has grown, and its second part follows blocks in the
+    // file.
     let blocks: Vec<u64> = (0..20).map(|_| txn.malloc(1 << 20).unwrap()).collect();
     for at in &blocks {
         txn.set_range(*at, 100).unwrap().fill(2);
@@ -85,37 +87,37 @@ fn an_environments_segment_of_another_version_is_refused_with_a_message() {
     let header = word(&file, MEMBER_HEADER);
     let found = word(&file, header);
     file.write_all_at(&(found ^ 1).to_ne_bytes(), header).unwrap();
-    // Opened as a member, and alone.
+    // The segment is opened as a member of its environment, and without the environment.
     for refused in [open().map(drop).unwrap_err(), Options::new(0).anywhere().open(&path).map(drop).unwrap_err()] {
         assert!(matches!(&refused, Error::Damaged { .. }), "{refused}");
-        assert!(refused.to_string().contains("another layout, which another version of the library made"), "{refused}");
+        assert!(refused.to_string().contains("another layout, of another version of the library"), "{refused}");
     }
     file.write_all_at(&found.to_ne_bytes(), header).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), MEMBER_HEADER).unwrap();
-    assert!(open().map(drop).unwrap_err().to_string().contains("lies outside"));
+    assert!(open().map(drop).unwrap_err().to_string().contains("is outside the file"));
     file.write_all_at(&header.to_ne_bytes(), MEMBER_HEADER).unwrap();
     open().unwrap();
 }
 
 /// If the library read bytes that the file does not have, `SIGBUS` would kill the whole test.
 #[test]
-fn a_segment_that_was_cut_off_anywhere_is_refused_and_not_changed() {
+fn a_truncated_segment_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let (path, cut) = (directory.path().join("segment"), directory.path().join("cut"));
     let (flat, block) = make(&path);
     let file = open_file(&path);
     let (used, length) = (word(&file, USED), file.metadata().unwrap().len());
-    // The table's second part lies behind the blocks for which the first part has entries.
+    // In the file, the table's second part follows the blocks that have entries in the first part.
     let ends = [
         ("nothing", 0),
         ("a part of the header", 100),
-        ("the header alone", 4096),
+        ("only the header", 4096),
         ("a part of the front", flat / 2),
         ("a part of the flat part", flat + FLAT / 2),
         ("the flat part, and no heap", flat + FLAT),
         ("a part of the heap, and of the table", flat + FLAT + (used - flat - FLAT) / 3),
         ("a part of the heap, and of the table", flat + FLAT + 2 * (used - flat - FLAT) / 3),
-        ("no last block", flat + block),
+        ("all before the last block", flat + block),
         ("all but a unit", used - UNIT),
         ("all but a page", length - 4096),
         ("all but a byte", length - 1),
@@ -124,7 +126,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_not_changed() {
         assert!(bytes < length);
         std::fs::copy(&path, &cut).unwrap();
         open_file(&cut).set_len(bytes).unwrap();
-        // The segment was left in good order, or is in use.
+        // The header says that the segment was closed in good order, or that it is in use.
         for is_clean in [true, false] {
             if bytes >= 4096 {
                 open_file(&cut).write_all_at(&u64::from(is_clean).to_ne_bytes(), 120).unwrap();
@@ -134,21 +136,24 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_not_changed() {
             assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{left}: {refused}");
             let message = if bytes < 4096 { "its header alone" } else { "its sizes contradict each other" };
             assert!(refused.to_string().contains(message), "{left}: {refused}");
-            assert!(std::fs::read(&cut).unwrap() == before, "only {left} was left, and the opening has changed it");
+            assert!(
+                std::fs::read(&cut).unwrap() == before,
+                "only {left} was left, and the refused opening has changed the file"
+            );
         }
-        // The file gets its old length again: the missing bytes are zeros, and the tables do not match their seal.
+        // The file gets its old length again. The missing bytes are now zeros, so the tables do not match their seal.
         open_file(&cut).set_len(length).unwrap();
         if bytes >= 4096 && bytes <= flat + FLAT {
             open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
             let opened = Options::new(0).anywhere().open(&cut);
-            assert!(opened.is_err(), "a file opens of which only {left} was left, and then zeros");
+            assert!(opened.is_err(), "a file opens that has only {left} and then zeros");
         }
     }
     assert_as_it_was(&path, block);
 }
 
 #[test]
-fn a_full_heap_refuses_blocks_and_keeps_its_blocks_and_can_be_used_further() {
+fn a_full_heap_refuses_more_blocks_and_stays_usable() {
     const RESERVE: u64 = 16 << 20;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
@@ -167,7 +172,7 @@ fn a_full_heap_refuses_blocks_and_keeps_its_blocks_and_can_be_used_further() {
                     have.push((at, usize::try_from(bytes).unwrap(), fill));
                 }
                 Err(full) => {
-                    // The transaction goes on after the refusal: its earlier and later changes stand.
+                    // The refusal does not abort the transaction: its earlier and later changes are kept.
                     txn.set_range(0, 8).unwrap().fill(9);
                     txn.end().unwrap();
                     break full;
@@ -187,7 +192,7 @@ fn a_full_heap_refuses_blocks_and_keeps_its_blocks_and_can_be_used_further() {
     };
     assert!(have.len() > 15, "{}", have.len());
     is_there(&segment, &have);
-    // Refused calls, even if they are repeated in transactions that end or abort, take no memory.
+    // Refused calls take no memory, even if they are repeated and whether their transaction ends or aborts.
     for is_ended in [true, false] {
         let mut txn = segment.begin();
         for _ in 0..100 {

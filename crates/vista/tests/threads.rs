@@ -1,5 +1,5 @@
-//! Several threads change one segment. Each range has one owner at a time. Each log is rolled back. A forgotten
-//! transaction neither blocks other threads nor comes back later.
+//! Several threads change one segment. Each range has one owner at a time. Each thread's undo log is rolled back. A
+//! forgotten transaction does not block other threads, and its stores are undone.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -74,7 +74,7 @@ fn every_log_is_rolled_back_at_map() {
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
         for (worker, at) in workers.iter_mut().zip((0..).step_by(100_000)) {
             fill(worker, at, 20_000, 1);
-            // The transaction's images are longer than the log's first length.
+            // The transaction's before-images are longer than the initial log.
             let mut txn = worker.begin();
             txn.set_range(at, 20_000).unwrap().fill(2);
             txn.set_range(at + 30_000, 8).unwrap().fill(3);
@@ -103,17 +103,17 @@ fn every_log_is_rolled_back_at_map() {
 }
 
 #[test]
-fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
+fn a_forgotten_transaction_and_a_forgotten_worker_are_undone() {
     let file = File::new("forgotten");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let mut worker = threads.worker().unwrap();
     let mut txn = worker.begin();
     txn.set_range(0, 8).unwrap().fill(1);
     std::mem::forget(txn);
-    // This call makes nothing of the forgotten transaction permanent.
+    // This call undoes the forgotten transaction, and commits none of its stores.
     fill(&mut worker, 8, 8, 2);
     let mut other = threads.worker().unwrap();
-    // No worker has the range any more.
+    // No worker holds the range of the forgotten transaction any more.
     fill(&mut other, 16, 8, 3);
     let mut txn = worker.begin();
     txn.set_range(24, 8).unwrap().fill(4);
@@ -126,7 +126,7 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
     txn.set_range(24, 8).unwrap().fill(5);
     txn.end().unwrap();
     segment.close().unwrap();
-    // The forgotten worker's log brings nothing back either.
+    // Nor does the forgotten worker's log undo a later store.
     assert_eq!(Segment::open(&file.0, BYTES).unwrap().bytes()[24..32], [5; 8]);
 }
 
@@ -144,7 +144,7 @@ fn a_kept_range_is_refused_to_another_worker() {
     let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
     assert!(matches!(told, Error::Kept { .. }), "{told}");
     assert!(told.to_string().contains("until that worker is dropped") && told.to_string().contains("abort"), "{told}");
-    // Out of order a transaction waits only for a moment; in order it waits until the lock is given back.
+    // A transaction that locks out of order waits only for a moment. In order, it waits until the lock is released.
     let mut first = left.begin();
     first.set_range(20 * stripe, 8).unwrap();
     let mut second = right.begin();
@@ -163,7 +163,7 @@ fn a_kept_range_is_refused_to_another_worker() {
 }
 
 #[test]
-fn the_heap_is_each_threads_in_turn() {
+fn threads_allocate_and_free_blocks_concurrently() {
     let file = File::new("heap");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let kept: Vec<u64> = std::thread::scope(|scope| {
@@ -205,7 +205,7 @@ fn the_heap_is_each_threads_in_turn() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_requests_are_refused() {
     let file = File::new("refused");
     let guarded = Options::new(BYTES).guard(Guard::Pages).open(&file.0).unwrap();
     assert!(matches!(guarded.share(), Err(Error::Guarded { .. })));
@@ -240,7 +240,7 @@ fn a_panic_in_a_transaction_undoes_its_stores_and_releases_its_locks() {
     fill(&mut other, 0, 8, 2);
 }
 
-/// Returns the processor time of this thread.
+/// Returns the processor time that this thread has used.
 fn worked() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
@@ -251,7 +251,7 @@ fn a_worker_that_waits_for_long_uses_little_processor_time() {
     let file = File::new("waits");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let stripe = threads.stripe_bytes();
-    // In order, the transaction waits for the lock. Out of order, it is refused, and is done again and again.
+    // A transaction that locks in order waits for the lock. Out of order, the transaction is refused and retried.
     for is_in_order in [true, false] {
         let (began, begin) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -277,7 +277,10 @@ fn a_worker_that_waits_for_long_uses_little_processor_time() {
             first.end().unwrap();
             let (waited, worked) = waits.join().unwrap();
             assert!(waited >= Duration::from_millis(300), "{waited:?}");
-            assert!(worked < waited / 4, "in order: {is_in_order}: of {waited:?} it worked {worked:?}");
+            assert!(
+                worked < waited / 4,
+                "in order: {is_in_order}: in {waited:?} the worker used {worked:?} of processor time"
+            );
         });
     }
 }
@@ -313,7 +316,7 @@ impl Words {
         self.0.write_all_at(&word.to_ne_bytes(), at).unwrap();
     }
 
-    /// Returns the places of the undo logs' headers (docs/formats/region.md and vista.md).
+    /// Returns the offsets of the undo logs' headers (docs/formats/region.md and vista.md).
     fn logs(&self) -> Vec<u64> {
         let first = self.get(self.get(128 + 6 * 8) + 24);
         std::iter::successors(Some(first), |log| Some(self.get(log + 32)).filter(|next| *next != 0)).collect()
@@ -327,7 +330,7 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
     let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
     for (worker, at) in workers.iter_mut().zip([100_000, 200_000]) {
         let mut txn = worker.begin();
-        // One log may have images of the same bytes twice.
+        // One log may have two images of the same bytes.
         for at in [at, at + 500, at] {
             txn.set_range(at, 1000).unwrap().fill(2);
         }
@@ -337,16 +340,16 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
     std::fs::copy(&file.0, &copy.0).unwrap();
     let words = Words(std::fs::OpenOptions::new().read(true).write(true).open(&copy.0).unwrap());
     let logs = words.logs();
-    assert_eq!(logs.len(), 3, "its own, and one of each worker");
+    assert_eq!(logs.len(), 3, "the segment's log and a log for each worker");
     let (area, next) = (8, 32);
     let [of_first, of_second, of_third] = [0, 1, 2].map(|nth| words.get(logs[nth] + area));
     let damages = [
-        ("two have one area", logs[2] + area, of_second, "have the bytes"),
-        ("an area in the middle of another", logs[1] + area, of_first + 64, "have the bytes"),
-        ("an area over another's header", logs[2] + area, logs[1], "have the bytes"),
+        ("two logs have one area", logs[2] + area, of_second, "have the bytes"),
+        ("an area in the middle of another area", logs[1] + area, of_first + 64, "have the bytes"),
+        ("an area over another log's header", logs[2] + area, logs[1], "have the bytes"),
         ("an area over its own header", logs[2] + area, logs[2], "have the bytes"),
-        ("a log that lies in another's area", logs[1] + next, of_first + 8, "undo log"),
-        ("an image of the other's bytes", of_third, words.get(of_second), "images of the bytes"),
+        ("a log in the area of another log", logs[1] + next, of_first + 8, "undo log"),
+        ("an image of the other log's bytes", of_third, words.get(of_second), "images of the bytes"),
         ("an image of a log's header", of_third, 1000 << 40 | logs[1], "undo log's own"),
         ("an image of a log's records", of_third, 1000 << 40 | (of_first + 800), "undo log's own"),
         ("a circle", logs[2] + next, logs[1], "circle"),
@@ -358,7 +361,7 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
         let damaged = std::fs::read(&copy.0).unwrap();
         let refused = Options::new(BYTES).anywhere().open(&copy.0).map(drop).unwrap_err();
         assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains(told), "{damage}: {refused}");
-        assert!(damaged == std::fs::read(&copy.0).unwrap(), "{damage}: nothing of it was put back");
+        assert!(damaged == std::fs::read(&copy.0).unwrap(), "{damage}: the refused opening wrote to the file");
         words.set(at, was);
     }
     assert!(before == std::fs::read(&copy.0).unwrap());

@@ -1,5 +1,5 @@
-//! Typed memory compared with the collections of the standard library. Random transactions run, some of which abort,
-//! and the segment is opened again and again.
+//! Typed memory compared with the collections of the standard library. Random transactions run, of which some abort,
+//! and the segment is reopened many times.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ fn check(segment: &Segment, model: &Model) {
     assert_eq!(list, model.list);
 }
 
-/// Returns the collections' places in the root.
+/// Returns pointers to the vector and the map in the root.
 fn places(segment: &Segment) -> (Ptr<Vector<u32>>, Ptr<Names>) {
     let root = segment.root::<Root>();
     (root.part(|root| &root.numbers, segment).unwrap(), root.part(|root| &root.names, segment).unwrap())
@@ -141,11 +141,11 @@ fn typed_memory_in_a_segment_agrees_with_a_model_in_ordinary_memory() {
         }
     }
     check(&segment, &model);
-    assert!(model.names.len() > 50 && model.list.len() > 100 && model.numbers.len() > 10, "hardly anything was tried");
+    assert!(model.names.len() > 50 && model.list.len() > 100 && model.numbers.len() > 10, "too few changes were tried");
 }
 
 #[test]
-fn a_pointer_to_nothing_is_refused_in_a_sentence() {
+fn a_pointer_to_nothing_is_refused_with_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut segment = Segment::open(directory.path().join("segment"), 4096).unwrap();
     let none = Ptr::<u64>::NONE.look(&segment).unwrap_err();
@@ -171,7 +171,7 @@ struct Shared {
     list: Ptr<Link>,
 }
 
-/// Pointers to the data, taken while one thread has the segment. So the threads need not lock the whole root.
+/// Pointers to the parts of the data, taken before the segment is shared. So the threads need not lock the whole root.
 struct Places {
     accounts: Vec<Ptr<i64>>,
     list: Ptr<Ptr<Link>>,
@@ -196,7 +196,7 @@ fn transfer(txn: &mut ThreadTxn<'_, '_>, places: &Places, draw: u64) -> vista::R
 }
 
 #[test]
-fn a_value_is_one_threads_until_its_transaction_ends() {
+fn a_value_belongs_to_one_thread_until_its_transaction_ends() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
     let segment = Segment::open(&file, 1 << 20).unwrap();
@@ -210,7 +210,7 @@ fn a_value_is_one_threads_until_its_transaction_ends() {
             let drawn = draw.below(1 << 30);
             let done = worker.run(|txn| {
                 let by = transfer(txn, &places, drawn)?;
-                // Some transfers are given up by an error of the test's own.
+                // The test makes some transfers fail.
                 if drawn % 5 == 0 {
                     txn.look(Ptr::<u64>::NONE)?;
                 }
@@ -256,16 +256,19 @@ fn a_wild_pointer_and_a_range_of_another_thread_are_refused() {
     assert!(matches!(txn.write(damaged), Err(Error::Misplaced { .. })));
     assert!(matches!(txn.look(damaged), Err(Error::Misplaced { .. })));
     txn.abort();
-    // A look at a value locks the value; `part` locks the whole value.
+    // `look` locks the value; `part` locks the whole value that the part belongs to.
     let mut txn = left.begin();
     let last = txn.part(root, |all| &all[63]).unwrap();
     assert_eq!(*txn.look(last).unwrap(), 0);
     let mut other = right.begin();
     other.set_range(4000, 8).unwrap().fill(1);
-    assert!(matches!(other.write(last), Err(Error::Contended { .. })), "out of order, so soon");
+    assert!(
+        matches!(other.write(last), Err(Error::Contended { .. })),
+        "a lock out of order is refused after a short wait"
+    );
 }
 
-/// Values that fill the room that a call of the heap keeps free in the undo log.
+/// Values as long as the room that a call of the heap keeps free in the undo log.
 type Long = [u64; 500];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -308,8 +311,8 @@ fn a_change_without_room_in_the_undo_log_leaves_the_collections_unchanged() {
         hashed.insert(&mut txn, nth, [nth; 500]).unwrap();
         txn.end().unwrap();
     }
-    // The vector is full, and the next pair makes the hash map larger. The heap has free blocks for both, but no more
-    // units, so the undo log cannot become longer.
+    // The vector is full, and the next pair makes the hash map larger. The heap has free blocks for both collections,
+    // but no free units, so the undo log cannot grow.
     let mut txn = segment.begin();
     let spare: Vec<u64> = [64, 112, 4096, 8192, 16_384]
         .iter()

@@ -1,4 +1,5 @@
-//! A process dies while it drops, renames or makes databases: its transaction is carried out completely or not at all.
+//! A process dies while it drops, renames or makes databases. Its transaction must be carried out completely or not at
+//! all.
 
 use std::time::Instant;
 
@@ -8,19 +9,19 @@ use libtp_tests::process::dies_at;
 use libtp_tests::threads::on_threads;
 
 const PLACE: &str = "LIBTP_TEST_DROPPED_PLACE";
-/// Set if the child makes a database.
+/// The environment variable with the name of the database that the child makes.
 const MAKES: &str = "LIBTP_TEST_DROPPED_MAKES";
-/// Longest time for others to finish the dead process's work.
+/// The longest time in which other processes must finish the dead process's work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The process that finds the remains of the dead process.
+/// The process that repairs the dead process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Successor {
     /// A process that has the environment open all the time.
     Survivor,
-    /// The next process that opens it.
+    /// The next process that opens the environment.
     Next,
-    /// The next process that opens it, without its shared memory.
+    /// The next process that opens the environment, after its shared memory was lost.
     Restart,
 }
 
@@ -89,10 +90,10 @@ fn play(name: &str, heir: Successor) {
     }
     let env = kept.take().unwrap_or_else(|| open(place));
     let begun = Instant::now();
-    // Waits for the dead process's locks.
+    // Waits until the dead process's locks are released.
     let done = is_whole(&env);
     assert!(begun.elapsed() < PATIENCE, "{name} {heir:?}");
-    // Changes that are not on disk are lost with the shared memory.
+    // A commit that is not on disk may be lost with the shared memory.
     if heir != Successor::Restart || !name.starts_with("databases: committed") {
         assert_eq!(done, name != "databases: changes logged, not committed", "{name} {heir:?}");
     }
@@ -120,7 +121,7 @@ fn a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_drop
         assert!(dies_of(dir.path(), point, Some("fresh")), "no process reached {point}");
         put(&env, "fresh", "second");
         env.run(|txn| txn.drop_database("fresh")).unwrap();
-        // The next database gets a slot before the slot that the dead process took.
+        // The next database gets a slot with a lower index than the slot that the dead process took.
         env.run(|txn| txn.drop_database("first")).unwrap();
         for value in ["third", "fourth"] {
             put(&env, "fresh", value);
@@ -132,7 +133,7 @@ fn a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_drop
     }
 }
 
-/// A process dies while it gives up a database whose file is missing.
+/// Lets a process die while it drops a database whose file is missing.
 fn gives_up(name: &str, heir: Successor) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path();
@@ -147,7 +148,7 @@ fn gives_up(name: &str, heir: Successor) {
         crash(place);
     }
     let env = kept.take().unwrap_or_else(|| open(place));
-    // If the log has the drop, a restart does it; otherwise the call must be repeated.
+    // If the log has the drop, a restart has done it; otherwise the call must be repeated.
     match env.drop_missing("missing") {
         Ok(()) => assert!(heir != Successor::Restart || name.ends_with("not on disk"), "{name} {heir:?}"),
         Err(Error::NoDatabase { .. }) => assert_eq!(heir, Successor::Restart, "{name}"),
@@ -160,7 +161,7 @@ fn gives_up(name: &str, heir: Successor) {
     assert_eq!([get(&env, "missing"), get(&env, "other")], ["new", "first"], "{name} {heir:?}");
 }
 
-/// A process dies while it undoes a transaction's changes to a file that is missing, or is back.
+/// Lets a process die while it undoes a transaction's changes to a file that is missing, or has returned.
 fn takes_back(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path();
@@ -203,14 +204,14 @@ fn takes_back(name: &str) {
 }
 
 #[test]
-fn a_death_over_databases_leaves_all_of_the_change_or_nothing() {
+fn a_death_while_databases_are_dropped_or_renamed_leaves_all_of_the_change_or_nothing() {
     let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
     let points = failpoints::all().filter(|point| point.scene == Scene::Databases);
     let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();
     assert!(!points.is_empty());
     let heirs = |name| [Successor::Survivor, Successor::Next, Successor::Restart].map(|heir| (name, heir));
     let plays: Vec<(&str, Successor)> = points.iter().flat_map(|point| heirs(point.name)).collect();
-    // Most of these runs wait most of the time.
+    // The runs wait most of the time, so several run concurrently.
     on_threads(4, &plays, |(name, heir)| match *name {
         name if name.starts_with("undo: ") => takes_back(name),
         "databases: cancelled, not on disk" | "databases: cancelled, not in the register" => gives_up(name, *heir),

@@ -1,9 +1,9 @@
-//! The kinds of work.
+//! The deeds: the kinds of work that the child does.
 
 use super::*;
 
 impl MixedWork<'_> {
-    /// Puts new keys behind the last, and one in a random place.
+    /// Puts new keys after the last key, and one key in a random place.
     pub(super) fn fill(&mut self) -> Result<()> {
         let (from, to) = (self.window.1, self.window.1 + 20);
         let value = vec![b'v'; 50 + self.random.index(300)];
@@ -17,7 +17,7 @@ impl MixedWork<'_> {
         Ok(())
     }
 
-    /// Deletes the oldest keys; sessions that pass their pages remove the ghosts.
+    /// Deletes the oldest keys, and reads from there on. Sessions that pass the ghosts' pages remove the ghosts.
     pub(super) fn sweep(&mut self) -> Result<()> {
         if self.window.1 - self.window.0 < WINDOW {
             return self.fill();
@@ -42,8 +42,8 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Puts long keys with a common prefix at one end and deletes them at the other, so that pages above the leaves
-    /// lose their children.
+    /// Puts long keys with a common prefix at the end of a tree, and deletes the oldest, so that inner pages lose their
+    /// children.
     pub(super) fn queue(&mut self) -> Result<()> {
         let name = |at: u64| {
             [format!("{:04}/", self.number % 8).into_bytes(), vec![b'q'; 1500], at.to_be_bytes().to_vec()].concat()
@@ -56,8 +56,8 @@ impl MixedWork<'_> {
         Ok(())
     }
 
-    /// Loads many records at once, into a database that may have been loaded before. A record out of order breaks some
-    /// loads off.
+    /// Loads many records at once, into a database that may have been loaded before. Some sorted loads fail, because
+    /// their records are not in order.
     pub(super) fn load(&mut self) -> Result<()> {
         let db = self.env.btree(&format!("loaded{}", self.random.below(LOADED)))?;
         let is_sorted = self.random.chance(1, 3);
@@ -72,7 +72,7 @@ impl MixedWork<'_> {
         }
     }
 
-    /// Deletes four of five keys, and merges the leaves.
+    /// Puts keys, deletes four of five, and merges leaves by a compaction.
     pub(super) fn thin(&mut self) -> Result<()> {
         let db = self.env.btree("thin")?;
         let (number, at) = (self.number % 8, self.queued);
@@ -89,7 +89,7 @@ impl MixedWork<'_> {
         db.compact(90).map(|_| ())
     }
 
-    /// Replaces values of many pages.
+    /// Replaces a value of several pages.
     pub(super) fn long(&mut self) -> Result<()> {
         let key = format!("long/{}/{}", self.number % 4, self.random.below(8)).into_bytes();
         let value = vec![b'l'; 5_000 + self.random.index(40_000)];
@@ -113,8 +113,8 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Gives two records one new value, and between the two puts rolls back a part of the transaction that changed both
-    /// records.
+    /// Gives two records the same new value. Between the two puts, the transaction changes both records and rolls back
+    /// to a savepoint.
     pub(super) fn nested(&mut self) -> Result<()> {
         let at = self.random.below(8);
         let key = |which: u64| format!("{WHOLE}{at}/{which}").into_bytes();
@@ -130,8 +130,8 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Passes a transaction on and takes it over again, with its locks and its changes. A process that dies in between
-    /// leaves a transaction that no process takes over.
+    /// Passes a transaction on and takes it over again, with its locks and changes. If the process dies in between, no
+    /// process takes the transaction over.
     pub(super) fn pass(&mut self) -> Result<()> {
         let (at, is_kept) = (self.random.below(3000), self.random.coin());
         let key = format!("any/{at:06}").into_bytes();
@@ -141,7 +141,7 @@ impl MixedWork<'_> {
         let begun = self.fill.put(&txn, &key, &[b'p'; 100]);
         let txn = match begun {
             Ok(()) => match self.env.attach(&txn.detach()?) {
-                // The memory was made anew before the takeover. So the transaction was undone, and cannot be continued.
+                // The memory was rebuilt before the takeover. So the transaction was undone, and cannot be continued.
                 Err(Error::NotPassed { .. }) if self.env.managers().processes.rebuild_count() != rebuilds => {
                     return Ok(())
                 }
@@ -178,7 +178,7 @@ impl MixedWork<'_> {
         self.in_txn(is_kept, |churn, txn| several::change(&churn.several[which], txn, &mut Random::new(seed)))
     }
 
-    /// Changes the program's own pages: counters that several transactions change at once, and single bytes.
+    /// Changes the program's own pages: counters that several transactions change concurrently, and single bytes.
     pub(super) fn own(&mut self) -> Result<()> {
         let (counter, is_kept, is_shared) = (self.random.below(8), self.random.chance(1, 2), self.random.coin());
         let (page, at) = (1 + u32::try_from(self.random.below(4)).unwrap(), self.random.index(1000));
@@ -193,7 +193,7 @@ impl MixedWork<'_> {
                 let mut copy = churn.own.get(txn, page)?;
                 copy.bytes[at..at + 100].fill(byte);
                 match churn.own.put(txn, &copy) {
-                    // The page before it does not exist yet.
+                    // `put` is refused if the page before this page does not exist yet.
                     Ok(_) | Err(Error::Database { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -202,7 +202,7 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Inserts or deletes records at one place of a list, so that its nodes are split there, and removed.
+    /// Inserts or deletes many records at one place of a list, so that nodes are split and removed.
     pub(super) fn list(&mut self) -> Result<()> {
         let (at, many, is_kept) = (self.random.below(1 << 20), 1 + self.random.below(150), self.random.chance(3, 4));
         let record = vec![b'r'; 10 + self.random.index(100)];
@@ -210,8 +210,8 @@ impl MixedWork<'_> {
         let is_shrunk = self.random.coin();
         let txn = self.env.begin_with(durability)?;
         let done = (|| {
-            // The append locks the list exclusively first, so that the transaction does not wait for sessions that
-            // wait for it.
+            // The append comes first, because it locks the list exclusively. So the transaction causes no deadlock by a
+            // later upgrade.
             let number = self.list.append(&txn, b"last")?;
             let first = 1 + at % number;
             if is_shrunk || number > 2000 {
@@ -226,8 +226,8 @@ impl MixedWork<'_> {
         }
     }
 
-    /// Edits a list and its file of text, which other processes write back, too. The next process finds the text that a
-    /// dead process has written but not recorded.
+    /// Edits a list that is also kept as a text file. If a process dies after it has written the file and before it has
+    /// noted this, the next process finds the file.
     pub(super) fn text(&mut self) -> Result<()> {
         let list = self.env.list("text")?;
         let text = TextFile::open(self.env, &list, self.directory.join("text"), TextForm::default())?;
@@ -239,19 +239,19 @@ impl MixedWork<'_> {
         edited.and_then(|()| text.close())
     }
 
-    /// Changes records that have indices, one of which is dropped and made anew now and then.
+    /// Changes records that have two indices. Sometimes drops the second index, or makes it again.
     pub(super) fn index(&mut self) -> Result<()> {
         match self.random.below(12) {
             0 => return self.indexed.drop_index(SECOND_INDEX).map(|_| ()).or_else(may_be_missing),
             1 => return self.indexed.index(SECOND_INDEX, by_last_letter).map(|_| ()),
             _ => {}
         }
-        // A process may not write without all the functions.
+        // A process may write only if it has registered the functions of all indices.
         let first = self.indexed.index(FIRST_INDEX, by_first_letter)?;
         let second = self.indexed.index(SECOND_INDEX, by_last_letter)?;
         if self.random.chance(1, 8) {
             self.in_txn(true, |churn, txn| churn.indexed.put(txn, b"always", b"there"))?;
-            // The index is registered before the first record turns out to have too long an index key.
+            // The build registers the index, and fails at the first record, because its index key is too long.
             return match self.indexed.index(NO_INDEX, |_, _, keys| keys.add([0; 9000])) {
                 Err(Error::Length { .. } | Error::Deadlock | Error::LockTimeout(_)) => Ok(()),
                 made => made.map(|_| ()),
@@ -268,17 +268,17 @@ impl MixedWork<'_> {
                 }
             }
             for entry in first.get(txn, b"7")?.iter().take(3) {
-                assert_eq!(entry.1.first(), Some(&b'7'), "an index leads to another record");
+                assert_eq!(entry.1.first(), Some(&b'7'), "an index entry leads to a record with another index key");
             }
             match second.count(txn, b"7") {
-                // Another process has dropped the index since it was made.
+                // Another process has dropped the index meanwhile.
                 Err(Error::Database { what, .. }) if what.starts_with("this index was dropped") => Ok(()),
                 counted => counted.map(|_| ()),
             }
         })
     }
 
-    /// Puts and deletes records in all places of a hash file, long records among them; some transactions are aborted.
+    /// Puts and deletes records, also long records, in random buckets of a hash file. Some transactions abort.
     pub(super) fn hash(&mut self) -> Result<()> {
         let (is_kept, with_long) = (self.random.chance(3, 4), self.random.chance(1, 4));
         let first = self.random.below(HASH_KEYS);
@@ -305,7 +305,7 @@ impl MixedWork<'_> {
         })
     }
 
-    /// Reads records, then writes them: two sessions that do so wait for each other.
+    /// Reads records and then writes them, which upgrades their locks. Two sessions that do this may deadlock.
     pub(super) fn upgrade(&mut self) -> Result<()> {
         let (one, two) = (self.random.below(3), self.random.below(3));
         self.in_txn(true, |churn, txn| {
@@ -347,13 +347,13 @@ impl MixedWork<'_> {
         }
     }
 
-    /// Joins with a session, takes locks of all kinds, and leaves.
+    /// Makes a session, takes locks of all kinds, and ends the session.
     pub(super) fn locks(&mut self, most: u64) -> Result<()> {
         let managers = self.env.managers();
         let txn = join(&managers)?;
         let (session, locker, locks) = (txn.session(), txn.locker(), &managers.locks);
         let brief = Wait::For(Duration::from_millis(2));
-        // A refusal is allowed: other sessions request the same locks.
+        // The lock may be refused, because other sessions request the same locks.
         let wants = |name: LockName, mode: Mode| drop(locks.lock(session, locker, name, mode, brief));
         let hot = |hash: u64| LockName { space: 4_000_000, kind: 3, hash };
         let whole = LockName { space: 4_000_001, kind: LockName::DATABASE, hash: 0 };
@@ -368,7 +368,7 @@ impl MixedWork<'_> {
             wants(LockName { space: 4_000_002, kind: 3, hash }, Mode::X);
         }
         for hash in 0..3 {
-            // Refused if the lock is not held.
+            // The call fails if the lock is not held.
             drop(locks.downgrade(session, locker, hot(hash), Mode::S));
         }
         drop(locks.unlock(session, locker, hot(0)));
@@ -377,7 +377,7 @@ impl MixedWork<'_> {
         Ok(())
     }
 
-    /// Opens `CROWD` sessions at once, which makes their tables grow, always in a new environment.
+    /// Opens `CROWD` sessions at once. In a new environment, their tables grow.
     pub(super) fn crowd(&mut self) -> Result<()> {
         let managers = self.env.managers();
         let mut all = Vec::with_capacity(CROWD);
@@ -388,7 +388,7 @@ impl MixedWork<'_> {
         Ok(())
     }
 
-    /// Makes a database, or opens it if it was made before.
+    /// Makes a database, or opens it if it exists.
     pub(super) fn create(&mut self) -> Result<()> {
         let name = format!("made{}", self.random.below(MADE));
         if self.random.coin() {
@@ -401,13 +401,13 @@ impl MixedWork<'_> {
         self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
     }
 
-    /// Reads committed records twice through a snapshot: both reads agree, whichever sessions change the records
+    /// Reads committed records twice through a snapshot. Both reads must agree, although sessions change the records
     /// meanwhile.
     pub(super) fn snapshot(&mut self) -> Result<()> {
         let env = self.env.clone();
         let snapshot = env.snapshot()?;
         let first = self.shown(&snapshot)?;
-        // Many changes of one record after the snapshot: every eighth of them leaves a shortcut.
+        // Makes many changes of one record after the snapshot, so that they leave shortcuts.
         let key = format!("touched/{}", self.random.below(10)).into_bytes();
         self.in_txn(true, |churn, txn| {
             (0..24).try_for_each(|_| churn.fill.update_with(txn, &key, |value| value[0] ^= 1).map(drop))
@@ -415,7 +415,7 @@ impl MixedWork<'_> {
         for _ in 0..3 {
             self.touch()?;
         }
-        assert!(first == self.shown(&snapshot)?, "a snapshot has changed");
+        assert!(first == self.shown(&snapshot)?, "a snapshot shows another state than before");
         Ok(())
     }
 
@@ -430,7 +430,7 @@ impl MixedWork<'_> {
         Ok(shown)
     }
 
-    /// Opens one more handle, for a moment.
+    /// Opens another handle, makes a change by it, and closes the handle.
     pub(super) fn reopen(&mut self) -> Result<()> {
         let again = Env::builder().log_type(adding()).open(&self.directory)?;
         // This database has pages so large that the new session's undo log must grow.

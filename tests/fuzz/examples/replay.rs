@@ -1,10 +1,10 @@
-//! Runs a target on files: `replay TARGET FILE...`.
+//! Runs a fuzz target on files: `replay TARGET FILE...`.
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let target = arguments.next().unwrap_or_default();
     let Some((_, run)) = libtp_fuzz::TARGETS.into_iter().find(|(name, _)| *name == target) else {
-        eprintln!("replay TARGET FILE...");
+        eprintln!("usage: replay TARGET FILE...");
         std::process::exit(2);
     };
     for file in arguments {

@@ -1,4 +1,4 @@
-//! Writes a fuzzer's starting inputs into the corpus.
+//! Writes the inputs with which a fuzzer starts into the corpus.
 
 use libtp_fuzz::world::World;
 use libtp_fuzz::{corpus, seeds};

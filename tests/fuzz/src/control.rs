@@ -1,7 +1,7 @@
-//! A slot of the control file and its further blocks. Both checksums are right, and the contents are arbitrary.
+//! A slot of the control file and its further blocks, with arbitrary contents and right checksums.
 //!
 //! If the contents can be read, they are written to another file, and must be the same when they are read back. Then
-//! the log that they describe, which has one segment without records, is restarted: restart finds an end, or returns an
+//! the log's restart runs with this control file and one segment without records. It must find an end, or return an
 //! error.
 
 use std::cell::RefCell;
@@ -14,20 +14,21 @@ use tempfile::TempDir;
 use crate::world::{control_file, place, short_log_settings};
 
 const SLOT_BYTES: usize = 4096;
-/// The place of the first of two slots.
+/// The offset of the first of two slots.
 const SLOT_AT: usize = 4096;
 /// Bytes of a further block.
 const BLOCK_BYTES: usize = 4096;
-/// The place of the number of lives in the slot.
+/// The offset of the number of the log's incarnations, in the slot.
 const COUNT_AT: usize = 84;
-/// The place of the newest lives in the slot, and the number of lives that fit there.
+/// The offset of the newest incarnations, in the slot.
 const LIVES_AT: usize = 96;
+/// The number of incarnations for which a slot has room.
 const SLOT_LIVES: usize = 128;
-/// Bytes of a life.
+/// Bytes of an incarnation's entry.
 const LIFE_BYTES: usize = 16;
-/// The place of the checksum of the further blocks in the slot.
+/// The offset of the checksum of the further blocks, in the slot.
 const OLDER_CRC_AT: usize = 92;
-/// The most lives in the further blocks of an input.
+/// The largest number of incarnations in the further blocks of an input.
 const OLDER_LIVES_MAX: usize = 1024;
 /// Bytes of the log's one segment.
 const SEGMENT_BYTES: usize = 64 << 10;
@@ -49,7 +50,7 @@ impl Template {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("the place is ours"));
         let file = directory.open(CONTROL_NAME, OpenMode::Create).expect("the directory is ours");
         control_file(&directory).create(&Control::new([0; 16], &short_log_settings())).expect("the directory is empty");
-        let mut control = vec![0; usize::try_from(CONTROL_BYTES).expect("three blocks are few")];
+        let mut control = vec![0; usize::try_from(CONTROL_BYTES).expect("the file is small")];
         file.read_at(&mut control, 0).expect("the file was written");
         Template { place, directory, control }
     }
@@ -60,31 +61,32 @@ impl Template {
     }
 }
 
-/// Returns the slot of a new environment's control file, behind its checksum: the fuzzer starts from it.
+/// Returns the slot of a new environment's control file without its checksum. The fuzzer starts with this input.
 pub fn first_slot() -> Vec<u8> {
     Template::new().control[SLOT_AT + 4..SLOT_AT + SLOT_BYTES].to_vec()
 }
 
-/// Returns the slot of an environment whose log has `lives` lives, at most 1,024, and its further blocks.
+/// Returns the slot, without its checksum, and the further blocks of an environment whose log has had `lives`
+/// incarnations, at most 1,024.
 pub fn slot_of_many(lives: u64) -> Vec<u8> {
     let mut slot = first_slot();
     let words: Vec<u8> = (1..=lives).flat_map(|life| [life, 8 * life].map(u64::to_le_bytes)).flatten().collect();
     let older = words.len().saturating_sub(SLOT_LIVES * LIFE_BYTES);
     let count = u32::try_from(lives).expect("the count is small");
-    // The slot lacks the checksum in front, so offsets are 4 less.
+    // The slot lacks the checksum at its beginning, so offsets are 4 less.
     slot[COUNT_AT - 4..COUNT_AT].copy_from_slice(&count.to_le_bytes());
     slot[LIVES_AT - 4..LIVES_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);
     [&slot, &words[..older]].concat()
 }
 
-/// Tests one input: a slot behind its checksum, and its further blocks.
+/// Tests one input: a slot without its checksum, and its further blocks.
 pub fn control(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
     let file = made_of(&template, input);
     match file.read() {
         Err(error) => {
             let text = error.to_string();
-            assert!(text.contains(CONTROL_NAME) && text.contains(' '), "{text:?} does not name the fault");
+            assert!(text.contains(CONTROL_NAME) && text.contains(' '), "the error {text:?} does not name the file");
         }
         Ok(control) => read(&template, &file, &control),
     }
@@ -123,7 +125,7 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
     let again = template.directory.open("again", OpenMode::Create).expect("the directory is ours");
     let again = ControlFile::new(again, "again");
     again.create(control).expect("there is memory");
-    assert_eq!(again.read().as_ref().ok(), Some(control), "the control file reads back different");
+    assert_eq!(again.read().as_ref().ok(), Some(control), "the control file has other contents when it is read back");
     template.put(&segment_name(1), &[0; SEGMENT_BYTES]);
     if let Err(error) = libtp_log::restart(&template.directory, file, &short_log_settings()) {
         assert!(error.to_string().contains(' '), "the error {error:?} is no sentence");

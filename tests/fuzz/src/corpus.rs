@@ -1,4 +1,4 @@
-//! The inputs that are kept, and their random mutations.
+//! The kept inputs of each target, and random mutations of them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ pub fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// Returns the inputs of a target, by name.
+/// Returns the inputs of a target and their file names, sorted by name.
 ///
 /// # Panics
-/// If there are no inputs: a missing corpus must not count as a corpus without findings.
+/// If there are no inputs. A missing corpus must not pass as a corpus without findings.
 pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = folder(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -29,10 +29,10 @@ pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Words that are worth trying in any place.
+/// Words that often reveal a missing check, at any offset.
 const TELLING: [u64; 10] = [0, 1, 7, 8, 0x7f, 0x80, 0xff, 0xffff, 0xffff_ffff, u64::MAX];
 
-/// Changes an input in a few places, without knowledge of the code that it reaches.
+/// Changes an input at a few random offsets. Some changes insert a piece of `other`.
 pub fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..=random.below(6) {

@@ -1,8 +1,8 @@
 //! The text of a dump: Berkeley DB's format, as `tp load` reads it and `tp dump` writes it.
 //!
-//! An error names a line. A dump that can be read is written as `tp dump` does. Reading the written dump gives the same
-//! records, and writing these gives the same text. `tp load` and `tp dump` themselves go over the corpus in the tests
-//! of the command.
+//! If the dump cannot be read, the error must name a line. Otherwise the records are written as `tp dump` does. Reading
+//! the written dump must give the same records, and writing these must give the same text. The tests of the command run
+//! `tp load` and `tp dump` over the corpus.
 
 use std::io::BufRead;
 
@@ -22,26 +22,29 @@ pub fn dump_text(input: &[u8]) {
     let text = written(&header, &pairs);
     let (again, read_again) = match read(&*text) {
         Ok(read) => read,
-        Err(error) => panic!("a written dump cannot be read: {error}"),
+        Err(error) => panic!("the written dump cannot be read: {error}"),
     };
-    assert!(pairs.iter().map(|(_, value)| value).eq(read_again.iter().map(|(_, value)| value)), "other values");
+    assert!(
+        pairs.iter().map(|(_, value)| value).eq(read_again.iter().map(|(_, value)| value)),
+        "the written dump has other values"
+    );
     let keyed = header.keys && again.keys;
-    assert!(!keyed || pairs == read_again, "other keys");
+    assert!(!keyed || pairs == read_again, "the written dump has other keys");
     assert_eq!((header.kind, header.duplicates), (again.kind, again.duplicates));
     assert_eq!((&header.order, header.keys_as_stored), (&again.order, again.keys_as_stored));
     assert_eq!(header.page_bytes, again.page_bytes);
     check_pages(&header, &pairs);
-    assert_eq!(written(&again, &read_again), text, "the text that is written differs from the text that was read");
+    assert_eq!(written(&again, &read_again), text, "the second written dump differs from the first");
 }
 
-/// Checks that pages follow one another, each whole or empty.
+/// Checks that the pages have consecutive numbers from 0 on, and that each is empty or has its full length.
 fn check_pages(header: &Header, pairs: &[Pair]) {
     let whole = header.page_bytes.map(|bytes| bytes as usize - PAGE_HEADER_BYTES as usize);
     assert_eq!(whole.is_some(), header.kind == DumpType::Pages);
     let Some(whole) = whole else { return };
     for (number, (key, value)) in pairs.iter().enumerate() {
-        assert_eq!(key.as_deref(), Some(number.to_string().as_bytes()), "a page of another number");
-        assert!(value.is_empty() || value.len() == whole, "a page of {} bytes", value.len());
+        assert_eq!(key.as_deref(), Some(number.to_string().as_bytes()), "a page has another number than expected");
+        assert!(value.is_empty() || value.len() == whole, "a page has {} bytes", value.len());
     }
 }
 
@@ -59,8 +62,8 @@ pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
     Ok((reader.header().clone(), pairs))
 }
 
-/// Returns the text that `tp dump` writes of a database with these records: a list and records by number have keys
-/// only on request (`tp dump --keys`).
+/// Returns the text that `tp dump` writes for a database with these records. A list and records by number have keys
+/// only in a dump by `tp dump --keys`.
 fn written(header: &Header, pairs: &[Pair]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut write = || {

@@ -1,6 +1,6 @@
-//! The bytes of an input, taken from the front.
+//! The bytes of an input, which are taken from its beginning, and random numbers.
 
-/// The rest of an input. Zeros follow behind its end.
+/// The rest of an input. After its end, zeros are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'i>(pub &'i [u8]);
 
@@ -34,7 +34,7 @@ impl<'i> Input<'i> {
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the numbers of that seed.
+    /// Makes the generator of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

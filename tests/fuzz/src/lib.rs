@@ -1,8 +1,8 @@
 //! Arbitrary bytes for everything that is read from disk: one function for each kind of input.
 //!
-//! Each function takes bytes, makes one kind of input of them, calls the functions that the library calls for that
-//! input, and asserts the promises about the answer. An input with a checksum gets a right checksum: the suite `damage`
-//! tests wrong checksums. A panic is a finding.
+//! Each function makes one kind of input from the bytes, calls the functions that the library calls for this input, and
+//! asserts the promises about the answer. An input with a checksum gets a right checksum; the test of damaged files
+//! (`tests/src/damage.rs`) tries wrong checksums. A panic is a finding.
 //!
 //! | file | input |
 //! |---|---|
@@ -12,16 +12,16 @@
 //! | `control` | the control file |
 //! | `dump_text` | a dump, as `tp load` reads it |
 //! | `settings` | `libtp.toml` |
-//! | `world`, `scene` | the small environment that pages and records belong to |
-//! | `corpus`, `input` | the kept inputs and their mutations; numbers from bytes |
-//! | `seeds` | the inputs that a fuzzer starts from, as they were once made |
+//! | `world`, `scene` | the small environment to which the pages and log records belong |
+//! | `corpus`, `input` | the kept inputs and their mutations; numbers from an input's bytes |
+//! | `seeds` | makes the inputs with which a fuzzer starts |
 //!
-//! Two callers use the functions: the suite `fuzz`, on any toolchain, over the corpus and over random mutations of it
-//! (`suite/main.rs`), and libFuzzer, which sees the code that an input reaches (`libfuzzer/`, `cargo xtask soak
-//! fuzz`). libFuzzer's findings are kept in `corpus/TARGET/`.
+//! The functions have two callers. The suite `fuzz` (`suite/main.rs`) runs on any toolchain, over the corpus and over
+//! random mutations of it. libFuzzer (`libfuzzer/`, `cargo xtask soak fuzz`) chooses its mutations by the code that an
+//! input reaches; its findings are kept in `corpus/TARGET/`.
 #![forbid(unsafe_code)]
 
-// Used by the command's files below.
+// The included files of the command, below, use this crate.
 use thiserror as _;
 
 pub mod control;
@@ -36,7 +36,7 @@ pub mod seeds;
 pub mod settings;
 pub mod world;
 
-/// The command's own format; the command is not a library, so only these files of it are included.
+/// The format of dumps, a file of the command. The command is no library, so its files are included by path.
 #[path = "../../../crates/cli/src/dump_format.rs"]
 #[allow(missing_docs)]
 pub mod dump_format;
@@ -50,7 +50,7 @@ pub mod dump_spelling;
 #[allow(missing_docs)]
 pub mod hexadecimal;
 
-/// A target: its name, which is also its corpus's name, and its function.
+/// A target: its name, which is also the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

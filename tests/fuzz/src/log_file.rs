@@ -1,17 +1,18 @@
-//! A restart: the log's first segment with records whose checksums are right, and the control file for it.
+//! A restart over an arbitrary log: the log's first segment with records whose checksums are right, and its control
+//! file.
 //!
 //! An input gives the durable end and the last checkpoint of the control file, and the log's bytes from its beginning.
 //! Everything that could be a record gets its checksum, by the table of `docs/formats/log.md` and not by the library's
 //! own code. Then:
 //!
-//! * `restart` finds an end, or names the damage and its LSN.
-//! * The log up to that end is rolled. A second read of each record, by its LSN, gives the same record. The record's
-//!   transaction is unrolled, to its beginning or to an error.
-//! * Over a copy of the small databases history is repeated, and uncommitted changes are undone: this returns an
-//!   error, or succeeds, and then `verify` checks every file.
+//! * `restart` must find an end, or name the damage and its LSN.
+//! * The log up to this end is rolled. A second read of each record, by its LSN, must give the same record. The
+//!   record's transaction is unrolled, to its beginning or to an error.
+//! * Recovery runs over a copy of the small databases: redo, and undo of the losers. It must return an error or
+//!   succeed. If it succeeds, `verify` checks every file.
 //!
-//! No promise covers a log whose checksums are all right and which the library did not write: the test only requires
-//! an end or an error.
+//! The library makes no promise about a log with right checksums that it did not write. So the test does not require
+//! right data, only an end or an error.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -25,14 +26,14 @@ use tempfile::TempDir;
 use crate::input::Input;
 use crate::world::{control_file, managers, place, short_log_settings, World};
 
-/// The most bytes of log in an input.
+/// The largest number of log bytes in an input.
 const LOG_BYTES_MAX: usize = 48 << 10;
-/// The place of the first record in its file.
+/// The offset of the first record in its file.
 const FIRST_AT: u64 = libtp_log::SEGMENT_HEADER_BYTES + Lsn::FIRST.raw();
 
-/// A bit of the first byte: recovery is tried, too.
+/// A bit of an input's first byte: recovery is tried, too.
 const RECOVER: u8 = 1;
-/// A bit of the first byte: the databases have no pages yet.
+/// A bit of an input's first byte: the databases have no pages yet.
 const NEW_FILES: u8 = 2;
 
 /// The environment that every input begins with.
@@ -40,7 +41,7 @@ struct Template {
     control: Control,
     /// The header block before the log's bytes.
     segment_header: Vec<u8>,
-    /// For each database: its name, its file with all pages, and its file without pages.
+    /// For each database: its name, and the contents of its file with all pages and without pages.
     files: Vec<(String, Vec<u8>, Vec<u8>)>,
     place: TempDir,
 }
@@ -49,13 +50,14 @@ thread_local! {
     static TEMPLATE: RefCell<Option<Template>> = const { RefCell::new(None) };
 }
 
-/// Writes an input: the durable end and the checkpoint of the log, in words of eight bytes, and the log's bytes.
+/// Encodes an input: two flags, the durable end and the checkpoint of the log, in units of eight bytes, and the log's
+/// bytes.
 pub fn encode(recovers: bool, new_files: bool, durable: u16, checkpoint: u16, log: &[u8]) -> Vec<u8> {
     let flags = if recovers { RECOVER } else { 0 } | if new_files { NEW_FILES } else { 0 };
     [&[flags][..], &durable.to_le_bytes(), &checkpoint.to_le_bytes(), log].concat()
 }
 
-/// Returns the log of the small environment, from its first record on.
+/// Returns the log's bytes of the small environment, from its first record on.
 pub fn log_of(world: &World) -> Vec<u8> {
     let log = &world.managers.log;
     log.force_all(world.txn.session()).expect("there is memory");
@@ -141,7 +143,7 @@ impl Said {
     }
 }
 
-/// Gives every record its checksum, as far as records follow one another.
+/// Gives every record its checksum, up to the first bytes that are no record.
 fn mend(log: &mut [u8], incarnation: u64) {
     let mut at = 0;
     while let Some(length) = log.get(at..).and_then(record_length) {
@@ -154,18 +156,18 @@ fn mend(log: &mut [u8], incarnation: u64) {
     }
 }
 
-/// Returns the bytes of the record that `bytes` begin with, by docs/formats/log.md; `None` if its kind is zero.
+/// Returns the length of the record with which `bytes` begin, by docs/formats/log.md; `None` if its kind is zero.
 pub fn record_length(bytes: &[u8]) -> Option<usize> {
     let header = bytes.get(..RECORD_HEADER_BYTES).filter(|header| header[4..6] != [0, 0])?;
     Some((RECORD_HEADER_BYTES + body_length(header)).next_multiple_of(8))
 }
 
-/// Returns the bytes of the body that a record's header states.
+/// Returns the length of the body that a record's header states.
 pub fn body_length(header: &[u8]) -> usize {
     usize::from(header[23]) << 16 | usize::from(header[7]) << 8 | usize::from(header[6])
 }
 
-/// Returns the checksum with LSN and incarnation, by docs/formats/log.md.
+/// Combines a checksum with the LSN and the incarnation, by docs/formats/log.md.
 #[allow(clippy::cast_possible_truncation)] // halves of words
 fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let place = lsn.raw() / 8;
@@ -184,10 +186,10 @@ pub fn log_file(input: &[u8]) {
     match libtp_log::restart(&directory, &file, &short_log_settings()) {
         Err(error) => {
             let text = error.to_string();
-            assert!(text.contains("LSN") || text.contains("log."), "the damage is not named: {text}");
+            assert!(text.contains("LSN") || text.contains("log."), "the error names no LSN and no log file: {text}");
         }
         Ok(restarted) => {
-            assert!(restarted.end.end >= message.durable, "the control file says that more was durable");
+            assert!(restarted.end.end >= message.durable, "the log ends before the durable end in the control file");
             rolled(&directory, &restarted);
             if message.recovers {
                 recovered(&directory, &restarted);
@@ -197,7 +199,7 @@ pub fn log_file(input: &[u8]) {
     TEMPLATE.set(Some(template));
 }
 
-/// Reads every record forwards, again by its LSN, and backwards with the other records of its transaction.
+/// Rolls the log. Reads each record again by its LSN, and unrolls the record's transaction.
 fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     let files = LogFiles::new(Arc::clone(directory), &restarted.control);
     let (mut at, mut records) = (Lsn::FIRST, 0_u32);
@@ -209,16 +211,17 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
                 return;
             }
         };
-        assert_eq!(record.lsn, at, "the roll left something out");
+        assert_eq!(record.lsn, at, "the roll left bytes out");
         assert!(files.read(record.lsn).is_ok_and(|again| again == record), "a read by the LSN returns another record");
         at = record.end();
         records += 1;
-        // Each chain may be as long as the log: all of the first records are unrolled, and later only some.
+        // The chain of a record may be as long as the log. So only the first records and some later records are
+        // unrolled.
         if records < 64 || records % 64 == 0 {
             files.unroll(record.lsn).take_while(Result::is_ok).for_each(drop);
         }
     }
-    // The end may lie within a record if the control file has recorded the log as durable up to there.
+    // The log's end may be inside a record if the control file gives this LSN as the durable end.
     assert!(at >= restarted.end.end, "the roll ended before the log");
 }
 

@@ -1,14 +1,15 @@
-//! One log record whose checksum is right and whose body is arbitrary: described, redone and undone.
+//! A log record with an arbitrary body and a right checksum, which is described, redone and undone.
 //!
 //! An input names a type, a role, a page and the body. Then:
 //!
-//! * `describe` and `pages`, which `tp printlog` and recovery call for every record, return whatever the body is.
-//! * The record is redone on that page, on a page that was never written, and on each page that it names itself: redo
-//!   refuses, or changes the page; twice from the same image it makes the same image.
-//! * The record is logged, read, and undone, as an abort would: this returns an error, or succeeds.
-//! * A checkpoint's body that can be read is written as the same bytes.
+//! * `describe` and `pages` are called, as `tp printlog` and recovery do for every record. They must return, whatever
+//!   the body is.
+//! * The record is redone on the page, on a page that was never written, and on each page that the record names. Redo
+//!   must return an error, or change the page; two calls with the same page must have the same result.
+//! * The record is logged, read, and undone, as by an abort. This must return an error, or succeed.
+//! * If the body of a checkpoint can be decoded, encoding it must give the same bytes.
 //!
-//! The effects of a page that such a record has changed are not tested here: `page.rs` tests arbitrary pages.
+//! The changed pages are not used further: `page.rs` tests arbitrary pages.
 
 use libtp_buffer::{FileId, PageId, PageMut};
 use libtp_log::{record_bytes, Entry, Lsn, RecordRef};
@@ -20,10 +21,10 @@ use crate::input::Input;
 use crate::scene::{Scene, PAGE_BYTES};
 use crate::world::{self, World};
 
-/// Bodies longer than this are cut to their front.
+/// The largest number of bytes of a body. Further bytes of the input are ignored.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Writes an input: a record of that kind with that body, for a page of a scene. The seeds are made with it.
+/// Encodes an input, for the seeds: a record of the type `kind` with this body, for a page of a scene.
 pub fn encode(kind: u16, scene: u8, page: u8, role: u8, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &[scene, page, role], body].concat()
 }
@@ -65,18 +66,20 @@ fn redone(record_type: &RecordType, role: usize, page: &[u8], body: &[u8]) {
         redone.map(|()| page)
     };
     match (redo(), redo()) {
-        (Ok(once), Ok(again)) => assert!(once == again, "{record_type:?} makes different pages from the same page"),
+        (Ok(once), Ok(again)) => {
+            assert!(once == again, "two redos of {record_type:?} make different pages from the same page")
+        }
         (Err(once), Err(again)) => {
             assert_eq!(once, again);
-            assert!(once.0.contains(' '), "{record_type:?} refuses a page and says {:?}", once.0);
+            assert!(once.0.contains(' '), "the error of the redo of {record_type:?} is no sentence: {:?}", once.0);
         }
-        _ => panic!("{record_type:?} refuses a page that it took before"),
+        _ => panic!("of two redos of {record_type:?} on the same page, one fails"),
     }
 }
 
 fn checkpoint(body: &[u8]) {
     if let Some(checkpoint) = Checkpoint::decode(body) {
-        assert!(checkpoint.encode() == body, "a checkpoint that was read is written different");
+        assert!(checkpoint.encode() == body, "a decoded checkpoint is encoded differently");
     }
 }
 
@@ -96,19 +99,22 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     let lsn = log.log_entry(txn.session(), &entry, &[body]);
     txn.session().clear_append();
     let record = log.read(lsn).expect("the record was just logged");
-    assert!(record.body == body && record.header.kind() == record_type.code, "the record reads back different");
+    assert!(
+        record.body == body && record.header.kind() == record_type.code,
+        "the record is different when it is read back"
+    );
     let record: RecordRef<'_> = record.borrow();
     if let Err(error) = undo(&Change::new(managers, txn), &record) {
-        assert!(error.to_string().contains(' '), "{record_type:?} is not undone, and says {error}");
+        assert!(error.to_string().contains(' '), "the error of the undo of {record_type:?} is no sentence: {error}");
     }
-    txn.abort(managers).expect("nothing is left to be taken back");
+    txn.abort(managers).expect("an abort without changes succeeds");
     for (scene, database) in world.scenes.iter().zip(&opened) {
         note_pages(world, scene, database.id());
         world.restore(scene);
     }
 }
 
-/// Records how many pages the file has after the undo, so that [`World::restore`] clears them.
+/// Records the number of pages of the file after the undo, so that [`World::restore`] clears them all.
 fn note_pages(world: &World, scene: &Scene, file: FileId) {
     let meta = world.page(PageId::new(file, libtp_buffer::PageNo::new(libtp_record::free_pages::META_PAGE)));
     let count = libtp_record::free_pages::Meta::of(&meta).map_or(0, |meta| meta.page_count.get());

@@ -1,19 +1,19 @@
-//! A page whose checksum is right and whose contents are arbitrary: of a tree, a hash file, records by number, a list,
-//! or the program's own pages.
+//! A page with arbitrary contents and a right checksum, of a tree, a hash file, records by number, a list, or the
+//! program's own pages.
 //!
-//! An input names a page of one of the small databases (`scene.rs`) and gives its contents, behind the fields that the
-//! cache checks itself. Then:
+//! An input names a page of one of the small databases (`scene.rs`) and gives its contents after the fields that the
+//! page cache checks. Then:
 //!
-//! * `verify` returns findings, each a sentence, or an error.
-//! * Whatever it found, everything is read: each key, keys that do not exist, all records forwards and backwards, and
-//!   by numbers; and the file is salvaged. Each call returns records or an error.
-//! * If it found nothing, the page is as good as a page that the library made, and changes must succeed. Records are
-//!   put, changed and deleted, and rolled back: all records are as before. The same changes are committed, and leaves
-//!   are merged: the records are the records of a map in memory, and `verify` finds nothing.
+//! * `verify` must return findings, each a sentence, or an error.
+//! * In any case, everything is read: each key, keys that do not exist, all records forwards and backwards, and by
+//!   numbers; and the file is salvaged. Each call must return records or an error.
+//! * If `verify` finds nothing, the page is as good as a page that the library made, and changes must succeed. Records
+//!   are put, changed and deleted, and the transaction aborts: all records must be as before. Then the same changes are
+//!   committed, and leaves are merged: the records must be those of a map in memory, and `verify` must find nothing.
 //!
-//! The limit: *changes* of a page with findings are not tried. A change checks its own page, but does not check
-//! everything that other pages record about it; and after the log record is appended, the change of the page must not
-//! fail (docs/protocols.md, D11).
+//! *Changes* of a page with findings are not tried. A change checks its own page, but not everything that other pages
+//! record about it; and after the log record is appended, the change of the page must not fail (docs/protocols.md,
+//! D11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::input::{Input, Random};
 use crate::scene::{keys, value, Kind, Scene, PAGE_BYTES, RECORD_BYTES};
 use crate::world::{self, World};
 
-/// The place in a page where an input's bytes begin, with the page's kind. Checksum, number, LSN and file are before
-/// it.
+/// The offset in a page at which an input's bytes begin, with the page's kind. The checksum, number, LSN and file of
+/// the page are before it.
 const AT: usize = 20;
-/// The mark of the log's life, which the cache checks.
+/// The bytes of the mark of the log's incarnation, which the page cache checks.
 const LIFE: std::ops::Range<usize> = 22..24;
-/// The most records of one scan: a scan that goes round in a circle would not end.
+/// The largest number of records of one scan. A scan with more goes round in a circle and would not end.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// After this many errors the rest of a page is not read: a scan that goes round in a circle fails only after a long
-/// time.
+/// The largest number of errors before the rest of a page is skipped. A scan that goes round in a circle fails only
+/// after a long time.
 const REFUSED_MAX: u32 = 8;
 
 /// The parts of an input: a page of a scene, and its bytes.
@@ -49,9 +49,9 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads an input: scene, page, salt, and then one of two forms. If the scene's first bit is set: changes of the
-    /// existing page, each an offset, a count and bytes. Otherwise: the number of bytes at the page's beginning, these
-    /// bytes, and the bytes at its end.
+    /// Decodes an input: scene, page and salt, and then one of two forms. If the highest bit of the scene's byte is
+    /// set, changes of the existing page follow, each an offset, a count and bytes. Otherwise the number of bytes at
+    /// the page's beginning follows, then these bytes, and the bytes at its end.
     pub fn of(world: &World, input: &[u8]) -> Said {
         let mut input = Input(input);
         let (which, page, salt) = (input.byte(), input.byte(), input.byte());
@@ -105,23 +105,27 @@ fn opened(world: &World, scene: &Scene, database: &Database, salt: u8) {
     if !is_good {
         return;
     }
-    let before = before.expect("all of an accepted page can be read");
+    let before = before.expect("a page without findings can be read");
     world.run_in_vain(database, |access| drop(change(access, scene, salt, before.clone())));
     let after = world.run_in_vain(database, |access| read_all(access, scene, true));
-    assert!(after.as_ref() == Some(&before), "an undone change has left something");
+    assert!(after.as_ref() == Some(&before), "the records differ after changes and an abort");
     let expected = world.run(database, |access| change(access, scene, salt, before));
     if scene.kind == Kind::Tree {
         let compacted = world.access(database).compact(&[], 1_000, 90);
-        compacted.expect("accepted leaves can be merged");
+        compacted.expect("leaves without findings can be merged");
     }
     let after = world.run_in_vain(database, |access| read_all(access, scene, true));
     assert!(after == Some(expected), "the records are not those of the map in memory");
-    let verified = verified(world, database).expect("the first check was possible, too");
-    assert!(verified.findings.is_empty(), "nothing was wrong before the changes: {:?}", verified.findings);
+    let verified = verified(world, database).expect("`verify` succeeds again after the changes");
+    assert!(
+        verified.findings.is_empty(),
+        "there were no findings before the changes, and now: {:?}",
+        verified.findings
+    );
     note_pages(world, scene);
 }
 
-/// Records how many pages the file has by now, so that [`World::restore`] clears them.
+/// Records the number of pages of the file, so that [`World::restore`] clears them all.
 fn note_pages(world: &World, scene: &Scene) {
     let meta = world.page(PageId::new(scene.file, PageNo::new(libtp_record::free_pages::META_PAGE)));
     scene.used.set(libtp_record::free_pages::Meta::of(&meta).map_or(0, |meta| meta.page_count.get()).min(1 << 10));
@@ -144,23 +148,23 @@ fn is_a_sentence(text: &str) {
     assert!(text.contains(' ') && text.len() > 10, "the error {text:?} is no sentence");
 }
 
-/// The records of a scene: by key, or by number.
+/// The records of a scene, by key or by number.
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns an answer, or `None` for an error; on a good page an error is a failure.
+/// Returns the value of a result, or `None` for an error. On a page without findings an error is a failure.
 fn answer<T>(result: libtp_record::Result<T>, is_good: bool) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
             let text = error.to_string();
-            assert!(!is_good, "nothing is wrong with the page, but: {text}");
+            assert!(!is_good, "`verify` finds nothing, but a read fails: {text}");
             is_a_sentence(&text);
             None
         }
     }
 }
 
-/// Reads everything in every way; `None` if there was an error.
+/// Reads all records in every way; returns `None` if there was an error.
 fn read_all(access: &Access<'_>, scene: &Scene, is_good: bool) -> Option<Records> {
     match scene.kind {
         Kind::Tree => read_tree(access, scene.name, is_good),
@@ -175,7 +179,7 @@ fn number_key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// Calls `next` until its end or an error.
+/// Calls `next` until it returns `None` or an error. Returns the values, and whether there was no error.
 fn all<T>(is_good: bool, mut next: impl FnMut() -> libtp_record::Result<Option<T>>) -> (Vec<T>, bool) {
     let mut found = Vec::new();
     loop {
@@ -277,7 +281,7 @@ fn read_pages(access: &Access<'_>, is_good: bool) -> Option<Records> {
     let mut records = Records::new();
     for number in 0..count?.min(64) {
         let copy = answer(access.page_copy(number), is_good)?;
-        // A new page stays when its change is undone: zeros, like a page that never existed.
+        // A page that a change adds stays after an abort, filled with zeros. It counts as missing.
         if copy.bytes.iter().any(|&byte| byte != 0) {
             records.insert(number_key(u64::from(number)), copy.bytes);
         }
@@ -285,7 +289,7 @@ fn read_pages(access: &Access<'_>, is_good: bool) -> Option<Records> {
     Some(records)
 }
 
-/// Makes random changes, all of which must succeed; returns the records that must be there afterwards.
+/// Makes random changes, which must all succeed; returns the records that must be there afterwards.
 fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) -> Records {
     let mut random = Random::new(u64::from(salt));
     match scene.kind {
@@ -343,7 +347,7 @@ fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) ->
     records
 }
 
-/// Salvages the file as it would lie on the disk.
+/// Salvages records from the file as it would be on the disk with the input's page.
 fn salvage(world: &World, scene: &Scene, message: &Said) {
     let mut bytes = Vec::with_capacity(scene.pages.len() * PAGE_BYTES);
     for (number, page) in scene.pages.iter().enumerate() {
@@ -372,8 +376,5 @@ fn salvage(world: &World, scene: &Scene, message: &Said) {
     );
     let lost = taken.expect("the disk is memory");
     lost.iter().for_each(|finding| is_a_sentence(&finding.what));
-    assert!(
-        records < RECORDS_MAX && bytes < 256 << 20,
-        "more was salvaged than the file could hold: {records} records"
-    );
+    assert!(records < RECORDS_MAX && bytes < 256 << 20, "more was salvaged than the file can have: {records} records");
 }

@@ -1,4 +1,5 @@
-//! The databases of the small environment: one of each kind, with every structure that a file may hold.
+//! The databases of the small environment. There is at least one of each kind, with every structure that a file may
+//! have.
 
 use std::cell::Cell;
 
@@ -17,7 +18,7 @@ pub const RECORD_BYTES: usize = 20;
 
 /// A database, and its pages as they were made.
 pub struct Scene {
-    /// Its name.
+    /// The database's name.
     pub name: &'static str,
     /// The kind of its contents.
     pub kind: Kind,
@@ -27,7 +28,7 @@ pub struct Scene {
     pub page_bytes: usize,
     /// Its pages, by number.
     pub pages: Vec<Vec<u8>>,
-    /// The end of the pages that the last input used, if that is beyond `pages`.
+    /// The number of pages of the file after the last input, if it is larger than that of `pages`.
     pub used: Cell<u32>,
 }
 
@@ -98,7 +99,7 @@ pub fn keys(name: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns a value for a key: some values are long, and lie on pages of their own.
+/// Returns a value for a key. Some values are long, and have pages of their own.
 pub fn value(index: usize, salt: u8) -> Vec<u8> {
     let bytes = match index % 40 {
         17 => 9_000,
@@ -171,8 +172,8 @@ fn fill_pages(world: &World, database: &Database) {
     });
 }
 
-/// Returns a file of these pages as it lies on the disk. `lsn` is the LSN of every page but the first; with `None`,
-/// every page but the first is zeros, as if it was never written.
+/// Returns a file of these pages as it would be on the disk. `lsn` is the LSN of every page but the first; with `None`,
+/// every page but the first is filled with zeros, as if it was never written.
 pub fn on_disk(pages: &[Vec<u8>], lsn: Option<Lsn>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(pages.len() * PAGE_BYTES);
     for (number, page) in pages.iter().enumerate() {

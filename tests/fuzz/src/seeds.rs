@@ -1,8 +1,8 @@
-//! The inputs that a fuzzer starts from: real pages, records, logs, dumps and settings, made by the library as it is
-//! now.
+//! The inputs with which a fuzzer starts: real pages, log records, logs, control files, dumps and settings, which this
+//! version of the library makes.
 //!
-//! `cargo run -p libtp-fuzz --example seeds` wrote them into `corpus/`. A later version of the library does not replace
-//! them.
+//! `cargo run -p libtp-fuzz --example seeds` writes them into `corpus/`. Later versions of the library keep the inputs
+//! that are there.
 
 use libtp_log::RECORD_HEADER_BYTES;
 
@@ -10,12 +10,12 @@ use crate::input::Random;
 use crate::world::World;
 use crate::{control, log_file, log_record};
 
-/// Inputs of a target with names.
+/// The inputs of a target, each with a name.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-/// The place in a page where an input's bytes begin.
+/// The offset in a page at which an input's bytes begin.
 const PAGE_AT: usize = 20;
-/// The first bit of the scene: the input changes the existing page.
+/// The highest bit of an input's first byte, which names the scene. It is set if the input changes the existing page.
 const CHANGED: u8 = 0x80;
 
 /// Returns whole pages, and small changes of pages.
@@ -36,7 +36,7 @@ pub fn pages(world: &World) -> Seeds {
         for number in 1..scene.pages.len().min(4) {
             let mut input = vec![CHANGED | byte(which), byte(number), 3];
             for _ in 0..2 {
-                // Mostly the header of a page.
+                // The offset is mostly in the header of a page.
                 let at = u16::try_from(random.below(60)).expect("the number is below sixty");
                 input.extend_from_slice(&at.to_le_bytes());
                 input.extend_from_slice(&[0, random.number().to_le_bytes()[0]]);
@@ -47,7 +47,7 @@ pub fn pages(world: &World) -> Seeds {
     seeds
 }
 
-/// Returns an input of a page without its longest run of zeros.
+/// Encodes a page as an input, without the page's longest run of zeros.
 fn whole(scene: u8, number: u8, page: &[u8]) -> Vec<u8> {
     let bytes = &page[PAGE_AT..];
     let (mut best, mut run) = (0..0, 0);
@@ -64,7 +64,7 @@ fn whole(scene: u8, number: u8, page: &[u8]) -> Vec<u8> {
 /// The bits of the previous record's LSN in the last eight bytes of a header.
 const PREV_BITS: u64 = (1 << 55) - 8;
 
-/// Returns the records of a log: the place and the bytes of each.
+/// Returns the offset and the bytes of each record of a log.
 fn records(log: &[u8]) -> Vec<(usize, &[u8])> {
     let (mut at, mut found) = (0, Vec::new());
     while let Some(length) = log.get(at..).and_then(log_file::record_length) {
@@ -104,7 +104,8 @@ pub fn log_records(world: &World) -> Seeds {
     seeds
 }
 
-/// Returns pieces of the log: from its beginning, and some from its middle, whose links are adjusted.
+/// Returns pieces of the log, from its beginning and from its middle. The links between the records of a piece are
+/// adjusted to their new LSNs.
 pub fn logs(world: &World) -> Seeds {
     const BYTES: usize = 3_000;
     let log = log_file::log_of(world);
@@ -126,13 +127,13 @@ pub fn logs(world: &World) -> Seeds {
         if !piece.is_empty() {
             seeds.push((format!("from-{from}"), log_file::encode(true, from == 0, 1, 0, &piece)));
         }
-        // Skips some records: this log has many page splits, which are alike and have like records around them.
+        // Skips some records: this log has many similar page splits.
         begin = next.max(begin + 1) + records.len() / 40;
     }
     seeds
 }
 
-/// Returns a new environment's slot, a slot with everything in it, and a slot with further blocks.
+/// Returns a new environment's slot, a slot with arbitrary contents, and a slot with further blocks.
 pub fn controls() -> Seeds {
     let first = control::first_slot();
     let mut cut = first.clone();

@@ -1,8 +1,8 @@
 //! The text of `libtp.toml`.
 //!
-//! An error names a line. Settings that can be read are written out again, and read as the same; merging them with the
-//! defaults, in either order, does not change them. No environment is opened with them: opening checks whether sizes
-//! make sense, and the suite `bad_input` tests that.
+//! If the text cannot be read, the error must name a line. Otherwise the settings are written as text again, and must
+//! be read as the same settings. Merging them with the defaults, in either order, must not change them. No environment
+//! is opened with them: opening checks the sizes, which the suite `bad_input` tests.
 
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! A small environment in memory, whose pages the fuzzer replaces.
 //!
-//! Everything is real: the managers, the record manager, the log. A page that the fuzzer changes is in the page cache
-//! as if it had been read from the disk with a right checksum, which is all that the cache asks of a page. Between two
-//! inputs every page gets its first bytes again.
+//! The managers, the record manager and the log are real. A page that the fuzzer changes is in the page cache as if it
+//! had been read from the disk with a right checksum, which is the only thing that the cache checks. Between two inputs
+//! every page gets its original bytes again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use tempfile::TempDir;
 
 use crate::scene::Scene;
 
-/// After this many inputs the environment is made anew, because its log grows.
+/// The number of inputs after which a new environment is made, because the log of the old one grows.
 const USES_MAX: u32 = 2_000;
-/// Large enough that the cache never replaces a page.
+/// The size of the page cache. It is so large that no page is ever replaced.
 const CACHE_BYTES: u64 = 64 << 20;
-/// Bytes of the logs' segments here.
+/// Bytes of a log segment of the small environment.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// One environment, one session.
+/// The small environment and a session.
 pub struct World {
     /// Its managers.
     pub managers: Arc<Managers>,
@@ -37,7 +37,7 @@ pub struct World {
     /// Its databases.
     pub scenes: Vec<Scene>,
     uses: u32,
-    /// Dropped last: files are open in it.
+    /// The temporary directory. It is dropped last, because files are open in it.
     pub place: TempDir,
 }
 
@@ -54,12 +54,12 @@ pub fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
     ControlFile::new(file, CONTROL_NAME)
 }
 
-/// Returns the settings of the logs here.
+/// Returns the settings of the small environment's log.
 pub fn log_settings() -> libtp_log::Settings {
     libtp_log::Settings { segment_bytes_first: SEGMENT_BYTES, segment_bytes_max: SEGMENT_BYTES, ..Default::default() }
 }
 
-/// Returns the settings of a log of few bytes: a restart searches its whole segment.
+/// Returns the settings of a log with a short segment, because a restart searches the whole segment.
 pub fn short_log_settings() -> libtp_log::Settings {
     libtp_log::Settings { segment_bytes_first: 64 << 10, segment_bytes_max: 64 << 10, ..Default::default() }
 }
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// Opens the database of a scene anew, so that no knowledge of its pages from before is used.
+    /// Opens the database of a scene again, so that the handle has no cached knowledge of its pages.
     ///
     /// # Errors
     /// The error of opening.
@@ -116,7 +116,7 @@ impl World {
         Ok(opened.expect("every scene has a file"))
     }
 
-    /// Returns access for the session.
+    /// Returns access to a database for the session.
     pub fn access<'a>(&'a self, database: &'a Database) -> Access<'a> {
         Access::new(&self.managers, &self.txn, database, Wait::No)
     }
@@ -158,7 +158,7 @@ impl World {
         section.close();
     }
 
-    /// Gives every page of a scene its first bytes.
+    /// Gives every page of a scene its original bytes, and clears pages that the last input added.
     pub fn restore(&self, scene: &Scene) {
         let number = |index| PageNo::new(u32::try_from(index).unwrap_or(u32::MAX));
         for (index, bytes) in scene.pages.iter().enumerate().skip(1) {
@@ -181,19 +181,19 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Calls `body` with this thread's environment. If it panics, the environment is given up, and the next call gets a
-/// new one.
+/// Calls `body` with this thread's environment. If `body` panics, the environment is given up, and the next call makes
+/// a new one.
 pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
     let old = WORLD.take().filter(|world| world.uses < USES_MAX);
     let mut guard = Forgotten(Some(old.unwrap_or_default()));
-    let world = guard.0.as_mut().expect("the world is taken out below");
+    let world = guard.0.as_mut().expect("the world is taken out only below");
     world.uses += 1;
     let result = body(world);
     WORLD.set(guard.0.take());
     result
 }
 
-/// An environment in which a call panicked: an orderly close could panic again.
+/// An environment that is forgotten if a call panics in it, because an orderly close could panic again.
 struct Forgotten(Option<World>);
 
 impl Drop for Forgotten {

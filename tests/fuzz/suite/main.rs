@@ -1,8 +1,8 @@
-//! The library accepts arbitrary bytes from the disk: it returns answers or errors, and does not panic.
+//! For arbitrary bytes from the disk, the library must return answers or errors, and must not panic.
 //!
-//! The cases: every input that a fuzzer ever found, the starting inputs, and mutations of both. A seed decides the
-//! mutations (`LIBTP_TEST_SEED`); their number is limited by time (`LIBTP_TEST_FUZZ_MILLIS` for each target). libFuzzer
-//! does the same for longer, and records which code each input reaches: `cargo xtask soak fuzz`.
+//! The inputs are the corpus, which has the starting inputs and libFuzzer's findings, and mutations of it. A seed
+//! determines the mutations (`LIBTP_TEST_SEED`); their number is limited by time (`LIBTP_TEST_FUZZ_MILLIS` for each
+//! target). `cargo xtask soak fuzz` runs libFuzzer on the same targets for longer.
 #![allow(clippy::unwrap_used)] // the whole file is tests
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -16,7 +16,7 @@ fn number(variable: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
-/// A target's verdict on an input: its panic.
+/// Runs a target on an input; a panic becomes an error with its message.
 fn judged((_, run): Target, input: &[u8]) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| run(input))).map_err(|payload| {
         let message = payload.downcast_ref::<String>().cloned();
@@ -54,7 +54,7 @@ fn mutations_of_the_corpus_are_answered() {
         let inputs = corpus::read(target.0);
         let (start, mut count, mut slowest) = (Instant::now(), 0, (Duration::ZERO, 0));
         while start.elapsed() < limit {
-            // Each input has a seed of its own: each finding can be repeated on any machine.
+            // Each input has a seed of its own, so that each finding can be repeated on any machine.
             let mut random = Random::new(seed.wrapping_mul(1 << 32).wrapping_add(count));
             let (one, other) = (random.below(inputs.len()), random.below(inputs.len()));
             let input = corpus::mutated(&inputs[one].1, &inputs[other].1, &mut random);

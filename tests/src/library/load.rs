@@ -21,7 +21,7 @@ impl From<Error> for Stopped {
 }
 
 impl Process {
-    /// Merges the leaves of a tree that can be merged.
+    /// Merges leaves of a tree, where two fit on one page.
     ///
     /// # Errors
     /// The errors of compacting.

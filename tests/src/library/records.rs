@@ -38,7 +38,7 @@ impl Process {
                 let (key, value) = of_set(place);
                 self.multi(SETS)?.put(&txn.0, key, value)?;
             }
-            // Added as the last of the list.
+            // The value is added as the last value of the key.
             (Table::Tree(LISTS), key) => drop(self.multi(LISTS)?.put(&txn.0, key, value)?),
             (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
             (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
@@ -114,7 +114,7 @@ impl Process {
         Ok(self.tree(tree)?.count(&txn.0, keys)?)
     }
 
-    /// Removes the records of a tree from one key up to another; returns how many there were.
+    /// Removes the records of a tree from one key up to another; returns their number.
     ///
     /// # Errors
     /// The errors of removing.
@@ -177,7 +177,7 @@ impl Process {
         Ok(found)
     }
 
-    /// Returns every place of the sets or lists.
+    /// Returns every place of the database of sets or of lists, with its value.
     pub(super) fn state_of_multi(
         &self,
         txn: &Running<'_>,

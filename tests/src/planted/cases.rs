@@ -3,16 +3,17 @@
 use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Stepped, Vista, Warm};
 use super::{case, seldom, Planted};
 
-const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
+const TORN: &str = "simulated::pages_written_while_a_backup_reads_them_do_no_harm";
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_a_whole_environment_or_no_environment";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
-const DROPPED: &str = "dropped::deaths::a_death_over_databases_leaves_all_of_the_change_or_nothing";
+const DROPPED: &str =
+    "dropped::deaths::a_death_while_databases_are_dropped_or_renamed_leaves_all_of_the_change_or_nothing";
 const FAILING: &str = "dropped_simulated::names_do_not_count_as_durable_after_a_failed_sync";
 const TRADED: &str = "dropped_simulated::databases_keep_exchanged_names_after_a_restore_with_any_crash";
 const LOSER: &str = "missing::an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
-const CRASHES: &str = "simulated::files_and_records_are_of_one_version_after_any_crash";
+const CRASHES: &str = "simulated::files_and_records_have_one_version_after_any_crash";
 const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits";
 const UNDONE: &str = "rules::s3_an_undone_record_has_its_old_lsn";
 const GHOSTS: &str = "rules::s3_ghosts_wait_for_the_oldest_snapshot";
@@ -33,19 +34,19 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "libtp: a backup lacks databases that are made while it runs", "rules::databases_made_during_a_backup_are_in_it"),
     case(Backup, "log: a new segment is not recorded", MISSING),
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
-    case(Backup, "txn: a restart looks at no record before the redo point", "refused::damage_in_the_log_that_undo_alone_needs_is_refused_and_nothing_is_changed"),
+    case(Backup, "txn: a restart looks at no record before the redo point", "refused::damage_in_log_that_only_undo_needs_is_refused_and_nothing_is_changed"),
     case(Backup, "libtp: an unfinished restore opens as an environment", CUT_OFF),
     case(Backup, "libtp: an environment with an unfinished load opens", "filling::a_power_cut_during_a_load_leaves_all_records_or_no_environment"),
     case(Backup, "libtp: a creation that was cut off counts as an environment", "filling::the_next_call_completes_a_creation_that_was_cut_off"),
     case(Backup, "libtp: a restore does not check pages", DAMAGED),
     case(Backup, "libtp: a restored environment keeps the identity of the original", "rules::a_restored_environment_has_its_own_identity"),
     case(Backup, "libtp: a restore to a state before the copied pages is accepted", "harm::a_directory_that_is_no_backup_of_this_environment_is_refused"),
-    case(Backup, "libtp: a diverged log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
+    case(Backup, "libtp: a diverged log is added to a backup", "rules::a_log_that_diverged_from_the_backed_up_log_is_not_added"),
     case(Backup, "libtp: two backups run into one directory", "rules::a_second_backup_into_the_same_directory_is_refused_and_the_first_is_complete"),
-    case(Backup, "txn: redo skips a missing file", "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone"),
+    case(Backup, "txn: redo skips a missing file", "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_only_its_own_database"),
     case(Backup, "record: a database with a missing file is created again", "missing::after_a_clean_close_a_missing_file_is_not_created_again"),
-    case(Backup, "buffer: a file is accepted by its name alone", "missing::an_empty_cut_or_foreign_file_stops_its_own_database_alone"),
-    case(Backup, "buffer: a missing file stops all checkpoints", "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone"),
+    case(Backup, "buffer: a file is accepted by its name alone", "missing::an_empty_truncated_or_foreign_file_stops_only_its_own_database"),
+    case(Backup, "buffer: a missing file stops all checkpoints", "missing::in_living_memory_a_file_that_is_missing_or_replaced_stops_only_its_own_database"),
     case(Backup, "buffer: pages are written to a replaced file", "missing::in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up"),
     case(Backup, "buffer: double-write images of a missing file are dropped", "missing_simulated::torn_pages_are_mended_when_their_file_is_back"),
     case(Backup, "record: a process limit at a creation poisons the log", "dropped_simulated::a_failed_register_write_of_one_process_does_not_stop_other_processes"),
@@ -72,18 +73,18 @@ pub(super) const CASES: &[Planted] = &[
     case(Files, "libtp: plain files are put in place before the commit is durable", CRASHES),
     case(Files, "libtp: rows of plain files are deleted before the directory sync", CRASHES),
     case(Files, "libtp: a plain file that another program changed is overwritten", "rules::a_file_that_another_program_changed_is_not_replaced"),
-    case(Files, "libtp: a plain file that another program put back is removed", "rules::a_removed_file_that_is_put_back_stays"),
+    case(Files, "libtp: a plain file that another program put back is removed", "rules::a_removed_file_that_was_restored_is_kept"),
     case(Files, "libtp: temporary files of running transactions are swept", "rules::an_opener_sweeps_no_files_of_running_transactions"),
-    case(Files, "libtp: a copied environment puts plain files of the original in place", "rules::a_copy_leaves_the_files_of_its_original_alone"),
+    case(Files, "libtp: a copied environment puts plain files of the original in place", "rules::a_copied_environment_does_not_finish_files_of_the_original"),
     case(Files, "libtp: a replaced directory is accepted for a plain file", "rules::a_file_on_an_unmounted_disk_waits_for_the_disk"),
-    case(Files, "libtp: survivors do not finish plain files of dead sessions", "deaths::survivors_put_the_files_of_the_dead_in_their_places"),
+    case(Files, "libtp: survivors do not finish plain files of dead sessions", "deaths::survivors_finish_the_files_of_the_dead"),
     // Isolation.
     case(Isolation, "libtp: a lock timeout counts as retryable", "waits::run_does_not_run_again_after_a_timeout_unless_it_is_asked_to"),
     case(Isolation, "record: a part is changed without a lock", "waits::a_sum_waits_for_the_transaction_that_changed_the_number"),
     case(Isolation, "record: several records are locked in the order of the call", "waits::several_records_are_locked_in_the_order_of_their_keys"),
-    case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_ends_its_waits"),
+    case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_cancels_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
-    case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
+    case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_reads_are_strictly_serializable"),
     case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     case(Isolation, "lock: revoking an intent lock ends no epoch", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),
@@ -98,7 +99,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Joint, "txn: restart drops open segments of a committed transaction", "deaths::a_restart_finds_the_commit"),
     case(Joint, "txn: checkpoints drop open segments of committed transactions", "deaths::checkpoints_carry_outcomes_that_no_session_has_applied"),
     case(Joint, "vista: a decision is noted after its application", "deaths::a_restart_notices_memory_whose_records_are_lost"),
-    case(Joint, "vista: a rollback keeps the noted decision", "deaths::a_rollback_is_not_taken_for_a_followed_decision"),
+    case(Joint, "vista: a rollback keeps the noted decision", "deaths::a_rolled_back_segment_has_not_applied_a_decision"),
     case(Joint, "undo: records of a savepoint are cut before they are restored", "deaths::a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction"),
     case(Joint, "vista: a rollback to a savepoint restores no memory", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "vista: blocks freed after a savepoint stay freed", "parts::a_rollback_to_a_savepoint_restores_memory"),
@@ -117,14 +118,14 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "libtp: returned sessions are not reused", HOUSE),
     // D11
     case(Lived, "log: a large reservation leaves a credit", "log_room::the_smallest_commits_after_a_large_reservation_stay_within_the_ring"),
-    case(Lived, "log: credits take of the bytes kept back", "log_room::sessions_that_append_on_credit_leave_the_bytes_kept_back"),
-    case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_counts_anew"),
+    case(Lived, "log: credits take of the bytes kept back", "log_room::appends_on_credit_do_not_use_the_bytes_reserved_for_deletions"),
+    case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_has_no_old_credit"),
     // Models.
     case(Model, "record: a long value stays though its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
     case(Model, "record: a record is changed in its earlier place on a leaf that has changed", "btree::a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place"),
-    case(Model, "record: a part of a long value is changed on the leaf", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
-    case(Model, "record: a cursor steps on over a changed page", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
-    case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_is_as_a_map"),
+    case(Model, "record: a part of a long value is changed on the leaf", "btree::a_btree_with_pages_of_4_kib_agrees_with_a_map"),
+    case(Model, "record: a cursor steps on over a changed page", "btree::a_btree_with_pages_of_4_kib_agrees_with_a_map"),
+    case(Model, "record: a cursor that finds no key moves behind the last key", "btree::a_btree_with_pages_of_4_kib_agrees_with_a_map"),
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: commits that are not durable are visible", ANSWERED),
     case(Snapshots, "snapshot: a snapshot waits for relaxed commits", ANSWERED),
@@ -144,7 +145,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: readers leave no shortcuts", "rules::s4_a_late_reader_is_led_past_a_long_history"),
     case(Snapshots, "snapshot: a shortcut from an earlier place is used", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
     case(Snapshots, "snapshot: a shortcut older than the snapshot is used", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot"),
-    // The order of stores (PROTOCOLS D3, D4, D15): no failpoint lies between two of them.
+    // The order of stores (PROTOCOLS D3, D4, D15). No failpoint is between two of these stores.
     case(Stepped, "rio: a word changes before its before-image is saved", "deaths_in_a_lock"),
     case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),
     seldom(case(Stepped, "rio: before-images are discarded before they are put back", "deaths_of_repairers_of_an_insert")),
@@ -160,19 +161,19 @@ pub(super) const CASES: &[Planted] = &[
     case(Warm, "log: a chunk is reused before the durable end is written back", "ring::kept_records_are_found_after_any_loss_of_the_cache"),
     case(Warm, "log: the ring's end is trusted after lost cache lines", "ring::kept_records_are_found_after_any_loss_of_the_cache"),
     case(Warm, "txn: the control file does not record Rio commits", "basics::lost_memory_is_reported"),
-    case(Warm, "txn: the control file does not record Rio commits after a repair", "deaths::commits_after_a_close_that_did_not_end_are_known_of"),
+    case(Warm, "txn: the control file does not record Rio commits after a repair", "deaths::commits_after_an_interrupted_close_are_not_forgotten"),
     case(Warm, "libtp: a process without lasting memory is refused too late", "basics::a_process_without_lasting_memory_changes_nothing"),
     case(Warm, "libtp: a death before the report of a loss hides the loss", "deaths::a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process"),
     case(Warm, "libtp: a changed setting of surviving memory is not noted", "basics::a_process_that_repairs_a_dead_process_may_declare_that_the_memory_survives"),
-    case(Warm, "libtp: an environment opens without its missing memory", "basics::memory_that_cannot_be_seen_yet_is_waited_for"),
+    case(Warm, "libtp: an environment opens without its missing memory", "basics::an_opening_without_the_memory_is_refused_until_the_memory_is_back"),
     case(Warm, "libtp: the setting of surviving memory applies to any directory", "basics::the_declaration_of_a_directory_does_not_apply_to_another"),
     // Locks and memory that a forked child inherits.
     case(Vista, "rio: a forked child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
-    case(Vista, "io: a cloned child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
+    case(Vista, "io: a cloned child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_holds_no_memory_on_a_disk"),
     case(Vista, "rvm: a forked child writes to its parent's log", "inherited::a_child_writes_nothing_to_its_parents_redo_log"),
-    case(Vista, "rio: a forked child counts as its parent", "inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole"),
-    case(Vista, "rio: a child finds the gates of its parent open", "inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole"),
+    case(Vista, "rio: a forked child counts as its parent", "inherited::a_child_cannot_use_its_parents_transaction"),
+    case(Vista, "rio: a child finds the gates of its parent open", "inherited::a_child_cannot_use_its_parents_transaction"),
     // The quick path of recoverable memory.
     case(Vista, "rio: the gate is open though the quick path is off", "gates::blocks_that_a_transaction_frees_are_free_after_its_end"),
-    case(Vista, "rio: the gate is open behind a range that failed", "gates::a_range_behind_a_refused_range_is_taken_back"),
+    case(Vista, "rio: the gate is open behind a range that failed", "gates::a_range_after_a_refused_range_is_undone"),
 ];

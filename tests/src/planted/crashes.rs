@@ -1,25 +1,25 @@
-//! Bugs that the crash workload must catch.
+//! Bugs that the crash suites must notice.
 
 use super::{Judge, Planted, Suite};
 
-/// The test of the crash suites that must catch a bug.
+/// The test of the crash suites that must notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Catcher {
     /// The workload itself, with its crash states and its killed processes.
     Crashes,
-    /// The same workload with calls that fail.
+    /// The workload with calls of the disk that fail.
     FailingCalls,
     /// Damaged files.
     Damage,
     /// A log that ends where an old record begins.
     StaleLog,
-    /// Records that a restart finds and that were never synced.
+    /// Records that were never synced, and that a restart finds.
     FoundTail,
     /// Logs that end at each sector of their flushes.
     LogEnds,
     /// A checkpoint while another process is stopped in the middle of writing pages.
     StoppedWriter,
-    /// A leader of the log's flush that dies of a failed sync.
+    /// A leader of the log's flush, which dies of a failed sync.
     DeadLeader,
     /// A leader of the log's flush that meets a limit of its own process.
     LimitedProcess,

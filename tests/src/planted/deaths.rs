@@ -1,7 +1,7 @@
-//! Bugs in the handling of a process's death. Each bug must be noticed by a death among processes that go on, or by a
-//! case of the suites `multiprocess` and `failpoints`.
+//! Bugs in the handling of a process's death. Each bug must be noticed by a scene in which a process dies and others
+//! continue, or by a case of the suites `multiprocess` and `failpoints`.
 //!
-//! Ordered by the rules that they break (PROTOCOLS D1 to D13, L3, L4).
+//! The bugs are ordered by the rules that they break (PROTOCOLS D1 to D13, L3, L4).
 
 use super::Scene::{At, Panicking, Repairing, Standing, Young};
 use super::Suite::{Failpoints, Multiprocess};
@@ -30,16 +30,16 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("log: a recycled segment takes the name of a finished one", "full_disk::a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one"),
     by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
     // L5, of processes with several bounds.
-    by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_beside_a_process_with_a_longer_bound"),
+    by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_although_another_process_has_a_longer_bound"),
     // L5, where the memory is removed.
     by_case("libtp: sessions go on in removed memory", "nameless::memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits"),
     by_case("txn: the control file does not record relaxed commits", "nameless::an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss"),
     by_case("rio: shared memory is in core dumps", "nameless::core_dumps_are_without_the_shared_memory_unless_it_is_asked_for"),
     // D11, on a full disk.
-    by_case("log: a full disk gets whole segments", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
-    by_case("log: a full disk gets no unneeded segments back", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
-    by_case("txn: a full log takes no checkpoint", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
-    by_case("log: no room is reserved for deletes", "full_disk::deletes_go_through_where_no_checkpoint_can_make_room"),
+    by_case("log: a full disk gets whole segments", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
+    by_case("log: a full disk gets no unneeded segments back", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
+    by_case("txn: a full log takes no checkpoint", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
+    by_case("log: no room is reserved for deletes", "full_disk::deletes_succeed_where_no_checkpoint_can_free_space"),
     // D1, D2
     by("rio: changes of areas save no before-images", &[At("change: page changed, LSN old")]),
     seldom(by("rio: an inner section cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")])),
@@ -96,7 +96,7 @@ pub(super) const DEATHS: &[Planted] = &[
     // T2
     by("record: a merged leaf is not marked as deleted", &[At("merge: merged, not remembered")]),
     // D7
-    // A session that waits long for a latch without a known holder counts the latch's holders, too.
+    // These bugs may stay unnoticed: a session that waits long for a latch without a known holder recounts, too.
     seldom(by("process: shared holders of a latch are not recounted", &[At("latch: shared taken, not noted as held")])),
     seldom(by("process: a waiter counts as a holder of the latch", &[At("latch: shared taken, not noted as held")])),
     seldom(by("process: a recount does not freeze the latch", &[At("latch: shared taken, not noted as held")])),
@@ -132,19 +132,19 @@ pub(super) const DEATHS: &[Planted] = &[
     by("libtp: a commit that panics counts as aborted", &[Panicking("commit: logged, not the last commit")]),
     // D13
     by_case("txn: a rebuild does not wait for the writer of the control file", "stopped::a_rebuild_waits_for_a_process_stopped_at_the_control_file"),
-    by_case("libtp: a session of memory that was given up is taken", "asked::a_session_at_hand_of_memory_that_was_given_up_is_not_taken"),
+    by_case("libtp: a session of memory that was given up is taken", "asked::a_pooled_session_of_memory_that_was_given_up_is_not_used"),
     by_case("libtp: a commit into memory that was given up is answered", "asked::a_relaxed_commit_into_memory_that_was_given_up_is_not_answered"),
     by_case("libtp: a snapshot of memory that was given up is read", "asked::a_snapshot_of_memory_that_was_given_up_is_refused"),
     by_case("libtp: a rebuild does not wait for writers", "stopped::a_rebuild_waits_for_a_process_stopped_in_a_write"),
-    // On a machine whose processors are all busy, the two seldom meet.
+    // On a machine whose processors are all busy, the declaration and the commit seldom coincide.
     seldom(by_case("process: a region is declared broken without a barrier", "barrier::a_declaration_of_broken_memory_and_a_commit_see_each_other")),
     by_case("libtp: a rebuild drops the log in memory", "rebuild::if_the_memory_is_found_broken_all_processes_continue_with_the_same_handles"),
     by_case("libtp: a rebuild attaches to the old memory", "stopped::a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full"),
     by_case("log: a session flushes in a broken region", "stopped::a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory"),
     by_case("log: a session makes segments in a broken region", "given_up::a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory"),
-    // Indices: `record/indices.rs` has the argument.
+    // Takeovers and indices; `record/indices.rs` proves the rules of indices.
     by_case("pass: a transaction that was taken over is still offered", "passing::a_transaction_that_was_taken_over_cannot_be_ended_by_another"),
-    by_case("pass: intent locks stay kept after a takeover", "indices::a_process_that_takes_over_a_transaction_keeps_the_indices_or_may_not_write"),
+    by_case("pass: intent locks stay kept after a takeover", "indices::a_handle_without_an_index_s_function_may_not_write_in_a_transaction_that_it_took_over"),
     by_case("libtp: an index build loses sorted entries", "indices::an_index_is_made_of_all_records"),
     by_case("libtp: indices are not verified", "indices::an_index_that_differs_from_its_function_is_found"),
     by_case("libtp: a handle of an index can write", "indices::an_index_opened_by_its_name_can_be_read_and_not_written"),
@@ -156,9 +156,9 @@ pub(super) const DEATHS: &[Planted] = &[
     by("libtp: a commit during a rebuild counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a commit during a rebuild counts as kept", &[Standing("change: logged, no page changed")]),
     // D12
-    by_case("txn: restart skips unregistered record types", "primitives::a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back"),
+    by_case("txn: restart skips unregistered record types", "primitives::a_restart_without_a_type_is_refused_also_if_nothing_is_to_be_undone"),
     by_case("txn: changes without a registered undo are dropped", "primitives::a_process_without_a_log_type_leaves_the_undo_to_a_process_with_the_type"),
-    by_case("paged: an undo restores bytes and does not call the program", "primitives::changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own"),
+    by_case("paged: an undo restores bytes and does not call the program", "primitives::concurrent_transactions_change_one_page_and_each_undoes_its_own_changes"),
     by_case("paged: a stale copy overwrites a changed page", "primitives::a_page_that_was_not_locked_first_is_not_stored"),
     // D14
     case(Failpoints, "rio: a slab remembers a chunk that is not counted", "slabs::a_chunk_that_is_not_counted_is_remembered_by_no_handle"),
@@ -166,7 +166,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("rio: a region is mapped only partly", "limits::a_process_with_too_small_an_address_space_is_refused_and_the_others_continue"),
     // The door
     by_case("process: a leaving process waits without a bound", "late::a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process"),
-    by_case("libtp: sessions end while their process holds the door", "stopped::a_process_that_leaves_beside_a_stopped_latch_holder_does_not_block_the_door"),
+    by_case("libtp: sessions end while their process holds the door", "stopped::a_leaving_process_that_waits_for_a_stopped_latch_holder_does_not_block_the_door"),
     by_case("libtp: a wait for a name has no bound", "stopped::a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_it"),
     by_case("libtp: a wait for the door checks no holder", "stopped::a_process_stopped_at_the_door_is_named_and_the_others_leave"),
     by_case("libtp: a commit record during a rebuild is ignored", "hit::a_commit_published_during_a_rebuild_is_reported_as_kept"),
@@ -182,6 +182,6 @@ pub(super) const DEATHS: &[Planted] = &[
     // F1
     by_case("libtp: a copied environment counts as the original", "copies::a_copy_of_a_live_environment_is_a_separate_environment"),
     by_case("libtp: the log of another build is dropped", "builds::another_build_takes_over_answered_commits_that_were_not_synced"),
-    by_case("libtp: the choice between memory and files is ignored", "copies::memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too"),
+    by_case("libtp: the choice between memory and files is ignored", "copies::broken_memory_under_a_restored_backup_is_refused_with_the_choices_too"),
     by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_the_choices"),
 ];

@@ -1,6 +1,6 @@
-//! Bugs in recoverable memory. Some change the order of the undo log's stores: `tests/vista` must notice each of them
+//! Bugs in recoverable memory. Some change the order of the undo log's stores: `tests/vista` must notice each of these
 //! when a machine loses the stores that were not written back. Other bugs are in the code that guards the stores, and
-//! in the redo log.
+//! in the redo log of `rvm`.
 
 use super::Suite::{Disks, Vista};
 use super::{Judge, Planted};
@@ -10,21 +10,21 @@ use super::{Judge, Planted};
 pub enum NoticedBy {
     /// A program that is stopped between any two stores.
     Stops,
-    /// The same, where the memory survives and the processor's cache is lost.
+    /// A program that is stopped between any two stores, on a machine that then loses the processor's cache.
     LostLines,
-    /// The same, while two transactions run at once.
+    /// Two concurrent transactions of a program that is stopped between any two stores; the cache is lost.
     Two,
     /// Threads that change the same bytes.
     Threads,
-    /// Stores to hidden memory, and to the addresses before and behind a mapping.
+    /// Stores to hidden memory, and to the addresses before and after a mapping.
     WildStores,
     /// A disk that crashes or fails: `crates/rvm/tests/disks`.
     Disks,
-    /// A machine that stops while the file grows; the memory survives and the processor's cache is lost.
+    /// A machine that stops while the file grows. The memory survives, and the processor's cache is lost.
     Growth,
-    /// A machine that loses its cache around a commit record that also decides over memory.
+    /// A machine that loses its cache before or after a commit record that also decides about memory.
     Joined,
-    /// A machine that loses its cache while a part of a transaction is undone.
+    /// A machine that loses its cache during a rollback to a savepoint.
     Parts,
     /// A test that watches the system calls while a segment is made.
     Creation,

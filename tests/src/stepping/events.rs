@@ -1,7 +1,7 @@
 //! Stops a child before each store to shared memory and before each system call.
 //!
-//! Between two events every other process sees the same memory and files. So a death before each event is a death
-//! between any two instructions.
+//! Between two events the child changes nothing that another process can see. So a death before each event stands for
+//! a death between any two instructions.
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::stepping::{Effect, Instructions, Memory};
 
-/// The number of rounds of one repeated instruction (`rep movsb`) that are one event: each of them stores.
+/// The number of rounds of a repeated instruction (`rep movsb`) that count as one event. Each round stores.
 const ROUNDS: u64 = 64;
 
 /// The child's next instruction with an effect on other processes.
@@ -18,7 +18,7 @@ const ROUNDS: u64 = 64;
 pub enum Event {
     /// A store that may be to shared memory.
     Store,
-    /// A system call of this number.
+    /// A system call with this number.
     Call(i64),
 }
 
@@ -29,12 +29,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Begins where the thread is.
+    /// Begins at the thread's next instruction.
     pub fn new(thread: Pid) -> Events {
         Events { thread, instructions: Instructions::new(thread, Memory::Shared) }
     }
 
-    /// Lets the thread run to its next event. The thread stops before it.
+    /// Lets the thread run up to its next event, and stops it before the event.
     ///
     /// # Errors
     /// The thread stopped for another reason.
@@ -51,14 +51,14 @@ impl Events {
     /// Lets the event happen that [`Events::upcoming`] returned.
     ///
     /// # Errors
-    /// As [`Events::upcoming`].
+    /// The thread stopped for another reason.
     pub fn pass(&mut self, event: Event) -> Result<(), String> {
         let here = self.address();
         self.step()?;
         if event != Event::Store {
             self.instructions.has_called();
         }
-        // Behind a round of a repeated instruction the child is at the same instruction.
+        // After a round of a repeated instruction, the child is at the same instruction again.
         for _ in 1..ROUNDS {
             if self.address() != here {
                 break;
@@ -84,7 +84,8 @@ impl Events {
         ptrace::getregs(self.thread).expect("the thread is stopped").rip
     }
 
-    /// Waits for the end of the thread, whose process was killed: the kernel tells it to the tracer first.
+    /// Waits for the end of the thread, whose process was killed. The kernel reports a thread's end to its tracer
+    /// before it reports the process's end to the parent.
     pub fn wait_for_end(self) {
         while matches!(waitpid(self.thread, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Stopped(..))) {}
     }

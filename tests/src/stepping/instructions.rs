@@ -1,7 +1,7 @@
 //! The next instruction of a stepped child, and its possible effect on memory that the child shares: one mapped file,
 //! or all shared memory.
 //!
-//! Few instructions store to that memory. A trace reads the memory only after these few.
+//! Few instructions store to that memory. A trace reads the memory only after these instructions.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,37 +20,37 @@ const WORDS: usize = 2;
 /// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
-/// The memory in which a trace looks for stores.
+/// The memory whose stores a trace finds.
 #[derive(Clone, Debug)]
 pub enum Memory {
-    /// All mappings of the file of this path.
+    /// All mappings of the file with this path.
     File(PathBuf),
-    /// All mappings that other processes can have too and that the child may write to.
+    /// All shared mappings that the child may write to.
     Shared,
 }
 
 /// The effect of an instruction on the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The memory stays as it is.
+    /// The memory does not change.
     None,
     /// The memory may have other bytes afterwards.
     Store,
-    /// The line at this offset of the mapped file is written back.
+    /// The cache line at this offset of the mapped file is written back.
     WriteBack(usize),
-    /// The lines written back so far are in memory afterwards.
+    /// All cache lines that were written back before are in memory afterwards.
     Fence,
-    /// The kernel is called, with this number of a system call. The memory may have other bytes afterwards.
+    /// A system call with this number. The memory may have other bytes afterwards.
     Call(i64),
 }
 
 /// A decoded instruction.
 struct Known {
     mnemonic: Mnemonic,
-    /// The memory that the instruction writes to, or whose line it writes back.
+    /// The memory operands that the instruction writes, or whose cache lines it writes back.
     places: Vec<UsedMemory>,
-    /// The addresses at which the child can be after the instruction. `None` unless the instruction stores to nothing
-    /// but the stack, and determines these addresses by itself.
+    /// The addresses at which the child can be after the instruction. `None` if the instruction stores to other memory
+    /// than the stack, or if its target depends on registers or memory.
     successors: Option<Successors>,
 }
 
@@ -67,14 +67,14 @@ pub struct Instructions {
 }
 
 impl Instructions {
-    /// Makes the instructions of the thread `pid`, which has the memory mapped.
+    /// Begins to decode the instructions of the thread `pid`, which has the memory mapped.
     pub fn new(pid: Pid, memory: Memory) -> Instructions {
         let factory = InstructionInfoFactory::new();
         let (ranges, quiet) = (ranges(pid, &memory), Quiet::new(pid));
         Instructions { pid, memory, factory, known: HashMap::new(), ranges, quiet }
     }
 
-    /// Returns the effect of the child's next instruction, after the quiet ones have run.
+    /// Runs the child past quiet instructions, and returns the effect of its next instruction.
     ///
     /// # Panics
     /// If the thread is not stopped.
@@ -100,20 +100,20 @@ impl Instructions {
         }
     }
 
-    /// Reads the mappings again: the child may have mapped memory anew.
+    /// Reads the mappings again, because the child made a system call, which may have changed them.
     pub fn has_called(&mut self) {
         self.ranges = ranges(self.pid, &self.memory);
     }
 }
 
-/// The place of the memory that an instruction uses.
+/// Whether a memory operand of an instruction is in the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outside,
     /// At this offset of the file.
     Inside(usize),
-    /// The memory may be in the file: the address is just before the file, and the store may be long; or the general
-    /// registers do not give the address.
+    /// The operand may be in the file. Either the address is just before the file and the store may be long, or the
+    /// address cannot be computed from the general registers.
     Maybe,
 }
 
@@ -134,7 +134,7 @@ fn offset(ranges: &[(u64, u64, u64)], regs: &user_regs_struct, place: &UsedMemor
 fn decode(pid: Pid, address: u64, factory: &mut InstructionInfoFactory) -> Known {
     let mut bytes = Vec::new();
     for word in 0..WORDS {
-        // The mapping of the code may end behind the instruction.
+        // The mapping of the code may end after the instruction.
         let Ok(word) = ptrace::read(pid, (address + 8 * word as u64) as *mut libc::c_void) else { break };
         bytes.extend(word.to_ne_bytes());
     }
@@ -153,8 +153,8 @@ fn decode(pid: Pid, address: u64, factory: &mut InstructionInfoFactory) -> Known
     Known { mnemonic, places, successors }
 }
 
-/// Returns where the child can be after the instruction, if the instruction alone determines that and makes no system
-/// call.
+/// Returns the addresses at which the child can be after the instruction; `None` if the instruction does not determine
+/// them, or makes a system call.
 fn successors(instruction: &Instruction) -> Option<Successors> {
     let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
     match (instruction.mnemonic(), instruction.flow_control()) {

@@ -1,13 +1,13 @@
-//! Puts a child and its tracer on one processor: waking another processor for each step takes many times as long as the
-//! step.
+//! Puts a child and its tracer on one processor. Waking another processor for each step would take many times as long
+//! as the step.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
-/// Runs `work` on one processor. The thread `other`, if there is one, and the children that `work` starts run there,
-/// too.
+/// Runs `work` on one processor. The thread `other`, if there is one, and the children that `work` starts run on the
+/// same processor.
 ///
 /// # Panics
 /// If the kernel does not say which processors there are.
@@ -29,13 +29,14 @@ pub fn on_one_processor<R>(other: Option<Pid>, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Returns the number of pairs on each processor. A pair whose test failed stays counted: the suite has failed then.
+/// Returns the number of pairs (a child and its tracer) on each processor. A pair whose test failed stays counted,
+/// which does no harm: the suite has failed then.
 fn busy() -> MutexGuard<'static, Vec<usize>> {
     static PAIRS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     PAIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the processor among `ours` with the fewest pairs, and counts one more there.
+/// Returns the processor among `ours` with the fewest pairs, and counts one more pair on it.
 fn least_busy(ours: &[usize]) -> usize {
     let mut busy = busy();
     busy.resize(CpuSet::count(), 0);

@@ -1,7 +1,8 @@
-//! Quiet instructions of a stepped child: they store to nothing but the stack. The child runs through them at once.
+//! Quiet instructions of a stepped child, which store to nothing but the stack. The child runs through them without a
+//! stop.
 //!
-//! A step costs two switches of process. Most instructions are quiet, and the file under test has the same bytes
-//! after each of them.
+//! A single step costs two switches of process. Most instructions are quiet, and the tracer need not stop after a
+//! quiet instruction, because the shared memory has the same bytes as before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -14,16 +15,17 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
-/// The most instructions of a run. A longer stretch is several runs.
+/// The largest number of instructions of a run. A longer stretch of quiet instructions is several runs.
 const LONGEST: usize = 128;
-/// The fewest instructions of a run. The tracer steps through shorter stretches.
+/// The smallest number of instructions of a run. The tracer steps through shorter stretches.
 const SHORTEST: usize = 2;
-/// The stepped thread and the thread that waits for it. Other threads could run into a breakpoint.
+/// The largest number of threads of the child: the stepped thread, and a thread that waits for it. Other threads could
+/// run into a breakpoint.
 const THREADS: usize = 2;
-/// How often, and after which pauses, the tracer looks whether the other thread sleeps.
+/// How often the tracer checks whether the other thread sleeps. It pauses for [`MOMENT`] before each check.
 const LOOKS: usize = 100;
 const MOMENT: Duration = Duration::from_millis(1);
-/// `int3`.
+/// The instruction `int3`.
 const BREAKPOINT: u8 = 0xcc;
 const ITS_CODE: &str = "a tracer may use its child's code";
 const STOPPED: &str = "the child is stopped";
@@ -35,30 +37,29 @@ pub struct Successors {
     pub other: Option<u64>,
 }
 
-/// The ways out of a run, each with the byte of code that is there.
+/// The exits of a run: the addresses of the instructions after it, each with the code byte at the address.
 type Exits = Vec<(u64, u8)>;
 
 /// The quiet runs of a child.
 pub struct Quiet {
     pid: Pid,
     memory: File,
-    /// The runs met before, by their first instruction; `None` for a run that is too short.
+    /// The runs found so far, by the address of their first instruction; `None` for a run that is too short.
     runs: HashMap<u64, Option<Exits>>,
-    /// Whether the child has no further threads.
+    /// Whether no other thread of the child can run into a breakpoint.
     is_alone: bool,
 }
 
 impl Quiet {
-    /// Makes the runs of the thread `pid`.
+    /// Prepares for runs of the thread `pid`, which is stopped.
     pub fn new(pid: Pid) -> Quiet {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.expect("a tracer may use its child's memory");
         Quiet { pid, memory, runs: HashMap::new(), is_alone: is_alone(pid) }
     }
 
-    /// Lets the child, which is at `address`, run to the next instruction that is not quiet. Each way out of the
-    /// quiet instructions has a breakpoint meanwhile. Returns whether the child has moved; it may be at another quiet
-    /// instruction.
+    /// Lets the child, which is at `address`, run to an exit of the run that begins there. Meanwhile each exit has a
+    /// breakpoint. Returns whether the child has moved. It may then be at another quiet instruction.
     pub fn run(&mut self, address: u64, successors: impl FnMut(u64) -> Option<Successors>) -> bool {
         if !self.is_alone {
             return false;
@@ -71,24 +72,31 @@ impl Quiet {
         }
         ptrace::cont(self.pid, None).expect(STOPPED);
         let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).expect("the child is ours");
-        assert!(matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)), "the child stopped otherwise: {ended:?}");
+        assert!(
+            matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)),
+            "the child did not stop at a breakpoint: {ended:?}"
+        );
         for (exit, byte) in exits.iter() {
             memory.write_all_at(&[*byte], *exit).expect(ITS_CODE);
         }
         let mut regs = ptrace::getregs(self.pid).expect(STOPPED);
         regs.rip -= 1;
-        assert!(exits.iter().any(|exit| exit.0 == regs.rip), "the child left a quiet run at {:#x}", regs.rip);
+        assert!(
+            exits.iter().any(|exit| exit.0 == regs.rip),
+            "the child left a quiet run elsewhere than at an exit, at {:#x}",
+            regs.rip
+        );
         ptrace::setregs(self.pid, regs).expect(STOPPED);
         true
     }
 }
 
-/// Returns whether the child has only the stepped thread and a thread that sleeps until the stepped one ends. Shortly
-/// after its start the other thread still runs, and could run into a breakpoint.
+/// Returns whether the child has only the stepped thread and a thread that sleeps until the stepped thread ends.
+/// Shortly after the child's start the other thread still runs, and could run into a breakpoint.
 fn is_alone(pid: Pid) -> bool {
     let sleeps = |task: &Path| {
         let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-        // The state is behind the program's name, which is in parentheses.
+        // The state is after the program's name, which is in parentheses.
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
     };
     let others_sleep = || {
@@ -101,11 +109,11 @@ fn is_alone(pid: Pid) -> bool {
         std::thread::sleep(MOMENT);
         others_sleep()
     };
-    // The check is done twice: the thread may have slept for another reason.
+    // Two checks in a row must find it asleep: at the first, it may have slept only briefly.
     (0..LOOKS).any(|_| sleep() && sleep())
 }
 
-/// Returns the ways out of the quiet instructions that start at `address`.
+/// Returns the exits of the run of quiet instructions that begins at `address`; `None` if the run is too short.
 fn exits(memory: &File, address: u64, mut successors: impl FnMut(u64) -> Option<Successors>) -> Option<Exits> {
     let (mut inside, mut exits, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![address]);
     while let Some(address) = open.pop() {

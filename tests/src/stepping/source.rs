@@ -1,15 +1,15 @@
-//! A place in a child's code and its line in the source, for reports.
+//! The source line of an address in a child's code, for reports.
 
 use std::process::Command;
 
 use nix::unistd::Pid;
 
-/// A place in a child's code.
+/// An address in a child's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The program or library.
+    /// The program or library that is mapped at the address.
     file: String,
-    /// The address in that file.
+    /// The address in the file.
     inside: u64,
 }
 
@@ -21,8 +21,8 @@ impl Place {
         Place { file, inside }
     }
 
-    /// Describes the place in the source: functions and lines, the innermost first. Without `addr2line` and line
-    /// tables, returns the file and the address in it.
+    /// Describes the place in the source by functions and lines, the innermost first. If `addr2line` or the line tables
+    /// are missing, returns the file and the address in it.
     pub fn describe(&self) -> String {
         let place = format!("{}+{:#x}", self.file, self.inside);
         let arguments = ["-e", &self.file, "-f", "-C", "-i", "-p", &format!("{:#x}", self.inside)];
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// Returns the file that is mapped at the address, and the address as the file has it: counted from the first mapping.
+/// Returns the file that is mapped at the address, and the address relative to the file's first mapping.
 fn in_file(maps: &str, address: u64) -> Option<(String, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let mapping = |line: &str| {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_counted_from_the_files_first_mapping() {
+    fn an_address_is_relative_to_the_files_first_mapping() {
         let maps = "1000-2000 r--p 00000000 fe:00 1 /a\n2000-4000 r-xp 00001000 fe:00 1 /a\n5000-6000 rw-p 0 00:00 0\n";
         assert_eq!(in_file(maps, 0x2010), Some(("/a".to_owned(), 0x1010)));
         assert_eq!(in_file(maps, 0x5000), None);

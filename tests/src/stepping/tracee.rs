@@ -1,15 +1,16 @@
-//! A child that asks to be traced, and its stop.
+//! A child that asks to be traced and stops.
 
 use nix::sys::ptrace;
 use nix::sys::signal::{raise, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{getppid, gettid, Pid};
 
-/// The system call by which a child marks a place of its work. The library and the tests make this call nowhere else.
+/// The system call by which a child marks a point of its work for its tracer. The library and the tests make this call
+/// nowhere else.
 pub const MARK: i64 = libc::SYS_getppid;
 
-/// Called in the child: from here on the parent steps this thread. `tell` receives the thread's number, for the
-/// parent. The thread stops before this function returns.
+/// Stops this thread of the child until its parent steps it. The parent must learn the thread's number, so `tell`
+/// receives it before the stop.
 ///
 /// # Errors
 /// This system does not let a process be traced; `tell` is not called then.
@@ -23,12 +24,12 @@ pub fn be_traced(tell: impl FnOnce(i32)) -> Result<(), String> {
     Ok(())
 }
 
-/// Called in the child: marks a place of its work.
+/// Marks a point of the child's work for its tracer.
 pub fn mark() {
     let _ = getppid();
 }
 
-/// Waits until the thread, which calls [`be_traced`], has stopped. The caller is the thread that started the child.
+/// Waits until a child's thread has stopped in [`be_traced`]. The caller must be the thread that started the child.
 ///
 /// # Panics
 /// If the thread stops for another reason.

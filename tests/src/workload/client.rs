@@ -1,4 +1,4 @@
-//! A client of the workload: one of the simulated processes, in the middle of a transaction.
+//! A client of the workload: a simulated process and its present transaction.
 
 use std::ops::Bound;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::library::{Process, Running, Trouble, Way};
 use crate::oracle::{Effects, Place, Value};
 
-/// How a transaction is to end.
+/// How a transaction ends if no operation fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Sync,
@@ -17,13 +17,13 @@ pub(super) enum Ending {
 
 pub(super) struct Client<'p> {
     pub(super) process: &'p Process,
-    /// Shared with the open part of the transaction, if there is one.
+    /// The present transaction. A nested part of the transaction holds a second reference.
     pub(super) txn: Option<Rc<Running<'p>>>,
     pub(super) number: u64,
     pub(super) effects: Effects,
-    /// The highest commit whose effects were read.
+    /// The number of the last commit whose effects the transaction has read.
     pub(super) seen: usize,
-    /// The read places: no other transaction may change them before this one ends.
+    /// The places that the transaction has read. No other transaction may change them before this transaction ends.
     pub(super) reads: Vec<(Place, Bound<Place>)>,
     pub(super) ending: Ending,
     pub(super) reads_only: bool,
@@ -61,7 +61,7 @@ impl<'p> Client<'p> {
         self.reads.push((place.clone(), Bound::Included(place.clone())));
     }
 
-    /// Records the keys that a scan has passed: from `from` to the last key found, or to the table's end.
+    /// Records the key range that a scan has read: from `from` to the last key found, or to the table's end.
     pub(super) fn has_scanned(&mut self, from: &Place, way: Way, last: Option<&(Vec<u8>, Value)>) {
         let last = last.map(|(key, _)| (from.0, key.clone()));
         let range = match (way, last) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use libtp_sim::{Change, NodeId, TraceEntry};
 
-/// Returns whether a file of that name is not in use yet.
+/// Returns whether the name is that of a file which is still being made, so nothing depends on it.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.ends_with(".preparing") || name.ends_with(".new")
 }
 
-/// Returns the files and directories whose sync failed at the I/O index `from` or later, each by the name that it had
-/// at its sync. The root is `/`.
+/// Returns the files and directories whose sync failed at the I/O index `from` or later, by their names at the time of
+/// the sync. The root is `/`.
 pub(super) fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
     let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
     let mut failed = Vec::new();

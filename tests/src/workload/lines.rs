@@ -1,20 +1,20 @@
-//! A list whose records are renumbered: read as a whole, and changed at single places.
+//! A list whose records are renumbered. Transactions read the whole list, and change single records.
 
 use super::client::{Client, Problem};
 use super::Runner;
 use crate::library::{Edit, LINES};
 use crate::oracle::{brief, Place, Table, Value};
 
-/// A deletion in a list of at least this number of lines may remove up to this number of lines, which is more than a
-/// node has.
+/// The largest number of lines that one deletion removes, in a list of at least this number of lines. It is larger than
+/// the number of lines of a node. In shorter lists, a deletion removes at most six lines.
 const LINES_MOST: u64 = 150;
 
 impl Runner {
     /// Reads the list and, unless the transaction only reads, changes it a few times.
     pub(super) fn line(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let place: Place = (Table::Tree(LINES), LINES.into());
-        // A transaction that changes the list before its first read reads nothing that other transactions may still
-        // change.
+        // Some transactions append before their first read. Then they hold an exclusive lock, so no other transaction
+        // can change the lines that they read.
         let first = (!client.reads_only && self.ranges.chance(1, 4))
             .then(|| format!("t{}.{} first", client.number, client.left).into_bytes());
         if let Some(line) = &first {
@@ -33,10 +33,10 @@ impl Runner {
             self.check_value(client, &place, found.as_ref())?;
         } else if self.view(client, &place) != found.as_ref() && !self.plan.has_faults {
             let (found, wanted) = (brief(found.as_ref()), brief(self.view(client, &place)));
-            return Err(Problem::Wrong(format!("WRONG: the list is {found} after an append, wanted {wanted}")));
+            return Err(Problem::Wrong(format!("WRONG: after an append the list has {found}, wanted {wanted}")));
         }
-        // A transaction that only reads depends on the contents of the whole list. Its lock on the list is the only
-        // lock that conflicts with a change.
+        // A transaction that only reads the list depends on all its records. Only its shared lock on the whole list
+        // keeps other transactions from changing them.
         if client.reads_only || (first.is_none() && self.ranges.chance(2, 5)) {
             return Ok(());
         }

@@ -1,11 +1,11 @@
-//! New trees, each loaded with many records at once, some after a load that was broken off.
+//! Bulk loads: new trees, each loaded with many records in one call. Some loads fail in the middle and are repeated.
 
 use super::{Runner, Stop};
 use crate::library::{Process, Trouble, LOADED};
 use crate::oracle::{Effects, Place, Table, Value};
 
 impl Runner {
-    /// Now and then compacts a tree while transactions run.
+    /// Compacts a tree in one call of 60, while transactions run.
     pub(super) fn compact_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
         if !self.loads.chance(1, 60) {
             return Ok(());
@@ -20,7 +20,7 @@ impl Runner {
         }
     }
 
-    /// Now and then loads the next tree.
+    /// Loads the next tree if it is due, in one call of 40.
     pub(super) fn load_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let is_due = self.ended > self.plan.transactions * (self.loaded + 1) / (LOADED.len() + 1);
         if self.loaded == LOADED.len() || !is_due || !self.loads.chance(1, 40) {
@@ -41,7 +41,7 @@ impl Runner {
             for at in (1..records.len()).rev() {
                 records.swap(at, self.loads.index(at + 1));
             }
-            // The same key once more, far behind: the later value counts.
+            // Repeats the first key at the end. The load must store the later value.
             let again = (records[0].0.clone(), Value::from(&b"the later"[..]));
             records.push(again);
         }

@@ -7,7 +7,7 @@ use crate::library::{Trouble, Way, CELL_BYTES, HASH, LATE_TREE};
 use crate::oracle::{brief, cell, Place, Table, Value};
 
 impl Runner {
-    /// Runs a part of the transaction, a few operations long, and usually rolls it back.
+    /// Sets a savepoint, makes a few operations, and usually rolls back to the savepoint.
     pub(super) fn nest(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let txn = client.txn.clone().expect("operations are made between begin and end");
         let before = client.effects.clone();
@@ -69,8 +69,8 @@ impl Runner {
         }
     }
 
-    /// Returns a cell's place, also of a cell that does not exist yet: a transaction that read it keeps other
-    /// transactions from adding it.
+    /// Returns the place of a random cell. The cell need not exist yet: a transaction that finds no cell there keeps
+    /// other transactions from adding it.
     pub(super) fn any_cell(&mut self) -> Place {
         cell(1 + self.random.below(self.cells + 2))
     }
@@ -191,7 +191,8 @@ impl Runner {
                     .map(|(key, value)| format!("{} ({})", String::from_utf8_lossy(key), brief(Some(value))))
                     .collect()
             };
-            // A doubtful commit may or may not be seen: single reads are judged, ranges are not.
+            // Where calls may fail, a range is not judged: a doubtful commit may or may not be in it. Single reads are
+            // judged.
             if !self.plan.has_faults {
                 return Err(Problem::Wrong(format!(
                     "WRONG scan {way:?} of {tree} from {}: found {:?}, wanted {:?}",

@@ -1,4 +1,4 @@
-//! Ranges of keys that are counted and deleted, and keys with several values.
+//! Operations on ranges of keys, which are counted and deleted, and on keys with several values.
 
 use std::ops::Bound;
 
@@ -7,14 +7,13 @@ use super::{Runner, ACCOUNTS};
 use crate::library::{LISTS, SETS};
 use crate::oracle::{Place, Table, Value};
 
-/// Returns a place of the journal. Its keys are long and share a prefix, so that pages above the leaves have few
-/// children.
+/// Returns a place of the journal. The journal's keys are long, so that the inner pages have few children.
 pub(super) fn journal(number: u64) -> Place {
     (Table::Tree("journal"), format!("journal/{}/{number:08}", "j".repeat(900)).into_bytes())
 }
 
 impl Runner {
-    /// Works on a key with several values: a set, or a list that is read and gets one more value.
+    /// Works on a key with several values: reads and extends or deletes a list, or works on a set.
     pub(super) fn several(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let key = format!("key/{}", self.ranges.below(14)).into_bytes();
         if self.ranges.chance(1, 2) {
@@ -73,7 +72,7 @@ impl Runner {
         }
     }
 
-    /// Counts or deletes a range of keys: some neighbours, or the old part of the journal.
+    /// Counts or deletes a range of keys: a few neighbouring accounts, or the old part of the journal.
     pub(super) fn range(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let ((table, low), (_, high)) = match self.ranges.chance(1, 2) {
             true => (journal(0), journal(self.journal.saturating_sub(5 + self.ranges.below(60)))),

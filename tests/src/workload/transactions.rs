@@ -1,4 +1,4 @@
-//! Begin and end of the workload's transactions, and the work beside them: flushes, checkpoints, written pages.
+//! Begin and end of the workload's transactions, and the work between their steps: flushes, checkpoints, page writes.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Counts an ended transaction. A run with faults ends some time after a sync has failed.
+    /// Counts an ended transaction. Ends the phase when more than eight transactions have ended after a failed sync.
     pub(super) fn count_end(&mut self) -> Result<(), Stop> {
         self.ended += 1;
         if self.has_failed_sync() {
@@ -63,9 +63,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns whether a sync has failed after which nothing may be acknowledged any more.
+    /// Returns whether a sync has failed after which no commit may be acknowledged any more.
     ///
-    /// A file without its final name is given up as a whole when its sync fails: nothing depends on it yet.
+    /// Failed syncs of files without their final name do not count: nothing depends on such a file, and it is made
+    /// again.
     pub(super) fn has_failed_sync(&self) -> bool {
         if !self.plan.has_faults || self.machine.disk.activity().failed_sync == 0 {
             return false;
@@ -120,7 +121,8 @@ impl Runner {
         self.count_end()
     }
 
-    /// Records a commit whose call failed: aborted if the disk was full, otherwise doubtful.
+    /// Records a commit whose call failed. The transaction is aborted if the disk was full; otherwise its commit is
+    /// doubtful.
     pub(super) fn doubt(&mut self, effects: Effects, begun: usize, trouble: &Trouble) {
         if !effects.is_empty() && !matches!(trouble, Trouble::Full(_)) {
             for place in effects.keys() {
@@ -130,7 +132,7 @@ impl Runner {
         }
     }
 
-    /// Does the work of background threads and of impatient callers between the transactions.
+    /// Does work between the steps of transactions: that of background threads, and of callers that wait for commits.
     pub(super) fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let process = &processes[self.random.index(processes.len())];
         self.load_seldom(processes)?;

@@ -1,5 +1,5 @@
-//! The kept figures: a table in docs/instructions.md between two markers, so that the document and the comparison are
-//! one.
+//! The kept figures: a table in docs/instructions.md between two markers, so that the comparison reads the same figures
+//! as a reader of the document.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct Count {
 
 /// The document's contents.
 pub struct Kept {
-    /// The compiler and all else that counts depend on.
+    /// The compiler and the other programs on which counts depend.
     pub with: String,
     counts: Vec<Count>,
     before: String,
@@ -61,8 +61,8 @@ impl Kept {
         self.counts.iter().find(|count| count.name == name).map(|count| count.instructions)
     }
 
-    /// Returns the document with the counts `now`. Figures of paths that were not counted stay, unless all were
-    /// counted.
+    /// Returns the document with the counts `now`. Figures of paths that were not counted stay, unless `are_all` is
+    /// true.
     #[must_use]
     pub fn blessed(self, now: &[Count], with: &str, are_all: bool) -> Kept {
         let mut counts: Vec<Count> = if are_all { Vec::new() } else { self.counts };

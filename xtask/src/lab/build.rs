@@ -23,17 +23,17 @@ const MODULES: [&str; 10] = [
     "virtio_pci",
     "virtio_blk",
 ];
-/// Mebibytes of the kept memory, and of the disk. An environment puts its shared memory only where at least 96 are
-/// free. From 128 on, a file system has a copy of its first block in the middle, and the image would contain everything
-/// before it.
+/// Mebibytes of the kept memory, and of the disk. An environment puts its shared memory only where at least 96 MiB are
+/// free. From 128 MiB on, a file system has a copy of its first block in the middle, and the image would contain
+/// everything before that copy.
 pub const MEMORY: u64 = 120;
 
 /// The files that a machine starts with.
 pub struct Built {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
-    /// The same file system with a kernel that the machine can load beside the running one, and that kernel's own
-    /// initial file system.
+    /// The file system of `initrd`, with a second kernel that the running kernel can load, and with
+    /// the second kernel's own initial file system.
     pub initrd_of_two: PathBuf,
 }
 
@@ -122,7 +122,7 @@ fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((kernel, root))
 }
 
-/// Returns the kernel inside a compressed one, at the place that the boot protocol defines.
+/// Decompresses the kernel in a compressed kernel file, from the offset that the boot protocol defines.
 fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     let word = |at: usize| {
         let bytes = packed.get(at..at + 4).and_then(|it| it.first_chunk::<4>());
@@ -130,11 +130,11 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     };
     let sectors = packed.get(0x1f1).map_or(4, |count| usize::from(*count).max(4)) + 1;
     let from = sectors * 512 + word(0x248);
-    let payload = packed.get(from..from + word(0x24c)).ok_or_else(|| other("the kernel has another form"))?;
+    let payload = packed.get(from..from + word(0x24c)).ok_or_else(|| other("the kernel has an unknown form"))?;
     // The last four bytes are the unpacked length.
     let (payload, length) = payload.split_at(payload.len().saturating_sub(4));
     if !payload.starts_with(&[0x02, 0x21, 0x4c, 0x18]) {
-        return Err(other("the kernel is compressed otherwise than by LZ4"));
+        return Err(other("the kernel is not compressed by LZ4"));
     }
     let mut child =
         Command::new("lz4").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -172,7 +172,7 @@ fn image(folder: &Path) -> io::Result<Vec<u8>> {
     file.set_len(MEMORY << 20)?;
     let arguments =
         ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,packed_meta_blocks=1", "-J", "size=4", "-N", "256"];
-    // mkfs.ext4 lies in a directory that only root's PATH contains.
+    // mkfs.ext4 is in a directory that only root's PATH contains.
     let path_variable = format!("{}:/sbin:/usr/sbin", std::env::var("PATH").unwrap_or_default());
     output(Command::new("mkfs.ext4").args(arguments).args(["-m", "0"]).arg(&path).env("PATH", path_variable))?;
     let mut bytes = fs::read(&path)?;

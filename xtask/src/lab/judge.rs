@@ -61,7 +61,7 @@ impl Judge {
         self.failures.push(what.to_owned());
     }
 
-    /// Takes a line of the kernel from the console.
+    /// Takes a line of the kernel's console, and counts it if it reports a panic.
     pub fn console(&mut self, line: &str) {
         self.panics += u64::from(line.contains("Kernel panic"));
     }
@@ -72,7 +72,7 @@ impl Judge {
         (self.state >> 33) % end
     }
 
-    /// Takes a start of the machine, and judges the crash before it, if there was one.
+    /// Takes the report of a start of the machine, and judges the crash before the start, if there was a crash.
     pub fn boot(&mut self, boot: &str, lines: &[String]) {
         let (number, kind) = boot.split_once(' ').unwrap_or((boot, ""));
         if let Some(memory) = lines.iter().find_map(|line| line.strip_prefix("MEMORY ")) {
@@ -81,7 +81,7 @@ impl Judge {
         if let Some((_, crashed_by)) = self.awaited.take() {
             self.crashed(&crashed_by, lines);
         } else if lines.iter().any(|line| line.starts_with("FOUND")) {
-            self.fail("something is there before the first crash");
+            self.fail("the memory has contents before the first crash");
         }
         match number.parse::<u64>() {
             Ok(number) if number == self.cycles + 1 => self.awaited = Some((number, kind.trim().to_owned())),
@@ -107,7 +107,7 @@ impl Judge {
         // The transaction under way may have ended without an announcement.
         let is_whole = ended.is_some_and(|ended| ended == announced || ended == announced + 1);
         let steps = announced - began;
-        // The control begins anew after each crash. It counts as lost unless all of it is there.
+        // The control begins again after each crash. It counts as lost unless all its transactions are found.
         let has_lost = number(cache, "ended").is_none_or(|ended| ended < steps);
         let is_torn = torn.contains("sum is");
         let verdict = if is_whole { "whole" } else { "LOST OR TORN" };
@@ -118,10 +118,10 @@ impl Judge {
         let (records, control) = (found("records"), found("lost"));
         println!("    of {} records {records}; of {} control {control}", life.records.last, life.lost.last);
         if !is_whole {
-            self.fail(&format!("{announced} were announced, and of the memory was found: {memory}"));
+            self.fail(&format!("{announced} transactions were announced, and the memory has: {memory}"));
         }
         if (kind == SECOND) != lines.iter().any(|line| line == "SECOND") {
-            self.fail(&format!("crashed by {kind}, the machine came back by another way than that leads to"));
+            self.fail(&format!("after a crash by {kind}, the machine came back by another way than expected"));
         }
         if steps == 0 {
             self.fail("the machine crashed before it had announced anything: nothing was proved");
@@ -160,7 +160,7 @@ impl Judge {
             self.fail(&format!("{} panics of the kernel were seen of {panics}", self.panics));
         }
         if self.torn == 0 {
-            self.fail("the control without before-images was never torn: nothing was proved of them");
+            self.fail("the control without before-images was never torn: nothing was proved about before-images");
         }
         let is_good = self.failures.is_empty() && self.cycles > 0;
         let kinds: Vec<String> = self.kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

@@ -11,7 +11,7 @@ use super::machine::TOLD;
 /// The announcements of a machine, and the state found after its crash.
 #[derive(Clone, Copy)]
 struct Crash {
-    /// The transactions that had ended at its start, and those announced at the crash.
+    /// The number of ended transactions at the start of the life, and the number announced at the crash.
     announced: (u64, u64),
     found: [&'static str; 3],
     /// Whether a second kernel reports the state.
@@ -77,7 +77,7 @@ fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
     // The transaction under way may have ended without an announcement.
     let one_more = Crash { found: ["FOUND memory ended=8", WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
     assert!(judged("one-more", &[one_more; 5], 5).1);
-    // One torn control is enough: tearing is up to chance.
+    // One torn control is enough, because tearing depends on chance.
     let not_torn = Crash { found: [WHOLE.found[0], WHOLE.found[1], "FOUND torn whole"], ..WHOLE };
     assert!(judged("torn-once", &[not_torn, WHOLE, not_torn], 3).1);
 }
@@ -88,7 +88,7 @@ fn a_loss_fails() {
         ["FOUND memory ended=6", "FOUND memory ended=9", "FOUND memory the sum is 1", "FOUND memory", "nothing"]
     {
         let lost = Crash { found: [memory, WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
-        assert_fails("lost", &[WHOLE, lost, WHOLE], 3, "7 were announced, and of the memory was found");
+        assert_fails("lost", &[WHOLE, lost, WHOLE], 3, "7 transactions were announced, and the memory has");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_control_that_kept_everything_fails() {
 }
 
 #[test]
-fn nothing_that_was_run_proves_nothing() {
+fn a_run_with_too_few_crashes_or_announcements_fails() {
     assert_fails("none", &[], 5, "0 of 5 crashes were seen");
     assert!(!judged("none-wanted", &[], 0).1, "also if no crash was wanted");
     assert_fails("fewer", &[WHOLE; 3], 5, "3 of 5 crashes were seen");
@@ -114,10 +114,10 @@ fn a_machine_that_miscounts_its_starts_or_does_not_panic_fails() {
     let state = std::env::temp_dir().join(format!("libtp-xtask-{}-starts", std::process::id()));
     let mut judge = Judge::new("", &state);
     judge.boot("3 c", &[]);
-    assert!(judge.has_failed(), "its first start is the first");
+    assert!(judge.has_failed(), "the first start has the number 1");
     let mut judge = Judge::new("", &state);
     judge.boot("1 c", &["FOUND memory ended=7".to_owned()]);
-    assert!(judge.has_failed(), "something is there before the first crash");
+    assert!(judge.has_failed(), "the memory has contents before the first crash");
     let mut judge = Judge::new("", &state);
     judge.boot("1 c", &[]);
     judge.boot("2 b", &WHOLE.found.map(str::to_owned));

@@ -1,5 +1,5 @@
-//! Compares the announced records with the records found: all must be there if the memory is kept, and some must be
-//! lost if it is not.
+//! Compares the announced records with the records found: all announced records must be found if the memory is kept,
+//! and some must be lost if the memory is not kept.
 
 use super::told::Line;
 
@@ -84,7 +84,7 @@ impl Records {
     /// Judges the report about the control.
     ///
     /// # Errors
-    /// When the control lost nothing, lost other transfers than the last ones, or did not report the loss.
+    /// When the control lost nothing, lost transfers that are not the last transfers, or did not report the loss.
     pub fn judge_control(&mut self, announced: &Line, found: &str) -> Result<(), String> {
         let wrong = |what: &str| format!("the control announced {} transfers: {what}: {found}", announced.last);
         let it = Found::new(found).ok_or_else(|| wrong("the machine's report about the control cannot be read"))?;
@@ -116,7 +116,7 @@ impl Records {
     /// Returns a summary line. `is_good` states that no fault was found.
     pub fn summary(&self, crashes: u64, is_good: bool) -> String {
         format!(
-            "records, commits answered from memory: {} announced, {}, {} found that were not announced, {} found under way and undone, \
+            "records, commits acknowledged from memory: {} announced, {}, {} found that were not announced, {} found under way and undone, \
              {} KiB of log replayed; control whose memory is not kept: refused, and lost {} of {} announced in {crashes} crashes",
             self.announced,
             if is_good { "0 lost or torn" } else { "FAILED" },

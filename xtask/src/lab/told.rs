@@ -1,7 +1,7 @@
 //! The announcements of a machine before it crashed: one line for each ended transaction, sent at once.
 //!
-//! A life of the machine begins with a line of its own. A crash may cut off the last line of a life, which then does
-//! not count.
+//! A separate line marks the beginning of each life of the machine. A crash may cut off the last line of a life; an
+//! incomplete line is ignored.
 
 use std::collections::HashMap;
 use std::fs;
@@ -93,7 +93,7 @@ mod tests {
     use super::first_life;
 
     #[test]
-    fn a_life_ends_at_the_next_one_and_incomplete_lines_are_ignored() {
+    fn a_life_ends_where_the_next_life_begins_and_incomplete_lines_are_ignored() {
         let told = "\nb000000000005\nR0000000000020000000000000007\nk000000000006\nr00000000000300000000000000ff\nr0000000000040\n\
                     \nb000000000006\nk000000000007\n";
         let (life, length) = first_life(told.as_bytes());

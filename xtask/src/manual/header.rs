@@ -2,32 +2,32 @@
 //!
 //! The first comment describes the library: `name: title`, then paragraphs. A paragraph may begin with a title of a few
 //! words and a full stop. A comment that begins with `--` and a title begins a section; the text under the title
-//! describes the whole section, and its indented lines and everything behind them are examples. A comment directly above
-//! declarations describes these, and a comment behind a constant describes the constant. Indented lines are code.
+//! describes the whole section, and its indented lines and everything after them are examples. A comment directly above
+//! declarations describes these, and a comment after a constant describes the constant. Indented lines are code.
 
 /// A header.
 pub struct Header {
-    /// Its file name.
+    /// The header's file name.
     pub name: String,
-    /// What its first comment says behind the name.
+    /// The text after the name in the header's first comment.
     pub title: String,
     /// The other paragraphs of the first comment.
     pub comment: Vec<Block>,
     /// The declarations before the first section: types of handles.
     pub handles: Vec<Declaration>,
-    /// Its sections.
+    /// The header's sections.
     pub sections: Vec<Section>,
 }
 
 /// A section of a header.
 pub struct Section {
-    /// Its title.
+    /// The section's title.
     pub title: String,
     /// The text under the title.
     pub comment: Vec<Block>,
-    /// Its declarations.
+    /// The section's declarations.
     pub items: Vec<Item>,
-    /// Its lines in the header.
+    /// The section's lines in the header.
     pub source: String,
 }
 
@@ -105,7 +105,7 @@ impl Header {
         })
     }
 
-    /// Puts a comment in its place: the header's, a section's, or the next item's, which is returned.
+    /// Stores a comment of the header or of a section. Returns a comment of the next item.
     fn placed(&mut self, comment: Vec<Block>, source: &str) -> Vec<Block> {
         match comment.split_first() {
             Some((Block::Text(first), rest)) if first.starts_with("-- ") => {
@@ -176,7 +176,7 @@ impl Declaration {
         }
     }
 
-    /// Returns the name under which a description stands, for `man`.
+    /// Returns the heading of a description, for `man`.
     pub fn heading(&self) -> Option<String> {
         match self {
             Self::Function { name, .. } => Some(format!("\\fB{name}\\fP()")),

@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-log", &["libtp-io", "libtp-process", "libtp-rio"]),
     ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "libtp-rio"]),
     ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-rio"]),
-    // Every call with a latch names ranks and sessions; the record manager makes database files.
+    // The record manager depends on the processes, because every call with a latch names ranks and sessions; and on io,
+    // because it makes database files.
     (
         "libtp-record",
         &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "libtp-rio"],
@@ -75,7 +76,7 @@ pub fn wrong_arrows(packages: &[Package]) -> Vec<String> {
     for package in packages {
         let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
             complaints
-                .push(format!("{}: a new crate; give it a place in xtask/src/tidy/dependencies.rs", package.folder));
+                .push(format!("{}: a new crate; add it to ARROWS in xtask/src/tidy/dependencies.rs", package.folder));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|dependency| !dependency.for_tests) {
@@ -99,7 +100,7 @@ pub fn unexplained(files: &[File], packages: &[Package]) -> Vec<String> {
     let text = files.iter().find(|file| file.path == LIST).map_or("", |file| file.text.as_str());
     let explained = explained(text);
     let missing =
-        used.difference(&explained).map(|name| format!("{LIST}: say under {LIST_HEADING:?} why we use {name}"));
+        used.difference(&explained).map(|name| format!("{LIST}: explain under {LIST_HEADING:?} why we use {name}"));
     let stale = explained.difference(&used).map(|name| format!("{LIST}: explains {name}, which nothing uses"));
     missing.chain(stale).collect()
 }
@@ -129,7 +130,7 @@ pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
             let place = if dependency.for_tests { &with_examples } else { &source };
             if word_places(place, &dependency.called.replace('-', "_")).is_empty() {
                 complaints
-                    .push(format!("{folder}Cargo.toml: {} is named by no source file; take it out", dependency.name));
+                    .push(format!("{folder}Cargo.toml: {} is named by no source file; remove it", dependency.name));
             }
         }
     }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_that_points_up_is_found_but_tests_may_look_anywhere() {
+    fn a_forbidden_dependency_is_found_and_tests_may_depend_on_any_crate() {
         let packages = [
             package("libtp-rio", &[("libtp-log", false), ("libtp-io", true)]),
             package("libtp-log", &[("libtp-rio", false)]),

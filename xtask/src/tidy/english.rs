@@ -1,6 +1,6 @@
 //! Constructions that a reader has to read twice, counted by crate. The counts may only fall.
 //!
-//! `english.txt` beside this file has the count of each crate. A higher count means a new construction of this kind; a
+//! `english.txt` in this directory has the count of each crate. A higher count means a new construction of this kind; a
 //! lower count is written into the file, so that it cannot rise again.
 
 use super::source::{code, line_of, File};

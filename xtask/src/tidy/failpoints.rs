@@ -16,7 +16,7 @@ const CHANGES: [&str; 8] = [
     ".apply_redo_only(",
     ".compensate(",
 ];
-/// The names of functions that only pass such a call on.
+/// The names of functions that only forward one of these calls.
 const FORWARDERS: [&str; 4] = ["section", "open", "log", "log_entry"];
 
 /// Returns functions that open a section or append to the log and have no failpoint.
@@ -33,7 +33,7 @@ pub fn missing(files: &[File]) -> Vec<String> {
             {
                 let place = format!("{}:{first}: fn {name}", file.path);
                 complaints
-                    .push(format!("{place} calls `{call}` and has no failpoint; name the place between two states"));
+                    .push(format!("{place} calls `{call}` and has no failpoint; add one between two valid states"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A format is written down once, in docs/formats, as a table of bytes. This rule finds structs that have changed
 //! since.
 //!
-//! Under each table stands a comment that names the struct and a hash of it:
+//! Under each table, a comment has the name and a hash of the struct:
 //! `<!-- struct: crates/log/src/record.rs#RecordHeader sha: 0badcafe -->`. Without `#Name` the hash covers the text
 //! between `// format: begin` and `// format: end` in the file. Comments and white space do not count.
 
@@ -26,7 +26,7 @@ pub fn check(files: &[File]) -> Vec<String> {
                 Err(reason) => complaints.push(format!("{here}: {reason}")),
                 Ok(now) if now == hash => {}
                 Ok(now) => complaints.push(format!(
-                    "{here}: {place} has changed ({now}, the table was written for {hash}): bring the table up to date, then `cargo xtask formats --bless`"
+                    "{here}: {place} has changed ({now}, the table was written for {hash}): update the table, then run `cargo xtask formats --bless`"
                 )),
             }
         }
@@ -45,7 +45,7 @@ pub fn bless(root: &Path) -> Result<ExitCode, String> {
         if text != document.text {
             fs::write(root.join(&document.path), text)
                 .map_err(|error| format!("{} cannot be written: {error}", document.path))?;
-            println!("{}: brought up to date", document.path);
+            println!("{}: updated the hashes", document.path);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -105,8 +105,8 @@ fn region(text: &str) -> Option<String> {
     Some(code(inside))
 }
 
-/// Returns FNV-1a of everything but white space, folded to eight digits: it finds accidents, it does not resist
-/// forgery.
+/// Returns FNV-1a of everything but white space, folded to eight digits. The hash finds accidental changes, and does
+/// not resist forgery.
 fn short_hash(text: &str) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_or_file_that_is_gone_is_found() {
+    fn a_missing_struct_or_file_is_found() {
         let document = blessed_document();
         let complaints = check(&tree_with("", &document));
         assert!(complaints[0].contains("no struct or enum Head") && complaints[1].contains("no lines"));

@@ -1,16 +1,16 @@
 //! Checks the imports between the modules of one crate. In `libtp` a module must not import from a higher floor. In any
 //! crate the number of modules in cycles of imports must not rise.
 //!
-//! `cycles.txt` beside this file has, for each crate, the number of modules in cycles of imports. A higher number means
-//! a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a line has no
-//! cycle.
+//! `cycles.txt` in this directory has, for each crate, the number of modules in cycles of imports. A higher number
+//! means a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a line has
+//! no cycle.
 
 use super::source::{code, is_word, line_of, word_places, File};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The crate with floors.
 const CRATE: &str = "crates/libtp";
-/// Its floors, the lowest first. A module imports from its own floor and from lower ones.
+/// The floors of the crate, the lowest first. A module imports from its own floor and from lower floors.
 const FLOORS: [&str; 10] =
     ["ground", "open", "region", "txn", "db", "typed", "files", "admin", "environment", "testing"];
 /// Where the numbers of modules in cycles are kept.
@@ -68,7 +68,7 @@ pub fn cycles(files: &[File]) -> Vec<String> {
         if count > limit {
             let some = found.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
             complaints.push(format!(
-                "{krate} has {count} modules in cycles of imports, and had {limit}: move the shared part into a module of its own. \
+                "{krate} has {count} modules in cycles of imports, and had {limit}: move the shared part into a separate module. \
                  Some of them: {some}"
             ));
         } else if count < limit {
@@ -80,8 +80,9 @@ pub fn cycles(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Returns the modules that import themselves by way of others. In a crate with floors these are the modules of each
-/// floor, in any other crate the modules at the root; deeper modules count as parts of them.
+/// Returns the modules that import themselves through other modules. In a crate with floors these are the modules of
+/// each floor, in any other crate the modules at the root; a deeper module counts as a part of its module at that
+/// level.
 fn in_cycles(files: &[File], krate: &str) -> Vec<String> {
     let depth = if krate == CRATE { 2 } else { 1 };
     let name = |module: &Module| module[..depth.min(module.len())].join("::");
@@ -141,8 +142,8 @@ fn imports<'f>(files: &'f [File], krate: &str) -> Vec<Import<'f>> {
                 let Some(module) = exported.get(&to[0]) else { continue };
                 to.clone_from(module);
             }
-            // The path ends with names inside a module. The longest beginning of the path that is a module is the
-            // wanted one.
+            // The path ends with names inside a module. The imported module is the longest beginning of the path that
+            // names a module.
             while !to.is_empty() && !known.contains_key(&to.join("::")) {
                 to.pop();
             }
@@ -177,7 +178,7 @@ fn paths(code: &str, from: &[&str]) -> Vec<(usize, Vec<String>)> {
     for (word, is_root) in [("crate", true), ("super", false)] {
         for place in word_places(code, word) {
             let before = code[..place].trim_end();
-            // The second word of `super::super::`: the first one has the whole path.
+            // This is the second word of `super::super::`. The first word has the whole path.
             let Some(rest) = code[place + word.len()..].strip_prefix("::").filter(|_| !before.ends_with("::")) else {
                 continue;
             };
@@ -191,14 +192,15 @@ fn paths(code: &str, from: &[&str]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Adds the paths of a tree such as `a::{b, c::d as e}`, each behind `above`; returns the text that follows the tree.
+/// Adds the paths of a tree such as `a::{b, c::d as e}`, each appended to `above`; returns the text that follows the
+/// tree.
 fn tree<'c>(code: &'c str, mut above: Vec<String>, found: &mut Vec<Vec<String>>) -> &'c str {
     let mut rest = code.trim_start();
     if let Some(inside) = rest.strip_prefix('{') {
         rest = inside.trim_start();
         while !rest.starts_with('}') && !rest.is_empty() {
             rest = tree(rest, above.clone(), found);
-            // Passes over `as name` and the comma.
+            // Skips `as name` and the comma.
             rest = rest.trim_start_matches(|one| one != ',' && one != '}').trim_start_matches(',').trim_start();
         }
         return rest.strip_prefix('}').unwrap_or(rest);

@@ -11,7 +11,7 @@ pub fn missing_module_docs(files: &[File]) -> Vec<String> {
     files
         .iter()
         .filter(|file| file.is_rust() && !file.text.starts_with("//!"))
-        .map(|file| format!("{}: begin the file with `//!` and say what it is and what always holds in it", file.path))
+        .map(|file| format!("{}: begin the file with `//!`, and describe its contents and its invariants", file.path))
         .collect()
 }
 
@@ -21,7 +21,10 @@ pub fn empty_names(files: &[File]) -> Vec<String> {
     for file in files.iter().filter(|file| file.is_rust()) {
         let parts = file.path.trim_end_matches(".rs").split('/');
         for part in parts.filter(|part| EMPTY_NAMES.contains(part)) {
-            complaints.push(format!("{}: {part:?} says nothing; name it for its one noun or verb", file.path));
+            complaints.push(format!(
+                "{}: {part:?} does not describe the contents; name the file for its one noun or verb",
+                file.path
+            ));
         }
     }
     complaints

@@ -1,12 +1,12 @@
-//! Shared types: each must count in the layout number, by which two builds of the library decide whether they may share
-//! memory.
+//! Shared types: each must be part of the layout number, by which two builds of the library decide whether they may
+//! share memory.
 
 use super::source::{code, is_word, File};
 
 /// The file that combines the managers' layout numbers.
 const ALL: &str = "crates/libtp/src/open/record_types.rs";
 
-/// Crates whose types lie in their own files, with their own layout number.
+/// Crates whose shared types are in separate files, with a separate layout number.
 const APART: &[&str] = &["vista"];
 
 /// Returns shared types that no `layout!` of their crate names, and crates with shared types whose layout number is not
@@ -75,6 +75,10 @@ mod tests {
         assert_eq!(uncounted(&tree(manager, hash)), Vec::<String>::new());
         assert_eq!(uncounted(&tree("const LAYOUT: u64 = rio::layout![Header, SlotOther];", hash)).len(), 1);
         assert_eq!(uncounted(&tree(manager, "// libtp_lock::LockManager::LAYOUT")).len(), 1);
-        assert_eq!(uncounted(&[file("crates/lock/src/tests.rs", slot)]).len(), 0, "a test shares with itself");
+        assert_eq!(
+            uncounted(&[file("crates/lock/src/tests.rs", slot)]).len(),
+            0,
+            "types of a test are not shared between builds"
+        );
     }
 }

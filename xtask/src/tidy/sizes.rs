@@ -9,14 +9,14 @@ const FUNCTION_LINES_NOTED: usize = 100;
 /// A file longer than this fails.
 const FILE_LINES_MAX: usize = 900;
 
-/// Returns functions that are too long for a reader, and prints those that come near.
+/// Returns functions that are too long for a reader, and prints functions that are near the limit.
 pub fn long_functions(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         for (name, line, length) in functions(&code(&file.text)) {
             let place = format!("{}:{line}: fn {name} has {length} lines", file.path);
             if length > FUNCTION_LINES_MAX {
-                complaints.push(format!("{place}, the most is {FUNCTION_LINES_MAX}; split it where its story turns"));
+                complaints.push(format!("{place}, the limit is {FUNCTION_LINES_MAX}; split it into its steps"));
             } else if length > FUNCTION_LINES_NOTED {
                 println!("  note: {place}");
             }
@@ -33,7 +33,7 @@ pub fn long_files(files: &[File]) -> Vec<String> {
         .map(|file| (file, file.text.lines().count()))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .map(|(file, lines)| {
-            format!("{}: {lines} lines, the most is {FILE_LINES_MAX}; one concept per file", file.path)
+            format!("{}: {lines} lines, the limit is {FILE_LINES_MAX}: keep one concept per file", file.path)
         })
         .collect()
 }

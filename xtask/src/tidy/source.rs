@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct File {
     /// Relative to the workspace's root, with `/` between the parts.
     pub path: String,
-    /// Its text.
+    /// The file's text.
     pub text: String,
 }
 
@@ -24,7 +24,7 @@ impl File {
     }
 }
 
-/// Reads every text file below `root` except built and hidden ones (`.ci` and `.cargo` are ours and are read).
+/// Reads every text file below `root` except build results and hidden files (`.ci` and `.cargo` are read, too).
 ///
 /// # Errors
 /// When a folder or file cannot be read.
@@ -161,7 +161,7 @@ fn char_end(chars: &[char], from: usize) -> usize {
     from
 }
 
-/// Returns the byte places in `text` where `word` stands as a whole word.
+/// Returns the byte offsets in `text` at which `word` occurs as a whole word.
 pub fn word_places(text: &str, word: &str) -> Vec<usize> {
     let whole = |at: &usize| {
         let before = text[..*at].chars().next_back();
@@ -171,7 +171,7 @@ pub fn word_places(text: &str, word: &str) -> Vec<usize> {
     text.match_indices(word).map(|(at, _)| at).filter(whole).collect()
 }
 
-/// Returns the line of a byte place, counted from 1.
+/// Returns the line of a byte offset, counted from 1.
 pub fn line_of(text: &str, place: usize) -> usize {
     text[..place].matches('\n').count() + 1
 }

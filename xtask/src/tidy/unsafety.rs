@@ -1,6 +1,6 @@
 //! The files that may contain `unsafe`.
 //!
-//! All `unsafe` code lies in a few files that can be read in an evening. Every other crate forbids it, so the compiler
+//! All `unsafe` code is in a few files that can be read in an evening. Every other crate forbids it, so the compiler
 //! checks those crates, and this rule checks the rest.
 
 use super::source::{code, line_of, word_places, File};
@@ -66,7 +66,7 @@ pub fn strayed(files: &[File]) -> Vec<String> {
         let code = code(&file.text);
         if let Some(place) = word_places(&code, "unsafe").first() {
             complaints.push(format!(
-                "{}:{}: unsafe outside the files that may hold it ({})",
+                "{}:{}: unsafe outside the files that may have it ({})",
                 file.path,
                 line_of(&code, *place),
                 HOMES.join(", ")

@@ -1,30 +1,30 @@
-//! Words that must not be in the tree: marks of work put off, paths of one machine, documents that do not exist.
+//! Words that must not be in the tree: markers of postponed work, paths of one machine, documents that do not exist.
 
 use super::source::{code, line_of, word_places, File};
 
-/// Marks of work put off. They are in halves, because this rule reads its own file, too.
+/// Markers of postponed work. Each is written here in two halves, because the rule also checks this file.
 const LEFTOVERS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 /// Macros for unfinished code.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Macros that print.
 const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
-/// Programs may print; libraries return.
+/// Folders of programs and tests, which may print. All other code is a library and may not.
 const PROGRAMS: [&str; 6] = ["crates/bank/", "crates/console/", "crates/cli/", "crates/bench/", "tests/", "xtask/"];
-/// Places that exist on one machine only.
+/// Paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 
-/// Returns marks of work put off, in source.
+/// Returns markers of postponed work, in source.
 pub fn leftovers(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with(".md") && !file.path.ends_with(".lock")) {
         for mark in LEFTOVERS {
-            complaints.extend(at_words(file, &file.text, mark, "an issue remembers it better"));
+            complaints.extend(at_words(file, &file.text, mark, "write an issue instead"));
         }
         if file.is_rust() {
             let code = code(&file.text);
             for call in UNFINISHED {
-                complaints.extend(at_words(file, &code, call, "finish it or take it out"));
+                complaints.extend(at_words(file, &code, call, "finish it or remove it"));
             }
         }
     }
@@ -97,7 +97,7 @@ pub fn dead_references(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Returns paths of source files in documents that are not in the tree.
+/// Finds, in the documents, paths of source files that do not exist.
 pub fn dead_paths(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn work_put_off_is_found() {
+    fn postponed_work_is_found() {
         let later = format!("//! A.\n// {}: later\nfn a() {{ todo!() }}", LEFTOVERS[0]);
         let files = [file("a.rs", &later), file("b.rs", "// todo!() in a comment"), file("c.md", &later)];
         assert_eq!(leftovers(&files).len(), 2);
     }
 
     #[test]
-    fn a_library_that_prints_is_found_and_its_tests_may() {
+    fn a_library_that_prints_is_found_and_tests_that_print_are_allowed() {
         let printing_test = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { println!(); } }";
         let files = [
             file("crates/log/src/a.rs", "fn a() { eprintln!(); }"),
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_is_found() {
+    fn a_path_that_does_not_exist_is_found() {
         let text = "`crates/log/src/tail.rs`, crates/log, crates/gone.rs. and xtask/src/{a,b}.rs";
         let files = [file("docs/a.md", text), file("crates/log/src/tail.rs", ""), file("xtask/src/a.rs", "")];
         assert_eq!(dead_paths(&files), ["docs/a.md:1: there is no crates/gone.rs"]);
     }
 
     #[test]
-    fn a_document_that_is_not_there_is_found() {
+    fn a_document_that_does_not_exist_is_found() {
         let text = "see docs/log.md, [x](../gone.md), docs/design/*.md, https://a.org/b.md, NNNN.md, report.md";
         let files = [file("a.rs", text), file("docs/log.md", "")];
         let complaints = dead_references(&files);

@@ -1,4 +1,4 @@
-//! TPC-B's transfers on the small bank (1,000 accounts), and three balances read.
+//! TPC-B's transfers and read-only transactions on the small bank (1,000 accounts).
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn bank(place: &Place, name: &str, open: impl FnOnce(&Path) -> Libtp) -> Libtp {
     let directory = place.0.path().join(name);
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join(libtp::SETTINGS_NAME), "no_background = true\nmemory = \"256 MiB\"\n").unwrap();
-    // The load ends with a flush, which is refused if nothing was ever logged.
+    // The load ends with a flush, which an environment refuses if it has never logged anything.
     let env = libtp::Env::open_or_create(&directory).unwrap();
     let first = env.btree("first").unwrap();
     env.run(|txn| first.put(txn, b"logged", b"")).unwrap();
@@ -42,7 +42,10 @@ fn transfers(paths: &Paths, name: &str, bank: &Libtp) {
     let mut transfers = Transfers::new(Scale::SMALL, SEED, 0);
     paths.run(name, 1, TRANSFERS, &mut || {
         let outcome = session.transact(&transfers.next_transfer()).unwrap();
-        assert!(matches!(outcome, Outcome::Committed { .. }), "no other transaction runs, so no lock has to wait");
+        assert!(
+            matches!(outcome, Outcome::Committed { .. }),
+            "a transfer was aborted, although no other transaction runs"
+        );
     });
 }
 

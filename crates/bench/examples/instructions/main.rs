@@ -1,12 +1,13 @@
-//! Runs each hot path by itself, to count its instructions: `cargo xtask bench counts` starts it under callgrind.
+//! Runs each hot path separately, to count its instructions. `cargo xtask bench counts` runs this example under
+//! callgrind.
 //!
-//! Only the instructions inside [`counted_operations`] on its thread are counted: no loading, no warming up, no other
-//! thread. Each path is warmed and then run `count` times; it prints a line `NAME<tab>CALLS<tab>OPERATIONS`, in the
-//! order in which callgrind writes its counts. The first path does nothing, and its cost is subtracted from the
-//! others. All random numbers come from one seed and no other thread works, so the counts of one build differ by a
-//! few in a thousand only.
+//! Callgrind counts only the instructions inside [`counted_operations`] on this thread: no loading, no warming up, no
+//! other thread. Each path is warmed up and then run `count` times. After each path the example prints a line
+//! `NAME<tab>CALLS<tab>OPERATIONS`; callgrind writes its counts in the same order. The first path does nothing; its
+//! count is the cost of counting, which is subtracted from the other counts. All random numbers come from one seed, and
+//! no other thread works, so two counts of one build differ by at most a few in a thousand.
 //!
-//! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths uncounted.
+//! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths without counting.
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
 mod bank;
@@ -21,7 +22,7 @@ use libtp::{Env, Settings};
 pub struct Place(tempfile::TempDir);
 
 impl Place {
-    /// Makes a new environment without background threads, and with a cache that holds all of it.
+    /// Makes a new environment without background threads, and with a cache in which the whole environment fits.
     pub fn env(&self, name: &str) -> Env {
         let settings =
             Settings { memory: Some(libtp::Bytes::mib(256)), no_background: true, ..libtp::Settings::default() };
@@ -30,13 +31,13 @@ impl Place {
     }
 }
 
-/// Runs the paths whose names match the argument.
+/// Runs the paths whose names contain `part`.
 pub struct Paths {
     part: String,
 }
 
 impl Paths {
-    /// Runs `operation` until it is warm, and then counts `count` calls. Each call does `operations` operations.
+    /// Warms up by calls of `operation`, and then counts `count` calls. Each call does `operations` operations.
     pub fn run(&self, name: &str, operations: u64, count: u64, operation: &mut dyn FnMut()) {
         if name.contains(&self.part) || name == NOTHING {
             (0..count.div_ceil(4)).for_each(|_| operation());
@@ -49,7 +50,7 @@ impl Paths {
 /// The path that does nothing.
 const NOTHING: &str = "nothing";
 
-/// Callgrind finds this function by its name.
+/// Calls `operation` `count` times. Callgrind finds this function by its name, so it must not be inlined.
 #[inline(never)]
 fn counted_operations(operation: &mut dyn FnMut(), count: u64) {
     for _ in 0..black_box(count) {

@@ -1,4 +1,4 @@
-//! The managers below the record interface: latches, locks, the log, pages.
+//! Calls of the managers below the record interface: latches, locks, pages, the log.
 
 use std::hint::black_box;
 
@@ -24,7 +24,7 @@ pub fn run(paths: &Paths, place: &Place) {
     let session = managers.processes.join().unwrap();
 
     let latch = managers.region.at(managers.region.allocate::<Latch>(1).unwrap());
-    paths.run("latch, alone", 1, CALLS, &mut || drop(black_box(latch).exclusive(&session, Rank::CATALOGUE)));
+    paths.run("latch, exclusive", 1, CALLS, &mut || drop(black_box(latch).exclusive(&session, Rank::CATALOGUE)));
     paths.run("latch, shared", 1, CALLS, &mut || drop(black_box(latch).shared(&session, Rank::CATALOGUE)));
 
     let locker = managers.locks.new_locker(&session).unwrap();
@@ -43,7 +43,7 @@ pub fn run(paths: &Paths, place: &Place) {
     paths.run("page in memory, latched shared", 1, CALLS, &mut || {
         black_box(&*managers.buffers.shared(&session, black_box(id), Rank::page(0)).unwrap());
     });
-    paths.run("page in memory, latched alone", 1, CALLS, &mut || {
+    paths.run("page in memory, latched exclusive", 1, CALLS, &mut || {
         black_box(&*managers.buffers.exclusive(&session, black_box(id), Rank::page(0)).unwrap());
     });
 

@@ -1,5 +1,5 @@
-//! Single calls of the record interface, and recoverable memory by itself. A transaction has ten calls unless the
-//! path's name says otherwise; each call counts with a tenth of its transaction.
+//! Single calls of the record interface, and a transaction of recoverable memory. A transaction of records has ten
+//! calls unless the path's name says otherwise, and the count of a call includes a tenth of its transaction.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -10,9 +10,9 @@ use crate::{Paths, Place, Random};
 
 const RECORDS: u64 = 10_000;
 const VALUE: [u8; 100] = [7; 100];
-/// Calls in a transaction.
+/// Number of calls in a transaction.
 const CALLS: u64 = 10;
-/// Transactions of a path.
+/// Number of transactions of a path.
 const TXNS: u64 = 200;
 
 pub fn run(paths: &Paths, place: &Place) {
@@ -31,7 +31,7 @@ pub fn run(paths: &Paths, place: &Place) {
     memory(paths, place);
 }
 
-/// Runs a path whose operation is a call in a transaction of ten.
+/// Runs a path whose operation is a call in a transaction of ten calls.
 fn in_txns(paths: &Paths, name: &str, env: &Env, mut call: impl FnMut(&Txn<'_>)) {
     paths.run(name, CALLS, TXNS, &mut || {
         let txn = env.begin().unwrap();

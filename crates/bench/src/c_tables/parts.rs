@@ -1,5 +1,5 @@
-//! Berkeley DB and RocksDB with indices like libtp's: parts by id, connections by the part they leave, and by the part
-//! they lead to.
+//! OO1 on Berkeley DB and RocksDB, with the same indices as libtp: the parts by id, the connections by the part that
+//! they leave, and the connections by the part that they lead to.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl<T: Tables> PartsInC<T> {
     }
 }
 
-/// Pairs of the three tables, each in the order of its keys.
+/// The pairs of the three tables. The pairs of a table are sorted by key, except those of `to` in an insert.
 struct Records {
     parts: Vec<([u8; 4], [u8; PART_BYTES])>,
     from: Vec<([u8; 5], [u8; CONNECTION_BYTES])>,
@@ -38,7 +38,7 @@ struct Records {
 }
 
 impl Records {
-    /// Returns the pairs of these parts. `to` has the pairs of the third table.
+    /// Returns the pairs of the parts `ids`. `to` has the pairs of the third table.
     fn of(graph: &Graph, ids: Range<u32>, to: Vec<([u8; 9], [u8; 0])>) -> Records {
         let parts = sorted::parts(graph, ids.clone()).map(|part| (part.id.to_be_bytes(), part.to_bytes()));
         let from = sorted::leaving(graph, ids).map(|(id, nth, connection)| (leaving(id, nth), connection.to_bytes()));
@@ -83,7 +83,7 @@ impl<T: Tables> Client for &PartsInC<T> {
     }
 }
 
-/// A reader in one transaction.
+/// The parts that a reader shows.
 struct Looking<'t, T: Tables + 't>(T::Reader<'t>);
 
 impl<T: Tables> Look for Looking<'_, T> {

@@ -1,5 +1,5 @@
-//! Berkeley DB and RocksDB: sorted records by each engine's own load, other records in batches; the log of commits is
-//! not synced.
+//! Plain records on Berkeley DB and RocksDB. Sorted records are loaded in the way that the engine offers, and other
+//! records are put in batches. Commits do not sync the log.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The machine's time for the same work without a library: a load from memory of the same size, a read of a page from a
-//! file of the same length, writing pages twice, a copy of a value. If these times grow at some size, the machine is
-//! the cause. The library's own cost is the difference between its times and these.
+//! Comparable work without a library: a load from memory of the same size, a read of a page from a file of the same
+//! length, writing pages twice, a copy of a value. If the time of this work rises from one size to the next, the
+//! machine is the cause. The difference between an operation's time and these times is the library's cost.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,13 +12,13 @@ use super::tree::{mixed, PAGE_BYTES};
 use crate::error::{Error, Result};
 use crate::paper::{number, Sample};
 
-/// Most memory for loads, in bytes: beyond this size no load hits a cache.
+/// Largest memory for loads, in bytes: in more memory, hardly any load hits the processor's cache anyway.
 pub(super) const MEMORY_MAX: u64 = 1 << 30;
 /// Longest file for writes of pages, in bytes.
 const HOMES_MAX: u64 = 256 << 20;
-/// Loads or reads between two looks at the clock.
+/// Number of loads or copies between two readings of the clock.
 const BATCH: u64 = 64;
-/// Pages of one batch of writes.
+/// Number of pages in one batch of writes.
 const BATCH_PAGES: usize = 64;
 
 /// Memory to load from.
@@ -33,7 +33,7 @@ impl Memory {
         Memory { words: (0..words.max(1)).map(mixed).collect() }
     }
 
-    /// Returns the nanoseconds of a load of a word anywhere in the first `bytes`. Each load needs the result of the
+    /// Returns the nanoseconds of a load of a random word in the first `bytes` bytes. Each load needs the result of the
     /// previous load.
     pub fn load(&self, bytes: u64, time: Duration) -> Result<Sample> {
         let count = (bytes / 8).clamp(1, self.words.len() as u64);
@@ -50,10 +50,10 @@ impl Memory {
     }
 }
 
-/// Returns the nanoseconds of a read of a page anywhere in a file.
+/// Returns the nanoseconds of a read of a random page of a file.
 ///
 /// # Errors
-/// `File` if it cannot be read.
+/// `File` if the file cannot be read.
 pub(super) fn page_read(file: &File, time: Duration) -> Result<Sample> {
     let failed = || Error::file("read", Path::new("the data file"));
     let pages = file.metadata().map_err(failed())?.len() / PAGE_BYTES as u64;
@@ -67,7 +67,7 @@ pub(super) fn page_read(file: &File, time: Duration) -> Result<Sample> {
     })
 }
 
-/// Files for writes of pages.
+/// The files for writes of pages: one for batches in sequence, and one with a place for each page.
 pub(super) struct Homes {
     batch: File,
     homes: File,
@@ -75,10 +75,10 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    /// Makes a directory with a file of `bytes` bytes, at most [`HOMES_MAX`], all written.
+    /// Makes a directory with an empty file for batches, and a written file of `bytes` bytes, at most [`HOMES_MAX`].
     ///
     /// # Errors
-    /// `File` if it cannot be made.
+    /// `File` if a file cannot be made.
     pub fn make(directory: &Path, bytes: u64) -> Result<Homes> {
         let pages = (bytes.min(HOMES_MAX) / PAGE_BYTES as u64).max(1);
         std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
@@ -93,11 +93,11 @@ impl Homes {
         Ok(Homes { batch, homes, pages })
     }
 
-    /// Returns the nanoseconds of writing a page twice, as a protection against torn pages does: a batch of pages in
-    /// sequence, synced, and then each page at its place in the first `bytes` of a file, synced.
+    /// Returns the nanoseconds of writing a page twice, as an engine does that mends torn pages: a batch of pages in
+    /// sequence and a sync, then each page in its place in the first `bytes` bytes of a file and a sync.
     ///
     /// # Errors
-    /// `File` if it cannot be written.
+    /// `File` if a file cannot be written.
     pub fn write(&self, bytes: u64, time: Duration) -> Result<Sample> {
         let failed = || Error::file("write", Path::new("pages"));
         let pages = (bytes / PAGE_BYTES as u64).clamp(1, self.pages);
@@ -128,7 +128,8 @@ pub(super) fn copy(bytes: usize, time: Duration) -> Result<Sample> {
     })
 }
 
-/// Repeats the work until the time is over. Each call returns its number of operations.
+/// Repeats the work until the time is over. Returns the nanoseconds per operation. Each call of `some` returns the
+/// number of operations that it carried out.
 fn per_operation(time: Duration, mut some: impl FnMut() -> Result<u64>) -> Result<Sample> {
     let (begin, mut done) = (Instant::now(), 0);
     while begin.elapsed() < time || done == 0 {

@@ -1,12 +1,12 @@
-//! The reasons why a curve bends, from the counts at two neighbouring places. A bend without a reason may be a cliff,
-//! and is marked.
+//! The reasons why a cost rises from one place of a curve to the next, from the counts at both places. A rise without a
+//! reason may be a cliff, and is marked in the report.
 
 use serde::Serialize;
 
 use super::work::{Counts, Operation};
 use crate::paper::spelled;
 
-/// Largest measured cost, as a multiple of the explained cost, that is not marked.
+/// Largest measured cost, as a multiple of the explained cost, that is not marked as a cliff.
 pub(super) const TOLERANCE: f64 = 1.5;
 /// From this length in bytes on, the whole cost of an operation is the cost of its value. For a shorter value, the
 /// value's share of the cost is proportional to its length.
@@ -17,21 +17,21 @@ const ALL_VALUE: f64 = 10_000.0;
 pub(super) struct Seen {
     /// The place along the axis.
     pub x: f64,
-    /// Nanoseconds of an operation: the median.
+    /// Nanoseconds per operation: the median of the rounds.
     pub ns: f64,
-    /// Nanoseconds of each round, in turns with the rounds of the neighbouring places.
+    /// Nanoseconds per operation in each round. The rounds of all places alternate.
     pub rounds: Vec<f64>,
-    /// Pages from the root to a leaf.
+    /// Number of pages from the root to a leaf, including both.
     pub height: u32,
     /// Bytes of a value.
     pub value_bytes: f64,
-    /// The page cache's work for one operation.
+    /// The environment's pages read and written, and log bytes, per operation.
     pub counts: Counts,
-    /// Nanoseconds of a bare load from memory of the same size; 0 if not measured.
+    /// Nanoseconds of a load from memory of the same size without the library; 0 if not measured.
     pub load_ns: f64,
     /// Nanoseconds to read one page from the file without the library; 0 if not measured.
     pub page_ns: f64,
-    /// Nanoseconds of writing a page twice, in batches that are synced; 0 if not measured.
+    /// Nanoseconds to write a page twice without the library, in batches that are synced; 0 if not measured.
     pub write_ns: f64,
 }
 
@@ -42,11 +42,12 @@ pub(super) struct Bend {
     pub series: String,
     /// The step's description.
     pub text: String,
-    /// The step costs more than is explained.
+    /// Whether the step's rise in cost has no explanation.
     pub is_cliff: bool,
 }
 
-/// Returns the nanoseconds that an operation may cost at `to`, given its cost at `from`, and the reasons in words.
+/// Returns the nanoseconds that the known reasons explain for an operation at `to`, given its cost at `from`, and the
+/// reasons in words.
 fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>) {
     let (mut ns, mut why) = (from.ns, Vec::new());
     if to.height > from.height {
@@ -63,7 +64,9 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
         let lines = operation.cold_lines(to.height);
         ns += slower * f64::from(lines);
         let (before, after) = (spelled(from.load_ns), spelled(to.load_ns));
-        why.push(format!("a bare load goes from {before} to {after} ns, and some {lines} lines are touched"));
+        why.push(format!(
+            "a load from memory takes {after} ns instead of {before} ns, and the operation touches about {lines} cache lines"
+        ));
     }
     for (what, before, after, each) in [
         ("misses", from.counts.misses, to.counts.misses, to.page_ns),
@@ -82,11 +85,11 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
     (ns, why)
 }
 
-/// Describes a curve's step between two places; `at` names a place.
+/// Describes a curve's step between two places. `at` returns the name of a place.
 pub(super) fn bend(operation: Operation, from: &Seen, to: &Seen, at: &dyn Fn(f64) -> String) -> Bend {
     let (ns, why) = explained(operation, from, to);
-    // In each round the two places are measured one after the other, and the machine may be slow in one round and fast
-    // in the next.
+    // Costs are compared within a round, which measures the two places one after the other: the machine may be slow in
+    // one round and fast in the next.
     let above = |from_ns: &f64, to_ns: &f64| to_ns / from_ns > ns / from.ns * TOLERANCE;
     let steps = from.rounds.iter().zip(&to.rounds);
     let (all, slow) = (steps.len(), steps.filter(|(from, to)| above(from, to)).count());
@@ -135,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_stays_is_no_cliff_and_one_that_nothing_explains_is() {
+    fn a_rise_within_the_tolerance_is_no_cliff_and_a_larger_rise_without_a_reason_is_a_cliff() {
         assert!(!of(&seen(1.0, 500.0), &seen(10.0, 700.0)).is_cliff);
-        let fall = of(&seen(1.0, 500.0), &seen(10.0, 900.0));
-        assert!(fall.is_cliff && fall.text.contains("500 to 900 ns, 1.80 times"), "{}", fall.text);
+        let rise = of(&seen(1.0, 500.0), &seen(10.0, 900.0));
+        assert!(rise.is_cliff && rise.text.contains("500 to 900 ns, 1.80 times"), "{}", rise.text);
         assert!(
-            fall.text.contains("nothing that is counted changes")
-                && fall.text.ends_with("5 of 5 rounds took more than 1.5 times that. **cliff?**")
+            rise.text.contains("nothing that is counted changes")
+                && rise.text.ends_with("5 of 5 rounds took more than 1.5 times that. **cliff?**")
         );
     }
 
@@ -154,15 +157,15 @@ mod tests {
             "{}",
             noisy.text
         );
-        assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of them");
-        // Only in the third round is `to` far above `from`: in later rounds both places were slow.
+        assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of the rounds are slow");
+        // Only in the third round is `to` far above `from`. In the fourth and fifth round both places were slow.
         let from = Seen { rounds: vec![500.0, 500.0, 500.0, 5000.0, 5000.0], ..seen(1.0, 500.0) };
         let to = Seen { rounds: vec![600.0, 600.0, 6000.0, 6000.0, 6000.0], ..seen(10.0, 6000.0) };
         assert!(!of(&from, &to).is_cliff);
     }
 
     #[test]
-    fn height_misses_memory_and_bytes_explain_only_their_own_cost() {
+    fn height_misses_writes_slow_memory_and_long_values_explain_only_their_own_cost() {
         let from = seen(1.0, 500.0);
         let taller = |ns| Seen { height: 4, ..seen(10.0, ns) };
         assert!(!of(&from, &taller(900.0)).is_cliff);

@@ -1,4 +1,4 @@
-//! By processes: TPC-B and its reads, from one client process to many.
+//! The figure by processes: TPC-B's transaction and its read-only variant, for one client process to many.
 
 use super::bends::{Bend, TOLERANCE};
 use super::by_size::figure;
@@ -13,12 +13,12 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     let mut figure = figure(
         "growth-processes",
         "By processes",
-        "Nanoseconds of the machine for each transaction, all processes together. One kind of transaction has three \
-         gets of a TPC-B bank. The other is TPC-B's transaction of three updates and an insertion. Each client is a \
-         process of its own. The clients share ten branches, so writers wait for each other's locks.",
+        "The time in which the processes together complete a transaction, in nanoseconds. One kind of transaction has \
+         three gets of a TPC-B bank. The other is TPC-B's transaction of three updates and an insertion. Each client \
+         is a process. The clients share ten branches, so writers wait for each other's locks.",
         "processes",
     );
-    figure.y.name = "ns a transaction".to_owned();
+    figure.y.name = "ns per transaction".to_owned();
     let contender = Contender::libtp(Durability::Relaxed).shared();
     let directory = study.directory();
     let minutes = &mut study.minutes;
@@ -47,9 +47,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// Describes each step of the figure. More processes than processors can gain nothing, and nothing explains a loss. So
-/// a count of processes is a cliff if in most rounds its transactions take more than the tolerance times as long as
-/// with the fastest smaller count.
+/// Describes each step of the figure. There is no reason why more processes should be slower than fewer. So a number of
+/// processes is a cliff if in most rounds its transactions take more than the tolerance times as long as with the
+/// fastest smaller number.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
@@ -67,17 +67,17 @@ pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     figure.series.iter().flat_map(of).collect()
 }
 
-/// The times of one number of processes.
+/// The time per transaction with one number of processes.
 struct By<'s> {
     processes: f64,
-    /// The median.
+    /// The median of the rounds.
     ns: f64,
     rounds: &'s [f64],
 }
 
 impl By<'_> {
-    /// Returns whether this place took clearly more time than the other in most rounds: more than `TOLERANCE` times
-    /// as long.
+    /// Returns whether a transaction took, in most rounds, more than `TOLERANCE` times as long as with the number of
+    /// processes of `other`.
     fn is_far_above(&self, other: &By<'_>) -> bool {
         let pairs = self.rounds.iter().zip(other.rounds);
         let (all, above) = (pairs.len(), pairs.filter(|(ns, less)| **ns > **less * TOLERANCE).count());
@@ -85,12 +85,13 @@ impl By<'_> {
     }
 }
 
-/// Describes the step from one place to the next, compared with the best place before. A curve that is already far
-/// above the best has a new cliff only if it rises again from its last place.
+/// Describes the step from one number of processes to the next, compared with the best smaller number. If the time was
+/// far above the best already before the step, the step is a cliff only if the time rises again by more than the
+/// tolerance.
 fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
     let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(
-        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times, and {} times the best of fewer{}",
+        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times as long, and {} times as long as with the best smaller number{}",
         spelled(from.processes),
         spelled(to.processes),
         spelled(from.ns),

@@ -1,5 +1,5 @@
-//! Figures over databases of several sizes: by the number of records, by the share of the database in the cache, and by
-//! the size of values. All databases of a figure are open at once and are measured in turns.
+//! Figures over databases of several sizes: by the number of records, by the part of the database that is in the cache,
+//! and by the length of values. All databases of a figure are open at the same time, and their rounds alternate.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BARE_COPY: &str = "a bare copy of the value";
 
 /// The plan of a figure.
 pub(super) struct Plan {
-    /// The figure, still without series and notes.
+    /// The figure, without its series and notes.
     pub figure: Figure,
     /// The places along the axis, and the database of each.
     pub places: Vec<(f64, Size)>,
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub bare: Bare,
 }
 
-/// The bare work that is measured beside libtp.
+/// The work without a library that is compared with libtp.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bare {
     /// Loads from memory of the same size, and reads and writes of pages.
@@ -45,7 +45,7 @@ pub(super) fn figure(id: &str, title: &str, here: &str, x: &str) -> Figure {
         paper: String::new(),
         here: here.to_owned(),
         x: Axis::logarithmic(x),
-        y: Axis::logarithmic("ns an operation"),
+        y: Axis::logarithmic("ns per operation"),
         series: Vec::new(),
         notes: Vec::new(),
     }
@@ -54,10 +54,10 @@ pub(super) fn figure(id: &str, title: &str, here: &str, x: &str) -> Figure {
 /// The page cache's work for each operation at each place: sums over rounds, and the number of rounds.
 type Tallies = Vec<(f64, Operation, Counts, u32)>;
 
-/// Makes the databases, measures, audits, and explains why the curves bend.
+/// Makes the databases, measures, audits, and describes the steps of the curves.
 pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
     let mut figure = plan.figure;
-    let (trees, refused) = plant(study, &plan.places)?;
+    let (trees, refused) = make_trees(study, &plan.places)?;
     let tallies = RefCell::new(Tallies::new());
     let most = match plan.bare {
         Bare::Memory => trees.iter().filter_map(|(_, tree)| tree.bytes().ok()).max().unwrap_or(0),
@@ -76,7 +76,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
             }));
         }
     }
-    // The cases run in the given order: the case of deletes deletes the records that the case before inserted.
+    // The cases run in the given order, because the deletions delete the records that the insertions put.
     figure.series = study.in_turns(&figure.id, &mut cases, Order::AsGiven)?;
     drop(cases);
     audit(study, &trees, &mut figure)?;
@@ -85,7 +85,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
         all.for_each(|name| add_refused(&mut figure.series, name, &refused));
     }
     study.minutes.doing("closing and removing the databases");
-    let grown: Result<Vec<Grown>> = trees.into_iter().map(|(x, tree)| uproot(x, tree)).collect();
+    let grown: Result<Vec<Grown>> = trees.into_iter().map(|(x, tree)| close_and_remove(x, tree)).collect();
     let seen = seen(&figure, &grown?, &tallies.into_inner());
     std::fs::remove_dir_all(&scratch).map_err(Error::file("remove", &scratch))?;
     let bends = bends(&seen, &|x| spelled(x));
@@ -98,12 +98,12 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
     Ok(Chapter { figure, counted: counted.collect(), bends })
 }
 
-type Planted = Vec<(f64, Tree)>;
+type Trees = Vec<(f64, Tree)>;
 type Refused = Vec<(f64, String)>;
 
 /// Makes the databases for which there is room. Returns these databases, and for each other database the reason why it
 /// was not made.
-fn plant(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Planted, Refused)> {
+fn make_trees(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Trees, Refused)> {
     let (mut trees, mut refused) = (Vec::new(), Vec::new());
     for (x, size) in places {
         match study.refusal(size) {
@@ -145,7 +145,7 @@ fn add(tallies: &mut Tallies, x: f64, operation: Operation, counts: &Counts) {
     }
 }
 
-/// Discards the figures of a database whose audit fails.
+/// Audits the databases, and discards the points of a database whose audit fails.
 fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], figure: &mut Figure) -> Result<()> {
     for (x, tree) in trees {
         let of = format!("{}, {}", figure.id, spelled(*x));
@@ -167,7 +167,7 @@ fn add_refused(series: &mut Vec<Series>, name: &str, refused: &[(f64, String)]) 
 
 type SeenOf = (Operation, Size, u64, Seen);
 
-/// The final facts about a database.
+/// A database's size, length and height at the end of the measurement.
 struct Grown {
     x: f64,
     size: Size,
@@ -175,7 +175,7 @@ struct Grown {
     height: u32,
 }
 
-fn uproot(x: f64, tree: Tree) -> Result<Grown> {
+fn close_and_remove(x: f64, tree: Tree) -> Result<Grown> {
     let (size, bytes) = (tree.size, tree.bytes()?);
     Ok(Grown { x, size, bytes, height: tree.uproot()? })
 }

@@ -1,4 +1,4 @@
-//! A figure with its counts and the reasons for its bends; and the report made from all figures.
+//! The report: a chapter for each figure, with its counts and the reasons for its rises.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::tree::Size;
 use crate::error::Result;
 use crate::paper::{line_of_run, number, spelled, table, write_files, Build, By, Figure, Machine};
 
-/// A part of the report.
+/// A chapter of the report: a figure, its counts, and its steps.
 pub(super) struct Chapter {
     pub figure: Figure,
     pub counted: Vec<Counted>,
@@ -48,16 +48,16 @@ impl Report<'_> {
         text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &self.machine.load));
         let _ = writeln!(
             text,
-            "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys \
-             of 16 bytes that are drawn from a fixed seed. The sizes of a figure are open at once and measured in \
-             turns. Each value is a median, with the least and the greatest value in brackets. Each value that is \
-             read is checked, and the records and their updates are counted at the end. All samples are in \
-             `raw.jsonl`.\n\nUnder each figure are the counted quantities. For every two neighbouring places they \
-             explain a cost at the larger place: the cost at the smaller place times the ratio of the tree's heights, \
-             and the cost of lines of memory that are farther away, of pages that are read and written, and of bytes. \
-             Where most rounds took more than {TOLERANCE} times the explained cost, the line says **cliff?**. By \
-             processes it says so where most rounds took more than {TOLERANCE} times as long as the fastest smaller \
-             number of processes.\n",
+            "Figures are nanoseconds per operation. Each operation is a transaction with relaxed durability, on \
+             records with keys of 16 bytes that are drawn from a fixed seed. The databases of all sizes of a figure \
+             are open at the same time, and their rounds alternate. Each figure is a median, with the least and the \
+             greatest value in brackets. The benchmark checks each value that it reads, and at the end counts the \
+             records and their updates. All samples are in `raw.jsonl`.\n\nUnder each figure are the counted \
+             quantities. For a step between two neighbouring places, they explain this cost at the larger place: the \
+             cost at the smaller place times the ratio of the tree's heights, plus the cost of slower loads from \
+             memory, of pages read and written, and of longer values. If most rounds took more than {TOLERANCE} times \
+             the explained cost, the step is marked with **cliff?**. In the figure by processes, a number of processes \
+             is marked if most rounds took more than {TOLERANCE} times as long as with the fastest smaller number.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));
@@ -71,7 +71,7 @@ impl Report<'_> {
             let _ = writeln!(text, "* {}", bend.text);
         }
         if bends().all(|bend| !bend.is_cliff) {
-            let _ = writeln!(text, "None, of {} steps.", bends().count());
+            let _ = writeln!(text, "No cliff in {} steps.", bends().count());
         }
     }
 }

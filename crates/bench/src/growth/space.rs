@@ -1,24 +1,24 @@
-//! The check, before a database is made, that there is room for it on the disk and in memory.
+//! The check that there is room for a database on the disk and in memory, before the database is made.
 
 use std::path::Path;
 
 use super::tree::Size;
 use crate::paper::spelled;
 
-/// The place of the databases, and the machine's memory.
+/// The directory of the databases, and the machine's memory.
 pub(super) struct Space<'s> {
-    /// The directory of their files.
+    /// The directory of the databases' files.
     pub disk: &'s Path,
     /// Bytes of the machine's memory.
     pub machine: u64,
 }
 
 impl Space<'_> {
-    /// Returns a sentence that names the missing resource for one more database of this size, or `None` if there is
-    /// room.
+    /// Returns a sentence that names the missing resource if there is no room for one more database of this size;
+    /// otherwise `None`.
     pub fn refusal(&self, size: &Size) -> Option<String> {
         let disk = rustix::fs::statvfs(self.disk).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-        // A resource that cannot be measured refuses nothing: the library's own error then names the missing resource.
+        // A resource that cannot be measured is no reason to refuse. If it is missing, the library returns an error.
         let free = [("disk", size.disk_bytes(), disk.ok()), ("memory", size.memory_bytes(self.machine), available())];
         free.into_iter().find_map(|(what, wanted, free)| {
             let free = free.filter(|free| *free < wanted)?;
@@ -28,7 +28,7 @@ impl Space<'_> {
     }
 }
 
-/// Returns the bytes of memory that are free for a new use.
+/// Returns the bytes of memory that the system can give to programs without swapping; `None` if they are unknown.
 fn available() -> Option<u64> {
     in_meminfo("MemAvailable")
 }
@@ -45,7 +45,7 @@ fn in_meminfo(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Formats bytes for people.
+/// Returns a number of bytes in MiB, for people.
 pub(super) fn mib(bytes: u64) -> String {
     format!("{} MiB", spelled(crate::paper::number(bytes / (1 << 20))))
 }

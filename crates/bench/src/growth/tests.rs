@@ -1,4 +1,4 @@
-//! A whole run at sizes that take a moment.
+//! Tests of the growth benchmark, at sizes that take a moment.
 
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ fn settings(out: &Path, disk: &Path) -> GrowthSettings<'static> {
     }
 }
 
-fn planted(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64>) -> Tree {
+fn tree_of(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64>) -> Tree {
     Tree::plant(&directory.join("tree"), Size { records, value_bytes, cache }, &mut |_| {}).unwrap()
 }
 
@@ -56,9 +56,9 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
         assert_eq!(counted.len(), Operation::ALL.len() * places.len(), "{}", figure.id);
         assert_eq!(bends.len(), Operation::ALL.len() * (places.len() - 1), "{}", figure.id);
         let logs = counted.iter().filter(|one| one.operation == "update").all(|one| one.seen.counts.log_bytes > 0.0);
-        assert!(logs, "updates are logged: {}", figure.id);
+        assert!(logs, "{}: an update has no log bytes", figure.id);
     }
-    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "something is left");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the run left files on the disk");
     assert!(message.borrow().iter().any(|line| line.contains("loading")), "{message:?}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     assert!(raw.lines().count() > 100 && raw.contains("per_operation"), "{raw}");
@@ -68,7 +68,7 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
 fn a_database_larger_than_its_cache_has_misses_and_a_smaller_database_has_almost_no_misses() {
     let misses = |cache| {
         let parent = tempfile::tempdir().unwrap();
-        let tree = planted(parent.path(), 50_000, 100, Some(cache));
+        let tree = tree_of(parent.path(), 50_000, 100, Some(cache));
         slice(&tree, Operation::Get, Duration::from_millis(20)).unwrap().1.misses
     };
     assert!(misses(1 << 20) > 0.3);
@@ -76,23 +76,23 @@ fn a_database_larger_than_its_cache_has_misses_and_a_smaller_database_has_almost
 }
 
 #[test]
-fn the_height_is_that_of_the_tree_and_the_audit_notices_a_missing_record() {
+fn the_height_is_right_and_the_audit_notices_a_missing_record_and_a_lost_update() {
     let parent = tempfile::tempdir().unwrap();
-    let tree = planted(parent.path(), 1_000, 100, None);
+    let tree = tree_of(parent.path(), 1_000, 100, None);
     assert_eq!(tree.audit().unwrap(), "ok");
     let lost = tree.key(7);
     assert!(tree.env.run(|txn| tree.db.delete(txn, &lost)).unwrap());
-    assert_eq!(tree.audit().unwrap(), "999 records are found, and 1000 were stored");
+    assert_eq!(tree.audit().unwrap(), "999 records are in the database, and 1000 were stored");
     tree.env.run(|txn| tree.db.put(txn, &lost, &tree.value(7))).unwrap();
     slice(&tree, Operation::Update, Duration::from_millis(4)).unwrap();
     assert_eq!(tree.audit().unwrap(), "ok");
     tree.updates.set(tree.updates.get() + 1);
-    assert!(tree.audit().unwrap().contains("updates are lost"), "an answered update is missing");
-    assert_eq!(tree.uproot().unwrap(), 2, "some twenty leaves under one root");
+    assert!(tree.audit().unwrap().contains("updates are lost"), "the audit did not notice a lost update");
+    assert_eq!(tree.uproot().unwrap(), 2, "about twenty leaves below one root");
     assert_eq!(
-        planted(parent.path(), 40_000, 100, None).uproot().unwrap(),
+        tree_of(parent.path(), 40_000, 100, None).uproot().unwrap(),
         3,
-        "a thousand leaves have no room in one page"
+        "the downlinks of a thousand leaves do not fit on one page"
     );
 }
 
@@ -114,9 +114,9 @@ fn the_figures_of_a_database_whose_audit_fails_are_discarded_and_the_failure_is_
 }
 
 #[test]
-fn a_record_with_a_wrong_value_ends_a_slice() {
+fn a_record_with_a_wrong_value_makes_the_measurement_fail() {
     let parent = tempfile::tempdir().unwrap();
-    let tree = planted(parent.path(), 100, 100, None);
+    let tree = tree_of(parent.path(), 100, 100, None);
     for number in 0..100 {
         tree.env.run(|txn| tree.db.put(txn, &tree.key(number), &[b'x'; 100])).unwrap();
     }
@@ -127,14 +127,14 @@ fn a_record_with_a_wrong_value_ends_a_slice() {
 #[test]
 fn deletions_remove_the_inserted_records_and_fail_without_inserted_records() {
     let parent = tempfile::tempdir().unwrap();
-    let tree = planted(parent.path(), 1_000, 100, None);
+    let tree = tree_of(parent.path(), 1_000, 100, None);
     let long = Duration::from_secs(1);
     let short = Duration::from_millis(1);
     assert!(slice(&tree, Operation::Delete, short).unwrap_err().to_string().contains("nothing was inserted"));
     slice(&tree, Operation::Insert, long).unwrap();
-    assert_eq!(tree.count().unwrap(), 1_100, "a slice inserts at most a tenth of the records, also in a long time");
+    assert_eq!(tree.count().unwrap(), 1_100, "a slice inserts at most a tenth of the records, however long it is");
     slice(&tree, Operation::Update, short).unwrap();
-    assert_eq!(tree.audit().unwrap(), "ok", "with the inserted records");
+    assert_eq!(tree.audit().unwrap(), "ok", "the audit of a database with inserted records");
     slice(&tree, Operation::Delete, short).unwrap();
     assert_eq!((tree.count().unwrap(), tree.audit().unwrap().as_str()), (1_000, "ok"));
 }

@@ -1,8 +1,8 @@
-//! A database that grows: a number of records with values of a given size, in a B-tree of its own environment.
+//! A database of one size: a number of records with values of a given length, in a B-tree in a new environment.
 //!
-//! Keys have 16 bytes and are spread evenly over all possible keys, so a random key falls between two of them. Values
-//! begin with the record's number, eight little-endian bytes, by which every read is checked. Updates change the ninth
-//! byte.
+//! Keys have 16 bytes and are spread evenly over all possible keys, so a random new key is between two loaded keys.
+//! Values begin with the record's number in eight little-endian bytes, and every read checks that number. Updates
+//! change the ninth byte.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,20 +18,23 @@ use crate::error::{Error, Result};
 const NAME: &str = "records";
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// The percentage to which the load fills pages, as in a tree that grew by insertions.
+/// The percentage to which the load fills pages: as full as the pages of a tree that grew by insertions.
 const FILL_PERCENT: u8 = 70;
-/// Bytes of a page, the page of the root, and the places of a page's kind and level: docs/formats/page.md.
+/// Bytes of a page (docs/formats/page.md).
 pub(super) const PAGE_BYTES: usize = 8192;
+/// Page number of a tree's root.
 const ROOT_PAGE: u64 = 2;
+/// Offset of a page's kind.
 const KIND_AT: usize = 20;
+/// Offset of a page's level.
 const LEVEL_AT: usize = 21;
 const KIND_BTREE: u8 = 3;
 
-/// Filler byte of loaded values, behind the number.
+/// Filler byte of loaded values, after the number.
 const FILLED: u8 = b'.';
 /// Filler byte of inserted values.
 pub(super) const OF_INSERTED: u8 = b'+';
-/// The beginning of inserted values, which is no record's number.
+/// The first eight bytes of inserted values, which are no record's number.
 const INSERTED: [u8; 8] = [OF_INSERTED; 8];
 
 /// The engine's name in errors.
@@ -40,11 +43,11 @@ pub(super) const ENGINE: &str = "libtp";
 /// The size of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of a value, at least nine.
     pub value_bytes: usize,
-    /// Bytes of the page cache, or the library's default.
+    /// Bytes of the page cache; `None`: the library's default.
     pub cache: Option<u64>,
 }
 
@@ -57,13 +60,13 @@ pub(super) struct Tree {
     state: Cell<u64>,
     /// Keys inserted since the load and not yet deleted, the oldest first.
     pub inserted: RefCell<VecDeque<[u8; KEY_BYTES]>>,
-    /// Updates that were acknowledged.
+    /// Number of acknowledged updates.
     pub updates: Cell<u64>,
 }
 
 impl Size {
-    /// Returns the approximate bytes of the file: 38 for each record's key, cell and slot, at the load's fill; long
-    /// values lie in pages of their own.
+    /// Returns the approximate length of the file. A record has its value and 38 bytes for key, cell and slot, in pages
+    /// as full as the load leaves them. A long value is in overflow pages.
     pub fn file_bytes(&self) -> u64 {
         let record = self.value_bytes as u64 + 38;
         match self.value_bytes > PAGE_BYTES / 4 {
@@ -72,7 +75,7 @@ impl Size {
         }
     }
 
-    /// Returns the environment's bytes on the disk while it is loaded: the file, and its log.
+    /// Returns the bytes that the environment needs on the disk during the load, for the file and the log.
     pub fn disk_bytes(&self) -> u64 {
         self.file_bytes() * 2 + (64 << 20)
     }
@@ -84,7 +87,7 @@ impl Size {
 }
 
 impl Tree {
-    /// Makes the database in the new directory `directory`. Calls `watch` with the number of records loaded.
+    /// Makes and loads the database in the new directory `directory`. Calls `watch` with the number of loaded records.
     ///
     /// # Errors
     /// The library's error; `File` if the directory cannot be made.
@@ -102,9 +105,14 @@ impl Tree {
         let pairs = (0..size.records).map(|number| Ok((tree.key(number).to_vec(), tree.value(number))));
         let how = Load::sorted().fill_percent(FILL_PERCENT);
         tree.db.try_load(&how, pairs, &mut |now| watch(now.done)).map_err(failed())?;
-        // The count reads pages into the cache as far as there is room, as use would.
+        // Counting reads the pages into the cache, as long as there is room, so the measurement begins with a warm
+        // cache.
         if tree.count()? != size.records {
-            return Err(Error::Settings(format!("{} records were loaded, {} are found", size.records, tree.count()?)));
+            return Err(Error::Settings(format!(
+                "{} records were loaded, and {} are in the database",
+                size.records,
+                tree.count()?
+            )));
         }
         tree.env.checkpoint().map_err(failed())?;
         Ok(tree)
@@ -123,18 +131,18 @@ impl Tree {
         value
     }
 
-    /// Returns whether this is the value of that record. The ninth byte may have any value.
+    /// Returns whether `value` is a value of record `number`. An update may have changed the ninth byte.
     pub fn is_intact(&self, number: u64, value: &[u8]) -> bool {
         value.len() == self.size.value_bytes && value[..8] == number.to_le_bytes()
     }
 
-    /// Draws the number of a loaded record. The sequence is the same in every run.
+    /// Draws the number of a loaded record. The sequence of numbers is the same in every run.
     pub fn draw(&self) -> u64 {
         let wide = u128::from(self.draw_word()) * u128::from(self.size.records);
         u64::try_from(wide >> 64).expect("the upper half of 128 bits has 64")
     }
 
-    /// Draws a key that no record has.
+    /// Draws a random key, which no record has.
     pub fn draw_new_key(&self) -> [u8; KEY_BYTES] {
         spelled(self.draw_word(), self.draw_word())
     }
@@ -154,8 +162,8 @@ impl Tree {
         self.db.count(&snapshot, ..).map_err(failed())
     }
 
-    /// Returns `ok`, or the found and the expected number of records or updates. Each update has raised a record's
-    /// ninth byte by one.
+    /// Returns `ok`, or a message with the found and the expected number of records or updates. Each update raises a
+    /// record's ninth byte by one, so the audit counts updates modulo 256.
     ///
     /// # Errors
     /// The library's error.
@@ -177,15 +185,17 @@ impl Tree {
         let (wanted, updates) = (self.size.records + self.inserted.borrow().len() as u64, self.updates.get());
         Ok(match (found == wanted, u64::from(raised) == updates % 256) {
             (true, true) => "ok".to_owned(),
-            (false, _) => format!("{found} records are found, and {wanted} were stored"),
-            (true, false) => format!("some of {updates} updates are lost: {raised} are found, modulo 256"),
+            (false, _) => format!("{found} records are in the database, and {wanted} were stored"),
+            (true, false) => {
+                format!("some of {updates} updates are lost: the database has {raised} updates, modulo 256")
+            }
         })
     }
 
-    /// Opens the database's file, for a bare read.
+    /// Opens the database's file, for reads without the library.
     ///
     /// # Errors
-    /// `File` if it cannot be opened.
+    /// `File` if the file cannot be opened.
     pub fn file(&self) -> Result<File> {
         let path = self.directory.join(format!("{NAME}.tp"));
         File::open(&path).map_err(Error::file("open", &path))
@@ -200,11 +210,11 @@ impl Tree {
         Ok(length)
     }
 
-    /// Closes the database, which writes every page to the file. Returns the height of the tree (pages from the root to
-    /// a leaf, both counted), and removes the directory, because other databases need the room.
+    /// Closes the database, which writes every page to the file, and removes the directory. Returns the height of the
+    /// tree: the number of pages from the root to a leaf, including both.
     ///
     /// # Errors
-    /// `File` if a file cannot be read or removed; `Settings` if the root's page is no root.
+    /// `File` if a file cannot be read or removed; `Settings` if the page of the root has another kind.
     pub fn uproot(self) -> Result<u32> {
         let (directory, file) = (self.directory.clone(), self.file()?);
         drop(self);

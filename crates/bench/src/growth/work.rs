@@ -1,5 +1,5 @@
-//! Repeats an operation for a slice of time, each time in its own transaction, and measures the time of an operation
-//! and the page cache's work.
+//! Repeats an operation for a slice of time, each time in a new transaction. Measures the time of an operation, and the
+//! environment's pages and log bytes for it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use super::tree::{Tree, ENGINE, OF_INSERTED};
 use crate::error::{Error, Result};
 use crate::paper::{number, Sample};
 
-/// Records of a scan.
+/// Number of records in a scan.
 pub(super) const SCANNED: u32 = 100;
-/// Approximate bytes of values between two looks at the clock.
+/// Approximate bytes of values between two readings of the clock.
 const BATCH_BYTES: usize = 16 << 10;
 /// A slice inserts at most one record for each ten records of the database, so that the database keeps its nominal
 /// size.
@@ -29,7 +29,7 @@ pub(super) enum Operation {
     Update,
     /// Puts a record with a new key.
     Insert,
-    /// Deletes a record that was inserted.
+    /// Deletes a record that an insertion put.
     Delete,
     /// Reads a hundred consecutive records.
     Scan,
@@ -51,7 +51,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns the sums.
+    /// Returns the sum of `self` and `other`, field by field.
     pub fn plus(&self, other: &Counts) -> Counts {
         Counts {
             misses: self.misses + other.misses,
@@ -75,11 +75,11 @@ impl Counts {
 }
 
 impl Operation {
-    /// All operations, deletions after the insertions that they undo.
+    /// All operations. Deletions are last, because they delete the records of the insertions.
     pub const ALL: [Operation; 5] =
         [Operation::Get, Operation::Scan, Operation::Update, Operation::Insert, Operation::Delete];
 
-    /// The name in the report.
+    /// Returns the operation's name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Get => "get",
@@ -90,9 +90,9 @@ impl Operation {
         }
     }
 
-    /// Returns the approximate number of cache lines that an operation touches for the first time. On the leaf, and on
-    /// the page above the leaf, these are five: the header, the entry in the page table, two slots, and the record. A
-    /// scan adds a line for each record.
+    /// Returns the approximate number of an operation's loads that miss the processor's cache in a large database. For
+    /// the leaf and for the page above the leaf these are five cache lines each: the header, the entry in the page
+    /// table, two slots, and the record. A scan adds a line for each record.
     pub fn cold_lines(self, height: u32) -> u32 {
         let lines = 5 * height.min(2);
         match self {
@@ -106,7 +106,7 @@ impl Operation {
 /// in nanoseconds per operation.
 ///
 /// # Errors
-/// The library's error, or a read that returns a record that was never written.
+/// The library's error; `Settings` if a read returns a wrong record, or there is nothing to delete.
 pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result<(Sample, Counts)> {
     let batch = (BATCH_BYTES / tree.size.value_bytes).clamp(1, 64);
     let warm_until = Instant::now() + time / 4;
@@ -137,7 +137,7 @@ pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result
     }
     let elapsed = begin.elapsed();
     if done == 0 {
-        return Err(Error::Settings("nothing was inserted that could be deleted".to_owned()));
+        return Err(Error::Settings("nothing was inserted, so there is nothing to delete".to_owned()));
     }
     let counts = before.since(&Counted::look(tree)?, done);
     let raw = json!({ "operations": done, "elapsed_ns": elapsed.as_secs_f64() * 1e9, "records": tree.size.records, "per_operation": counts });
@@ -145,7 +145,7 @@ pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result
     Ok((Sample { value, audit: "ok".to_owned(), raw }, counts))
 }
 
-/// Does the work in its own transaction.
+/// Does the work in a new transaction.
 #[inline]
 fn alone<T>(tree: &Tree, work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>) -> Result<T> {
     let run = || {
@@ -186,7 +186,7 @@ fn delete(tree: &Tree) -> Result<()> {
     let Some(key) = tree.inserted.borrow_mut().pop_front() else { return Ok(()) };
     match alone(tree, |txn| tree.db.delete(txn, &key))? {
         true => Ok(()),
-        false => Err(Error::Settings(format!("the inserted key {key:02x?} is not there any more"))),
+        false => Err(Error::Settings(format!("the inserted key {key:02x?} is missing"))),
     }
 }
 
@@ -213,17 +213,17 @@ fn scan(tree: &Tree) -> Result<()> {
 fn expect_intact(found: Option<bool>, at: u64) -> Result<()> {
     match found {
         Some(true) => Ok(()),
-        Some(false) => Err(Error::Settings(format!("record {at} is not the written record"))),
+        Some(false) => Err(Error::Settings(format!("the value of record {at} is not the written record"))),
         None => Err(Error::Missing { engine: ENGINE, table: "records", id: at }),
     }
 }
 
-/// The environment's counters so far.
+/// The environment's counters at a moment.
 struct Counted([u64; 5]);
 
 impl Counted {
     fn look(tree: &Tree) -> Result<Counted> {
-        let stats = tree.env.stats().map_err(Error::engine(ENGINE, "reading its own figures"))?;
+        let stats = tree.env.stats().map_err(Error::engine(ENGINE, "reading its statistics"))?;
         let sum = |what: fn(&libtp::Pool) -> u64| stats.pools.iter().map(what).sum();
         Ok(Counted([
             sum(|pool| pool.misses),

@@ -1,8 +1,8 @@
-//! A limit for a process's memory, including the pages of files that the process maps and reads. A control group has the
-//! limit. The group is made for the process and removed afterwards.
+//! A limit for a process's memory, including the pages of files that the process maps and reads. The limit is set on a
+//! control group, which is made for the process and removed afterwards.
 //!
-//! `RLIMIT_AS` does not work here: it limits addresses, and a mapped file needs its addresses whether its pages are in
-//! memory or not.
+//! `RLIMIT_AS` does not work here: it limits the addresses, and a mapped file has addresses also for pages that are not
+//! in memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Attempts to remove a group whose process has ended, and the pause between them.
+/// Number of attempts to remove a group whose process has ended.
 const ATTEMPTS: u32 = 100;
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The two versions of control groups, which differ in how a limit is written.
+/// The two versions of control groups, whose files for a limit have different names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
@@ -36,7 +37,7 @@ impl Bounds {
     /// `Settings` if this process may not make such a group.
     pub fn new(bytes: u64) -> Result<Bounds> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: only the numbers must differ.
+        // `Relaxed` is enough: the numbers only have to differ.
         let name = format!("libtp-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut refusals = Vec::new();
@@ -47,16 +48,17 @@ impl Bounds {
             }
         }
         if refusals.is_empty() {
-            refusals.push("no such group is mounted".into());
+            refusals.push("no control group for memory is mounted".into());
         }
         Err(Error::Settings(format!(
-            "memory could not be bounded: the process must be allowed to make a control group for memory ({}); a \
-             limit of the address space (RLIMIT_AS) would not count pages of files",
+            "memory could not be bounded, because this process could not make a control group for memory: run it with \
+             the permission to make one ({})",
             refusals.join("; ")
         )))
     }
 
-    /// Puts a process under the limit. Memory that it has already is not counted.
+    /// Puts a process into the group, so that the limit applies to it. Memory that the process has already does not
+    /// count.
     ///
     /// # Errors
     /// `File` if the process cannot be moved.
@@ -74,7 +76,7 @@ impl Bounds {
 
 impl Drop for Bounds {
     fn drop(&mut self) {
-        // The kernel needs a moment after the last process.
+        // The kernel frees the group only some time after its last process has ended.
         for _ in 0..ATTEMPTS {
             if fs::remove_dir(&self.group).is_ok() {
                 return;
@@ -90,11 +92,11 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     match version {
         Version::One => {
             fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
-            // This file is missing where swap is not counted.
+            // This file is missing if the kernel does not count swap.
             let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
         }
         Version::Two => {
-            // The file is there only if the parent enables this controller for its children.
+            // This file exists only if the parent group enables the memory controller for its children.
             fs::write(group.join("memory.max"), bytes.to_string())?;
             let _ = fs::write(group.join("memory.swap.max"), "0");
         }
@@ -102,8 +104,8 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     Ok(bounds)
 }
 
-/// Returns the groups in which a new group can perhaps be made, the likeliest first: this process's own group, then the
-/// groups above it.
+/// Returns the groups in which a new group can perhaps be made, in the order in which to try them: this process's
+/// group, then the groups above it; version one before version two.
 fn parents(own: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     let mut parents = Vec::new();
     for line in mounts.lines() {
@@ -154,7 +156,7 @@ mod tests {
             (Version::Two, two.clone()),
         ];
         assert_eq!(found, expected);
-        // A process in a container sees its own group as the root.
+        // In a container, the process's group has a path that does not exist there; the mounted root is the group.
         let found = parents("4:memory:/elsewhere/b\n", &mounts);
         assert_eq!(found, [(Version::One, one), (Version::Two, two)]);
         assert!(parents("", "").is_empty());

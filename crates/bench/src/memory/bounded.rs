@@ -1,9 +1,9 @@
-//! A database of any size on a disk, used by a process with limited memory (Rio Vista, figures 5b and 5c): if the
-//! database is larger than that memory, its pages come and go.
+//! A database of any size on a disk, used by a process with limited memory (Rio Vista, figures 5b and 5c). If the
+//! database is larger than the limit, the system pages it in and out.
 //!
-//! A process without limit makes the database, and the system's cached pages of it are dropped, so that they count as
-//! pages of the limited process. The limited process reads all of it, warms up, works for the given time, and reports
-//! its progress. The first process then checks the result.
+//! This process has no limit. It makes the database, and drops the database's pages from the system's page cache, so
+//! that pages which the limited process reads count against its limit. The limited process reads the whole database,
+//! warms up, works for the given time, and reports its progress. Then this process audits the database.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -22,14 +22,16 @@ use super::{size, store, Work};
 use crate::cold::forget_files;
 use crate::error::{Error, Result};
 
-/// Approximate time between two looks at the clock, and the most transactions between them.
+/// Approximate time between two readings of the clock.
 const LOOK: Duration = Duration::from_millis(1);
+/// Largest number of transactions between two readings of the clock.
 const COUNT_MAX: u64 = 4096;
 const PAGE: usize = 4096;
-/// Least bytes of a log: the log must hold the stores of one transaction of the load, also for a small database.
+/// Smallest length of a log in bytes: the log must hold the stores of one transaction of the load, also for a small
+/// database.
 const LOG_BYTES_MIN: u64 = 4 << 20;
 
-/// A benchmark with its size. Only sizes that were compiled exist.
+/// A benchmark and its size. The sizes are constants of the program, which are listed in `on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SizedWorkload {
     /// A number of branches, of about 10 MB each.
@@ -38,14 +40,14 @@ pub enum SizedWorkload {
     OrderEntry(u64),
 }
 
-/// The transaction system, in files on a disk.
+/// A transaction system whose files are on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoundedEngine {
-    /// Vista on a file.
+    /// Vista, whose segment is a file.
     Vista,
-    /// RVM that syncs each transaction. Its memory is paged out to an unnamed file.
+    /// RVM that syncs each transaction. The system pages its memory out to an unnamed file.
     Rvm,
-    /// RVM without syncs, as on a file cache that is safe: RVM on Rio.
+    /// RVM without syncs, as on a file cache that survives a crash: the paper's RVM on Rio.
     RvmRio,
 }
 
@@ -71,9 +73,9 @@ pub struct Done {
     pub ended: u64,
     /// Measured transactions.
     pub measured: u64,
-    /// Duration of the measured transactions, with a truncation at the end.
+    /// Duration of the measured transactions, including a truncation at the end.
     pub elapsed_ns: u64,
-    /// Pages read from the disk meanwhile.
+    /// Page faults during the measured transactions that read from the disk.
     pub faults: u64,
 }
 
@@ -86,23 +88,23 @@ pub struct BoundedReport {
     pub engine: BoundedEngine,
     /// Bytes of the database.
     pub bytes: u64,
-    /// The process's memory limit in bytes, if there was one.
+    /// The limit of the process's memory in bytes, if there was one.
     pub limit: Option<u64>,
-    /// The process's peak memory, in bytes.
+    /// The process's peak memory in bytes, if the kernel reports it.
     pub most: Option<u64>,
-    /// The result of the process.
+    /// The result of the limited process.
     pub done: Done,
-    /// Transactions a second.
+    /// Transactions per second.
     pub tps: f64,
-    /// "ok", or the disagreement.
+    /// "ok", or a description of the fault.
     pub audit: String,
 }
 
 /// Makes a database, starts a process that uses it with at most `limit` bytes of memory, audits the database, and
-/// removes it. A database that fits is measured without a limit if no limit can be set.
+/// removes it. If no limit can be set, a database that is not larger than the limit is measured without one.
 ///
 /// # Errors
-/// `Settings` if the database is larger than the limit and no limit can be set; or if the process ended by itself, or
+/// `Settings` if the database is larger than the limit and no limit can be set, or if the process failed, for example
 /// for lack of memory.
 pub(crate) fn run_bounded(job: Bounded, limit: u64, start: StartMemory<'_>) -> Result<BoundedReport> {
     std::fs::create_dir_all(&job.directory).map_err(Error::file("make", &job.directory))?;
@@ -118,19 +120,19 @@ pub(super) fn work_bounded(job: &Bounded) -> Result<Done> {
     on(job.workload, Part(job))
 }
 
-/// Returns the bytes of a database.
+/// Returns the size of a database in bytes.
 pub(crate) fn bytes_of(workload: SizedWorkload) -> Result<u64> {
     on(workload, Length)
 }
 
-/// Work that is generic over a benchmark's size.
+/// A task that is generic over a benchmark's size.
 trait Task {
-    type Gives;
-    fn with<W: Work>(self, work: &W) -> Result<Self::Gives>;
+    type Output;
+    fn with<W: Work>(self, work: &W) -> Result<Self::Output>;
 }
 
-/// Does a task with the benchmark of this size.
-fn on<T: Task>(workload: SizedWorkload, task: T) -> Result<T::Gives> {
+/// Runs a task with the benchmark of this size.
+fn on<T: Task>(workload: SizedWorkload, task: T) -> Result<T::Output> {
     match workload {
         SizedWorkload::DebitCredit(1) => task.with(&DebitCredit::<1>),
         SizedWorkload::DebitCredit(2) => task.with(&DebitCredit::<2>),
@@ -146,21 +148,21 @@ fn on<T: Task>(workload: SizedWorkload, task: T) -> Result<T::Gives> {
         SizedWorkload::OrderEntry(8) => task.with(&OrderEntry::<8>),
         SizedWorkload::OrderEntry(12) => task.with(&OrderEntry::<12>),
         SizedWorkload::OrderEntry(24) => task.with(&OrderEntry::<24>),
-        other => Err(Error::Settings(format!("{other:?} is no size that was compiled"))),
+        other => Err(Error::Settings(format!("{other:?} is no size that was compiled into this program"))),
     }
 }
 
 struct Length;
 
 impl Task for Length {
-    type Gives = u64;
+    type Output = u64;
 
     fn with<W: Work>(self, _: &W) -> Result<u64> {
         Ok(W::BYTES)
     }
 }
 
-/// The job of the process without limit.
+/// The task of the process without limit: the whole run.
 struct Whole<'j> {
     job: &'j Bounded,
     limit: u64,
@@ -168,7 +170,7 @@ struct Whole<'j> {
 }
 
 impl Task for Whole<'_> {
-    type Gives = BoundedReport;
+    type Output = BoundedReport;
 
     fn with<W: Work>(self, work: &W) -> Result<BoundedReport> {
         let Whole { job, limit, start } = self;
@@ -189,11 +191,11 @@ impl Task for Whole<'_> {
     }
 }
 
-/// The job of the limited process.
+/// The task of the limited process.
 struct Part<'j>(&'j Bounded);
 
 impl Task for Part<'_> {
-    type Gives = Done;
+    type Output = Done;
 
     fn with<W: Work>(self, work: &W) -> Result<Done> {
         let job = self.0;
@@ -239,22 +241,22 @@ fn work_for<W: Work, M: Memory>(work: &W, memory: &mut M, next: &mut u64, time: 
     }
 }
 
-/// Touches every page once, so that as many as fit are in memory.
+/// Touches every page once, so that as many pages as the limit allows are in memory.
 fn touch(memory: &[u8]) {
     let sum = memory.iter().step_by(PAGE).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
     black_box(sum);
 }
 
-/// Returns the number of page faults of this process that waited for the disk.
+/// Returns the number of page faults of this process that read from the disk.
 fn major_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The process's name, which may have blanks, is in brackets.
+    // The process's name, which is in parentheses before the other fields, may have blanks.
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     fields.split(' ').nth(9).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 fn open_segment(job: &Bounded, bytes: u64) -> Result<vista::Segment> {
-    // The file cache counts as safe, like Rio's: stores are not written back from the processor's cache.
+    // As with Rio, the file cache is regarded as safe, so stores are not written back from the processor's cache.
     let options = vista::Options::new(bytes).anywhere().write_back(false);
     options.open(&job.directory.join("segment")).map_err(Error::engine("vista", "opening a segment"))
 }

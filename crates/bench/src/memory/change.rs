@@ -1,4 +1,4 @@
-//! The operations of a workload, on any kind of memory: Vista, RVM, Vista with several threads, or bare memory.
+//! The operations that a workload needs, for each kind of memory: Vista, RVM, Vista with several threads, bare memory.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ pub(crate) trait Memory {
         Self: 'm;
     /// Begins a transaction.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
-    /// Does the work that an engine postpones, for many transactions at once.
+    /// Does the work that the engine has postponed for many transactions, such as RVM's truncation.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Makes every ended transaction safe, if transactions are written in groups.
+    /// Makes every ended transaction safe, if the engine writes transactions in groups.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Returns how often [`Memory::settle`] ran so far, and for how long: RVM's truncations.
+    /// Returns the number of calls of [`Memory::settle`] so far, and their total time: RVM's truncations.
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
-    /// Returns whether announced ranges are of use.
+    /// Returns whether the engine makes use of announced ranges.
     fn announces(&self) -> bool {
         false
     }
@@ -45,13 +45,13 @@ pub(crate) trait Change {
     }
     /// Declares a range whose length the compiler does not know, and returns it.
     fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]>;
-    /// Returns the current bytes.
+    /// Returns the current bytes at an offset.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
     /// Ends the transaction.
     fn end(self) -> Result<()>;
 }
 
-/// Adds to a number in the memory. Returns the sum.
+/// Adds `amount` to the number at an offset of the memory. Returns the sum.
 #[inline(always)]
 pub(crate) fn add(txn: &mut impl Change, at: u64, amount: i64) -> Result<i64> {
     let place = txn.range::<8>(at)?;
@@ -60,7 +60,7 @@ pub(crate) fn add(txn: &mut impl Change, at: u64, amount: i64) -> Result<i64> {
     Ok(value)
 }
 
-/// Memory without transactions.
+/// Bare memory: its transactions only store bytes.
 pub(crate) struct Bare<'m>(pub(crate) &'m mut [u8]);
 
 impl Memory for Bare<'_> {
@@ -95,7 +95,7 @@ impl Change for Bare<'_> {
 
     #[inline(always)]
     fn end(self) -> Result<()> {
-        // A transaction's stores must be done at its end, here too.
+        // The compiler must not move this transaction's stores after its end. It cannot do so with an engine, either.
         compiler_fence(Ordering::SeqCst);
         Ok(())
     }
@@ -103,12 +103,12 @@ impl Change for Bare<'_> {
 
 #[inline(always)]
 fn whole<const N: usize>(range: &mut [u8]) -> &mut [u8; N] {
-    range.try_into().expect("as long as it was declared")
+    range.try_into().expect("the range has the declared length")
 }
 
 #[inline(always)]
 fn copy<const N: usize>(range: &[u8]) -> [u8; N] {
-    range.try_into().expect("as long as it was asked for")
+    range.try_into().expect("the range has the requested length")
 }
 
 #[cold]
@@ -154,7 +154,7 @@ impl Change for vista::Txn<'_> {
     }
 }
 
-/// RVM with a count of its truncations.
+/// RVM, with the number and the total time of its truncations.
 pub(crate) struct Journaled {
     memory: rvm::Rvm,
     count: u64,
@@ -218,7 +218,7 @@ impl Change for rvm::Txn<'_> {
     }
 }
 
-/// The memory of one of several threads, whose database begins at `from`.
+/// The memory of one of several threads. The thread's database begins at offset `from` of the segment.
 pub(crate) struct OfThread<'w, 't> {
     pub(crate) worker: &'w mut vista::Worker<'t>,
     pub(crate) from: u64,

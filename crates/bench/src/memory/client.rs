@@ -1,7 +1,8 @@
-//! A separate process for one run: to limit its memory, or because a library reads the environment when it is loaded.
+//! A separate process for one job of a benchmark: to limit its memory, or because a library reads environment variables
+//! when it is loaded.
 //!
-//! Its job is on its command line. It begins when a line comes on its standard input, so that the limit applies by
-//! then, and answers with one line of JSON.
+//! The process gets its job on its command line. It begins when it has read a line from standard input, which its
+//! parent sends after setting the limit. It writes its result as one line of JSON.
 
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};
@@ -13,26 +14,27 @@ use super::bounded::{work_bounded, Bounded};
 use super::{run_memory, MemorySettings};
 use crate::error::{Error, Result};
 
-/// The job of such a process.
+/// The job of a separate process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemoryJob {
-    /// A benchmark, as it is run without a process of its own.
+    /// A whole benchmark ([`run_memory`]).
     Run(MemorySettings),
-    /// Transactions on an existing database.
+    /// Transactions on an existing database, with limited memory.
     Bounded(Bounded),
 }
 
-/// Starts a process with a job.
+/// A function that gets a job as JSON and returns the command of a process for it.
 pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
 
-/// Runs the job in such a process: waits for a line, does the job, and writes the result.
+/// Runs in the separate process: waits for a line, does the job, and writes the result.
 ///
 /// # Errors
-/// `Settings` if the job cannot be read; the benchmark's error.
+/// `Settings` if the job cannot be parsed or a pipe fails; otherwise the benchmark's error.
 pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
-    let unreadable = |why: serde_json::Error| Error::Settings(format!("the job {job}: {why}"));
+    let unreadable = |why: serde_json::Error| Error::Settings(format!("the job {job} cannot be parsed: {why}"));
     let job: MemoryJob = serde_json::from_str(job).map_err(unreadable)?;
-    let unheard = |why: std::io::Error| Error::Settings(format!("the pipe of a process of the benchmark: {why}"));
+    let unheard =
+        |why: std::io::Error| Error::Settings(format!("the pipe between two processes of the benchmark failed: {why}"));
     orders.read_line(&mut String::new()).map_err(unheard)?;
     let answer = match job {
         MemoryJob::Run(settings) => serde_json::to_value(run_memory(&settings)?),
@@ -42,7 +44,7 @@ pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write
     writeln!(answers, "{answer}").map_err(unheard)
 }
 
-/// Starts a process for a job, under a limit if there is one, and returns its answer.
+/// Starts a process for a job, with the limit `bounds` if it is given, and returns the process's result.
 pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bounds>) -> Result<serde_json::Value> {
     let job = serde_json::to_string(job).map_err(|why| Error::Settings(why.to_string()))?;
     let failed = |what: String| Error::Settings(format!("a process of the benchmark {what}"));
@@ -51,7 +53,7 @@ pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bound
     let mut child = command.spawn().map_err(|why| failed(format!("could not be started: {why}")))?;
     let admitted = bounds.map_or(Ok(()), |bounds| bounds.admit(child.id()));
     if let (Some(mut orders), true) = (child.stdin.take(), admitted.is_ok()) {
-        // If the process is gone, the error below says why.
+        // If the process has ended already, the write fails, and the exit status below has the reason.
         let _ = writeln!(orders, "go");
     }
     if admitted.is_err() {
@@ -64,5 +66,5 @@ pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bound
         return Err(failed(format!("ended with {}: {}", ended.status, said.trim())));
     }
     let last = ended.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
-    serde_json::from_slice(last).map_err(|why| failed(format!("said something that cannot be understood: {why}")))
+    serde_json::from_slice(last).map_err(|why| failed(format!("wrote a result that cannot be parsed: {why}")))
 }

@@ -1,8 +1,8 @@
 //! Debit-credit: TPC-B with its audit trail in a circular buffer of 2 MB (Rio Vista, section 5.1).
 //!
-//! A transaction adds an amount to an account, to a teller and to a branch, writes a record of it, and advances the
-//! trail's end: five ranges. Records have the sizes that TPC-B asks for; with five branches the database is as large as
-//! the synthetic one.
+//! A transaction adds an amount to an account, to a teller and to a branch, writes a record into the trail, and
+//! advances the trail's end: five ranges. Records have the sizes that TPC-B asks for. With five branches, the database
+//! is as large as the synthetic benchmark's.
 
 use std::ops::Range;
 
@@ -16,11 +16,11 @@ const RECORD: u64 = 104;
 const TRAIL_RECORD: u64 = 50;
 const TRAIL_RECORDS: u64 = (2 << 20) / TRAIL_RECORD;
 
-/// The place of the trail's end.
+/// Offset of the trail's end, which is a record's number.
 const NEXT: u64 = 0;
 const FIRST_BRANCH: u64 = 64;
 
-/// A number of branches, each with its tellers and accounts: about 10 MB.
+/// A database of `BRANCHES` branches with their tellers and accounts, about 10 MB for each branch.
 pub(super) struct DebitCredit<const BRANCHES: u64>;
 
 impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
@@ -39,7 +39,8 @@ impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        // Compiled for each case: a test in a transaction of 100 ns would cost too much.
+        // Each case has its compiled code: a test in every transaction would cost too much, as a transaction takes 100
+        // ns.
         match memory.announces() {
             true => Self::transfer::<M, true>(memory, numbers),
             false => Self::transfer::<M, false>(memory, numbers),
@@ -57,18 +58,19 @@ impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
         if sums.iter().all(|sum| *sum == sums[0]) {
             return Ok(());
         }
-        Err(format!("branches, tellers and accounts have {sums:?}"))
+        Err(format!("the balances of branches, tellers and accounts have different sums: {sums:?}"))
     }
 }
 
 impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
-    /// Carries out transactions. `ANNOUNCES` states whether their ranges are announced.
+    /// Carries out the transactions with these numbers. `ANNOUNCES`: each transaction announces its ranges.
     #[inline(always)]
     fn transfer<M: Memory, const ANNOUNCES: bool>(memory: &mut M, numbers: Range<u64>) -> Result<()> {
         for nth in numbers {
             let lot = drawn(nth);
             let account = lot % Self::ACCOUNTS;
-            // TPC-B mostly takes the account's own branch. Here the teller decides, which hardly matters.
+            // TPC-B mostly draws the account from the teller's branch. Here the account does not depend on the branch,
+            // which hardly changes the cost.
             let teller = (lot >> 20) % Self::TELLERS;
             let branch = teller / (Self::TELLERS / BRANCHES);
             let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;

@@ -1,10 +1,10 @@
-//! The check of memory after a benchmark: it adds up by the workload's audit, and every byte is as the same
-//! transactions leave it in memory without transactions.
+//! The check of the memory after a benchmark: the workload's audit accepts it, and every byte is the same as after the
+//! same work on bare memory.
 
 use super::change::Bare;
 use super::{size, Work};
 
-/// Checks the memory after the transactions with numbers below `ended`.
+/// Checks the memory after the transactions with numbers below `ended`. Returns a description of the fault, if any.
 pub(super) fn judge<W: Work>(work: &W, memory: &[u8], ended: u64) -> Result<(), String> {
     work.audit(memory)?;
     let mut expected = vec![0; size(W::BYTES)];
@@ -15,5 +15,5 @@ pub(super) fn judge<W: Work>(work: &W, memory: &[u8], ended: u64) -> Result<(), 
     }
     let at = memory.iter().zip(&expected).position(|(found, expected)| found != expected);
     let at = at.unwrap_or(memory.len().min(expected.len()));
-    Err(format!("at {at} lies another byte than {ended} such transactions leave there"))
+    Err(format!("the byte at offset {at} is not as {ended} transactions leave it in bare memory"))
 }

@@ -1,9 +1,10 @@
-//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one
-//! warehouse, a part of one, or several: a warehouse has ten districts, and a tenth of its stock for each.
+//! Order-entry: TPC-C's new-order, payment and delivery (Rio Vista, section 5.1), by one client.
 //!
-//! Of 92 transactions 45 are new orders, 43 payments and 4 deliveries: TPC-C's mix without the transactions that change
-//! nothing. About nineteen ranges for each transaction. Names and addresses, which never change, are left out; amounts
-//! are integers.
+//! The size is a number of districts, each with a tenth of a warehouse's stock. Ten districts are one warehouse.
+//!
+//! Of 92 transactions, 45 are new orders, 43 payments and 4 deliveries: TPC-C's mix without the transactions that
+//! change nothing. A transaction declares nineteen ranges on average. The records have no names and addresses, which
+//! never change, but have the length that these would need. Amounts are integers.
 
 use std::ops::Range;
 
@@ -12,34 +13,35 @@ use super::synthetic::drawn;
 use super::{size, Work};
 use crate::error::Result;
 
-/// Districts of a warehouse. A delivery goes to all of them.
+/// Districts of a warehouse. A delivery delivers an order of each district of one warehouse.
 const OF_WAREHOUSE: u64 = 10;
 const CUSTOMERS_OF_DISTRICT: u64 = 3000;
-/// Orders kept for each district; the oldest are overwritten.
+/// Number of the latest orders that each district has. A new order overwrites the oldest.
 const ORDERS: u64 = 4096;
 const LINES: u64 = 15;
 const HISTORY: u64 = 1 << 15;
 
-/// The company: its year's payments, and the place of the next history record.
+/// Offsets of the company's fields: the year's payments, and the number of the next history record.
 const WAREHOUSE: u64 = 0;
 const HISTORY_NEXT: u64 = 8;
-/// A district: its year's payments, its next order, the first undelivered order, the number of orders.
+/// Offset of the first district. A district has the year's payments, the number of its next order, and the number of
+/// its first undelivered order.
 const DISTRICT: u64 = 64;
 const DISTRICT_BYTES: u64 = 96;
-/// Bytes of a customer: balance, year's payments, payments, deliveries.
+/// Bytes of a customer: balance, sum of the year's payments, number of payments, number of deliveries.
 const CUSTOMER_BYTES: u64 = 640;
 /// Bytes of an item: its price, which never changes.
 const ITEM_BYTES: u64 = 80;
-/// Bytes of a stock entry: quantity, year's sales, orders.
+/// Bytes of a stock entry: quantity, quantity sold in the year, number of order lines.
 const STOCK_BYTES: u64 = 304;
-/// Bytes of an order: customer, date, carrier, lines.
+/// Bytes of an order: customer, date, carrier, number of lines.
 const ORDER_BYTES: u64 = 32;
-/// Bytes of an order's line: item, quantity, amount, date of its delivery.
+/// Bytes of an order's line: item, quantity, amount, date of the delivery.
 const LINE_BYTES: u64 = 32;
 /// Bytes of a payment: customer, district, date, amount.
 const PAYMENT_BYTES: u64 = 32;
 
-/// A number of districts, with their customers, orders and part of the stock: about 8 MB each.
+/// A database of `DISTRICTS` districts: their customers, orders and stock, about 8 MB for each district.
 pub(super) struct OrderEntry<const DISTRICTS: u64>;
 
 fn words(values: [u64; 4]) -> [u8; 32] {
@@ -122,12 +124,12 @@ impl<const DISTRICTS: u64> OrderEntry<DISTRICTS> {
     }
 
     fn delivery<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
-        // Drawn from the lot's highest bits, because lower bits choose the transaction.
+        // The highest bits of `lot` choose the warehouse, because lower bits chose the kind of transaction.
         let first = (lot >> 40) % DISTRICTS.div_ceil(OF_WAREHOUSE) * OF_WAREHOUSE;
         for district in first..DISTRICTS.min(first + OF_WAREHOUSE) {
             let place = DISTRICT + district * DISTRICT_BYTES;
             let (next, oldest) = (amount_at(txn, place + 8)?, amount_at(txn, place + 16)?);
-            // Overwritten orders cannot be found.
+            // Older orders were overwritten.
             let nth = oldest.max(next.saturating_sub(ORDERS));
             if nth == next {
                 continue;
@@ -194,7 +196,9 @@ impl<const DISTRICTS: u64> Work for OrderEntry<DISTRICTS> {
             && (5 * orders..=LINES * orders).contains(&lines);
         match is_right {
             true => Ok(()),
-            false => Err(format!("paid {paid:?}, payments {payments:?}, {orders} orders of {lines} lines")),
+            false => Err(format!(
+                "the sums of payments are {paid:?}, the numbers of payments {payments:?}; there are {orders} orders of {lines} lines"
+            )),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The check whether a directory is in memory. RVM with its log in memory and RVM with its log on a disk are measured
-//! as two engines, so each must get a directory of its kind.
+//! The check whether a directory is in memory or on a disk. RVM with its log in memory and RVM with its log on a disk
+//! are two engines, and each must get a directory of its kind.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
 pub(crate) fn filesystem_of(directory: &Path) -> Option<String> {
     let directory = std::fs::canonicalize(directory).ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    // Of several mounts at the same place the last hides the others.
+    // Of several mounts at the same place, the last mount hides the others; `max_by_key` returns the last maximum.
     let at = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         let (place, kind) = (fields.next()?, fields.next()?);

@@ -1,7 +1,7 @@
-//! libpmemobj, the widely packaged library for persistent memory: undo logs in a pool, `pmemobj_tx_add_range`.
+//! libpmemobj as an engine: undo logs in a pool, with a call of `pmemobj_tx_add_range_direct` for each range.
 //!
-//! Memory that outlives its process, and survives a crash together with the processor's cache, needs no flushes. The
-//! library learns that from the environment when it is loaded: [`PMEMOBJ_VARIABLES`](super::PMEMOBJ_VARIABLES).
+//! Memory that survives a crash together with the processor's cache needs no flushes. libpmemobj takes this setting
+//! from environment variables when it is loaded: [`PMEMOBJ_VARIABLES`](super::PMEMOBJ_VARIABLES).
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -13,7 +13,7 @@ use super::change::{Change, Memory};
 use crate::error::{Error, Result};
 
 const NAME: &str = "pmemobj";
-/// Bytes for the log and the pool's own data.
+/// Bytes of a pool for its log and metadata, in addition to one and a half times the database.
 const BESIDE: u64 = 64 << 20;
 const TX_PARAM_NONE: c_int = 0;
 
@@ -42,8 +42,8 @@ extern "C" {
 
 /// A pool with one object, which is the database.
 ///
-/// Invariant: `pool` comes from `pmemobj_create` and is closed once, when this is dropped; `base` is the address of its
-/// root object of `bytes` bytes.
+/// Invariant: `pool` comes from `pmemobj_create`, and only `drop` closes it; `base` is the address of the pool's root
+/// object, which has `bytes` bytes.
 pub(super) struct Pool {
     pool: NonNull<RawPool>,
     base: NonNull<u8>,
@@ -51,9 +51,9 @@ pub(super) struct Pool {
 }
 
 fn refused(what: &'static str) -> Error {
-    // SAFETY: it returns this thread's last message.
+    // SAFETY: the call has no preconditions. It returns this thread's last message.
     let message = unsafe { pmemobj_errormsg() };
-    // SAFETY: the string lives until the next call.
+    // SAFETY: the string is valid until this thread's next call of libpmemobj, and is copied before.
     let message = unsafe { CStr::from_ptr(message) };
     Error::engine(NAME, what)(message.to_string_lossy())
 }
@@ -71,7 +71,7 @@ impl Pool {
         if root.at == 0 {
             return Err(refused("making the database"));
         }
-        // An offset counts from the beginning of the pool, which is mapped at its own address.
+        // The root's offset counts from the beginning of the pool, and `pool` is the address where the pool is mapped.
         let base = pool.cast::<u8>().as_ptr().wrapping_add(super::size(root.at));
         let base = NonNull::new(base).ok_or_else(|| refused("finding the database"))?;
         Ok(Pool { pool, base, bytes })
@@ -79,7 +79,7 @@ impl Pool {
 
     /// Returns the database.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the root object has `bytes` bytes, zeros at first, and the slice borrows this value.
+        // SAFETY: the root object has `bytes` initialized bytes (zeros at first), and the slice borrows this value.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 }
@@ -109,13 +109,13 @@ impl Memory for Pool {
 impl Change for PoolTxn<'_> {
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
         let range = self.range_of(at, N)?;
-        Ok(range.try_into().expect("as long as it was declared"))
+        Ok(range.try_into().expect("the range has the declared length"))
     }
 
     fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let range = self.0.bytes().get_mut(super::size(at)..).and_then(|rest| rest.get_mut(..bytes));
         let range = range.ok_or_else(|| Error::Settings(format!("no range of {bytes} bytes at {at}")))?;
-        // SAFETY: the range lies in the pool, whose transaction this is.
+        // SAFETY: the range is in the pool, and this thread has a transaction of the pool.
         match unsafe { pmemobj_tx_add_range_direct(range.as_ptr().cast(), bytes) } {
             0 => Ok(range),
             _ => Err(refused("declaring a range")),
@@ -130,7 +130,7 @@ impl Change for PoolTxn<'_> {
     fn end(self) -> Result<()> {
         // SAFETY: `begin` began this thread's transaction.
         unsafe { pmemobj_tx_commit() };
-        // SAFETY: as above.
+        // SAFETY: this thread's transaction has been committed, and must be ended.
         match unsafe { pmemobj_tx_end() } {
             0 => Ok(()),
             _ => Err(refused("committing")),

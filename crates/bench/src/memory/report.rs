@@ -1,4 +1,4 @@
-//! The figures made from the rounds.
+//! The report of a run, computed from its rounds.
 
 use serde::Serialize;
 
@@ -7,23 +7,24 @@ use super::rounds::Spent;
 use super::{MemoryEngine, MemorySettings, Workload};
 use crate::Histogram;
 
-/// Nanoseconds of a transaction, over all rounds.
+/// Nanoseconds per transaction, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// The median.
+    /// The median of the rounds.
     pub median_ns: f64,
-    /// The figure of the quickest round.
+    /// The quickest round.
     pub min_ns: f64,
 }
 
-/// The time of transactions until they were safe, in nanoseconds: all transactions of a group wait for its sync.
+/// The time of transactions until they were safe, in nanoseconds. All transactions of a group wait for the group's
+/// sync.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ResponseTimes {
     /// The median.
     pub p50_ns: u64,
     /// The 99th percentile.
     pub p99_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
     /// The number of measured transactions.
     pub count: u64,
@@ -44,56 +45,57 @@ pub struct MemoryReport {
     pub about: &'static str,
     /// The filesystem of RVM's log.
     pub log_on: Option<String>,
-    /// Transactions that RVM writes and syncs together.
+    /// Number of transactions that RVM writes and syncs together.
     pub group: Option<u32>,
     /// Whether stores were written back from the processor's cache.
     pub write_back: bool,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u32,
-    /// Whether the threads locked stripes instead of keeping parts.
+    /// Whether each transaction locked stripes of the segment. Otherwise each thread kept a part of it.
     pub is_striped: bool,
-    /// Transactions per second of all threads, by the median.
+    /// Transactions per second of all threads, by the median of the rounds.
     pub tps: f64,
-    /// A transaction's time, with its share of the truncations.
+    /// A transaction's time, including its share of the truncations.
     pub with: Figures,
     /// A transaction's share of the truncations.
     pub truncation_ns: f64,
-    /// Number of truncations, with one at the end.
+    /// Number of truncations, including the one at the end of the run.
     pub truncations: u64,
-    /// If there is a log: a transaction's share of a bare write of the same number of bytes with a sync, in the same
+    /// If there is a log: a transaction's share of a bare write and sync of the same number of bytes, in the same
     /// rounds.
     pub bare_sync: Option<Figures>,
-    /// A transaction's time without truncations, as a multiple of `bare_sync`: the median of neighbours.
+    /// A transaction's time without truncations, as a multiple of `bare_sync`: the median of the rounds.
     pub times_bare_sync: Option<f64>,
     /// The baseline: the same work without transactions, or by one of the threads.
     pub compared_with: &'static str,
-    /// The baseline's time.
+    /// The baseline's time per transaction.
     pub without: Figures,
-    /// A transaction's overhead over the baseline: the median of the differences of neighbours.
+    /// A transaction's overhead over the baseline: the median of the differences between neighbouring rounds.
     pub overhead_ns: f64,
     /// The overhead as a part of the baseline.
     pub overhead_ratio: f64,
-    /// The difference between the quickest rounds of both.
+    /// The overhead by the quickest rounds: the engine's quickest round minus the baseline's quickest round.
     pub quickest_overhead_ns: f64,
-    /// The difference of the quickest rounds as a part of the quickest baseline.
+    /// The overhead by the quickest rounds, as a part of the baseline's quickest round.
     pub quickest_overhead_ratio: f64,
-    /// With several threads: their work as a multiple of one thread's, the median of neighbours.
+    /// With several threads: their transactions per second as a multiple of one thread's, by the median of neighbouring
+    /// rounds.
     pub times_one: Option<f64>,
-    /// For libpmemobj: the time of this library's Vista, in rounds in turns with it.
+    /// For libpmemobj: the time of this library's Vista, whose rounds alternated with libpmemobj's.
     pub vista: Option<Figures>,
-    /// libpmemobj's time as a multiple of Vista's: the median of neighbours.
+    /// libpmemobj's time as a multiple of Vista's: the median of neighbouring rounds.
     pub times_vista: Option<f64>,
-    /// The time of transactions until they were safe, if it was measured.
+    /// The time of transactions until they were safe, if the run measured it.
     pub responses: Option<ResponseTimes>,
-    /// Rounds of each contender.
+    /// Number of rounds of each contender.
     pub rounds: usize,
-    /// Transactions of the engine in all.
+    /// Number of the engine's transactions in all.
     pub transactions: u64,
-    /// "ok", or the disagreement.
+    /// "ok", or a description of the fault that the audit found.
     pub audit: String,
 }
 
-/// Returns the median, or zero without figures.
+/// Returns the median, or zero if there is no figure.
 fn median(figures: impl Iterator<Item = f64>) -> f64 {
     crate::median::median(figures).unwrap_or(0.0)
 }
@@ -108,7 +110,7 @@ fn response(times: &Histogram) -> ResponseTimes {
 }
 
 impl Spent {
-    /// Records the verdict of `judge`, which gets the number of ended transactions for each part of the memory.
+    /// Adds the verdict of `judge`, which gets the number of ended transactions for each part of the memory.
     pub(super) fn audited(self, judge: impl FnOnce(&[u64]) -> Result<(), String>) -> Spent {
         Spent { audit: judge(&self.ended).map_or_else(|what| what, |()| "ok".into()), ..self }
     }
@@ -124,13 +126,21 @@ impl Spent {
             Workload::OrderEntry => ("order-entry", None, false),
         };
         let (engine, about, group) = match settings.engine {
-            MemoryEngine::Vista => ("vista", "old bytes saved in the same memory, nothing written at the end", None),
-            MemoryEngine::Rvm { group } => ("rvm", "new bytes to a redo log on a disk, which is synced", Some(group)),
-            MemoryEngine::RvmRio { group } => {
-                ("rvm-rio", "new bytes to a redo log in memory, where a sync costs nothing: RVM on Rio", Some(group))
+            MemoryEngine::Vista => {
+                ("vista", "before-images in the same memory; a commit writes nothing to a disk", None)
             }
-            MemoryEngine::Pmemobj => ("pmemobj", "old bytes saved in a pool, by libpmemobj", None),
-            MemoryEngine::None => ("none", "the bare work against itself: the noise", None),
+            MemoryEngine::Rvm { group } => {
+                ("rvm", "new bytes are written to a redo log on a disk, which is synced", Some(group))
+            }
+            MemoryEngine::RvmRio { group } => (
+                "rvm-rio",
+                "new bytes are written to a redo log in memory, where a sync costs nothing: RVM on Rio",
+                Some(group),
+            ),
+            MemoryEngine::Pmemobj => ("pmemobj", "before-images in a pool of libpmemobj", None),
+            MemoryEngine::None => {
+                ("none", "the work without transactions, compared with itself: the noise of the measurement", None)
+            }
         };
         let log_on = group.and_then(|_| filesystem_of(&settings.directory));
         let has_vista = !self.beside_vista.is_empty();
@@ -153,7 +163,7 @@ impl Spent {
             truncations: self.truncations,
             bare_sync: has_log.then(|| figures(self.synced.iter().map(|round| round.1))),
             times_bare_sync: has_log.then(|| median(self.synced.iter().map(|round| round.0 / round.1))),
-            compared_with: if of_threads { "one of the threads" } else { "the bare work" },
+            compared_with: if of_threads { "one thread" } else { "the same work without transactions" },
             without,
             overhead_ns,
             overhead_ratio: overhead_ns / without.median_ns,

@@ -9,10 +9,11 @@ use super::Work;
 use crate::error::Result;
 use crate::Histogram;
 
-/// Least number of groups whose times are taken.
+/// Smallest number of measured groups.
 const GROUPS_MIN: u64 = 5;
 
-/// Measures the next transactions, in groups of `group`, for the given time. Each time includes the looks at the clock.
+/// Measures the next transactions, in groups of `group`, for the given time. A transaction's time includes the readings
+/// of the clock.
 pub(super) fn response_times<W: Work, M: Memory>(
     work: &W,
     memory: &mut M,
@@ -27,7 +28,7 @@ pub(super) fn response_times<W: Work, M: Memory>(
             begun.push(Instant::now());
             work.run(memory, take(next, 1))?;
         }
-        // If a truncation came in between, the last group is not full.
+        // A truncation within the group has started a new group, which is not full: flush it.
         memory.flush()?;
         let ended = Instant::now();
         begun.drain(..).for_each(|begin| {

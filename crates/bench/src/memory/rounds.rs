@@ -1,13 +1,14 @@
-//! Short rounds in turns, and the figures made from them.
+//! Short alternating rounds: the measurement of one thread.
 //!
-//! A shared machine changes from one moment to the next. So a figure is the median of very many short rounds, and
-//! compared work takes turns. An overhead is the median of the differences of neighbours. On a machine that is hardly
-//! ever idle, the quickest rounds of each contender tell more.
+//! The speed of a shared machine changes from one moment to the next. So a figure is the median of very many short
+//! rounds, and the rounds of the compared contenders alternate. An overhead is the median of the differences between
+//! neighbouring rounds. On a machine that is hardly ever idle, the quickest rounds of each contender tell more.
 //!
-//! Work that a memory does rarely, for many transactions at once, falls into few rounds, and the median round has none
-//! of it. So a round consists of whole groups of transactions that are synced together. The time of truncations is
-//! subtracted from their rounds, and each round gets an equal share of the time of all truncations. A last truncation
-//! empties the log at the end. (In a run too short for another truncation, the last truncation is the only one.)
+//! Syncs and truncations serve many transactions at once. A round consists of whole groups of transactions that are
+//! synced together, so each round has the same share of syncs. Only few rounds have a truncation, and the median round
+//! would have none. So the time of a truncation is subtracted from its round, and an equal share of the time of all
+//! truncations is added to each round. A last truncation empties the log at the end of the run. In a short run it is
+//! the only one.
 
 use std::time::{Duration, Instant};
 
@@ -20,35 +21,37 @@ use crate::Histogram;
 
 /// Approximate length of a round.
 pub(super) const ROUND: Duration = Duration::from_micros(300);
-/// Approximate length of a round with a log. The bare work in between evicts the log's data from the processor's cache.
-/// A shorter round would have only a few groups of transactions to bear the cost of that.
+/// Approximate length of a round with a log. The bare work between two such rounds evicts the log's data from the
+/// processor's cache; a round has many groups of transactions, so that they share this cost.
 const ROUND_WITH_LOG: Duration = Duration::from_millis(5);
-/// Least number of rounds of each contender.
+/// Smallest number of rounds of each contender.
 pub(super) const ROUNDS_MIN: usize = 5;
-/// Most transactions of a round.
+/// Largest number of transactions of a round.
 const COUNT_MAX: u64 = 1 << 22;
 
 /// The measurements.
 pub(crate) struct Spent {
-    /// Nanoseconds of a transaction in each round, and of the baseline.
+    /// For each pair of neighbouring rounds, nanoseconds per transaction: of the engine, and of the baseline.
     pub(super) pairs: Vec<(f64, f64)>,
-    /// The share of truncations in that time, and the number of truncations.
+    /// Each transaction's share of the time of truncations, in nanoseconds.
     pub(super) truncation_ns: f64,
+    /// Number of truncations.
     pub(super) truncations: u64,
-    /// For a log on a disk, by round: the time without truncations, and the time of bare writes of the same number of
-    /// bytes, each with a sync. Nanoseconds of a transaction.
+    /// For each round with a log, nanoseconds per transaction: of the engine without truncations, and of bare writes of
+    /// the same number of bytes, each with a sync.
     pub(super) synced: Vec<(f64, f64)>,
-    /// Rounds of another engine in turns with this library's Vista, if there were any: nanoseconds of a transaction of
-    /// each.
+    /// For each pair of neighbouring rounds of another engine and this library's Vista, nanoseconds per transaction: of
+    /// the other engine, and of Vista.
     pub(super) beside_vista: Vec<(f64, f64)>,
-    /// The time of each transaction until it was safe, if it was measured.
+    /// The time of each transaction until it was safe, if the run measured it.
     pub(super) responses: Option<Histogram>,
-    /// Ended transactions, for each part of the memory.
+    /// Number of ended transactions, for each part of the memory.
     pub(super) ended: Vec<u64>,
+    /// "ok", or a description of the fault that the audit found.
     pub(super) audit: String,
 }
 
-/// Runs rounds with transactions and bare rounds in turns.
+/// Measures: rounds of `memory` alternate with rounds of `bare`, the baseline.
 pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     settings: &MemorySettings,
     work: &W,
@@ -66,7 +69,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let bare_count = calibrate(ROUND, &mut without)?;
     let count = calibrate(round, &mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
     let count = count.next_multiple_of(group.max(1));
-    // Earlier work must not count in the rounds.
+    // The rounds must not do work that earlier transactions left.
     memory.settle()?;
     let (before, first) = (memory.truncations(), next);
     let mut with = |memory: &mut M| -> Result<f64> {
@@ -83,8 +86,8 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     };
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
         let logged = memory.logged();
-        // The second measurement of a pair may or may not find the first one's data in the cache. So each contender
-        // comes first in every other pair.
+        // The first round of a pair may leave data in the processor's cache that the second round uses or must evict.
+        // So each contender is first in every other pair.
         let (pair, on_disk) = if pairs.len() % 2 == 0 {
             let with = with(memory)?;
             bytes = usize::try_from((memory.logged() - logged) / writes).ok();
@@ -118,14 +121,14 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     })
 }
 
-/// Takes the next `count` numbers.
+/// Takes the next `count` transaction numbers.
 pub(super) fn take(next: &mut u64, count: u64) -> std::ops::Range<u64> {
     let from = *next;
     *next += count;
     from..*next
 }
 
-/// Returns the nanoseconds of one of `count` operations.
+/// Runs `work`, which carries out `count` operations. Returns the nanoseconds per operation.
 pub(super) fn timed(count: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     work()?;
@@ -138,9 +141,9 @@ pub(super) fn nanoseconds(elapsed: Duration, count: u64) -> f64 {
     elapsed.as_secs_f64() * 1e9 / count
 }
 
-/// Returns the number of operations that fill a round.
+/// Returns the number of operations that take at least the time `round`.
 pub(super) fn calibrate(round: Duration, run: &mut impl FnMut(u64) -> Result<f64>) -> Result<u64> {
-    // Work that is done only once does not belong to a round.
+    // The first operation may do work that no later operation repeats, so it is not timed.
     run(1)?;
     let mut count = 1;
     loop {

@@ -1,4 +1,4 @@
-//! The synthetic benchmark: a number of bytes changes at a random place of 50 MB. And a benchmark that swaps two
+//! Two benchmarks in 50 MB: the synthetic benchmark changes bytes at a random place, and `Swap` swaps two random
 //! pointers.
 
 use std::hint::black_box;
@@ -9,18 +9,18 @@ use super::change::{Change, Memory};
 use super::{size, Work};
 use crate::error::Result;
 
-/// Bytes of the paper's database; the tests have a tenth of it.
+/// Bytes of the database, as in the paper; in tests a tenth.
 const DATABASE: u64 = if cfg!(test) { 5 << 20 } else { 50 << 20 };
 /// Bytes of the longest transaction.
 const LONGEST: usize = 1 << 20;
 
-/// Returns a pseudorandom number made from `nth` alone, so that no number depends on the previous number.
+/// Returns a pseudorandom number that depends only on `nth`, so the processor need not wait for the previous number.
 #[inline(always)]
 pub(super) fn drawn(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
 }
 
-/// Returns the bytes that every transaction stores.
+/// Returns the bytes that transactions store, except those of 8 bytes.
 fn image() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| vec![3; LONGEST])
@@ -35,16 +35,16 @@ fn place(nth: u64, bytes: u64, is_hot: bool) -> u64 {
     drawn(nth) % (DATABASE / bytes) * bytes
 }
 
-/// Checks that each piece of `bytes` bytes is either as stored or as it was at first.
+/// Checks that each piece of `bytes` bytes has either only initial bytes or only stored bytes.
 fn are_whole(memory: &[u8], bytes: usize) -> std::result::Result<(), String> {
     let is_whole = |piece: &[u8]| (piece[0] == 1 || piece[0] == 3) && piece.iter().all(|&byte| byte == piece[0]);
     match memory.chunks_exact(bytes).all(is_whole) {
         true => Ok(()),
-        false => Err("there is a piece that is not as it was stored".into()),
+        false => Err("a piece has bytes that no transaction stored there together".into()),
     }
 }
 
-/// Changes `N` bytes; the field says whether always at the same place.
+/// The benchmark that changes `N` bytes in each transaction. The field: whether always at the same place.
 pub(super) struct Synthetic<const N: usize>(pub(super) bool);
 
 impl<const N: usize> Work for Synthetic<N> {
@@ -55,7 +55,7 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        let image: &[u8; N] = black_box(image().first_chunk().expect("as long"));
+        let image: &[u8; N] = black_box(image().first_chunk().expect("the image has the longest transaction's length"));
         for nth in numbers {
             let at = place(nth, N as u64, self.0);
             let mut txn = memory.begin()?;
@@ -71,7 +71,7 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
-        // Pieces of 8 bytes hold their transaction's number.
+        // Each transaction of 8 bytes stores its number, so there is no rule for the contents.
         if N == 8 {
             Ok(())
         } else {
@@ -80,7 +80,7 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 }
 
-/// Changes a number of bytes that the compiler does not know; `is_hot`: always at the same place.
+/// The benchmark that changes a number of bytes that is not known at compile time. `is_hot`: always at the same place.
 pub(super) struct SyntheticOf {
     pub(super) bytes: usize,
     pub(super) is_hot: bool,
@@ -94,7 +94,7 @@ impl Work for SyntheticOf {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        let image = black_box(image().get(..self.bytes).expect("as long"));
+        let image = black_box(image().get(..self.bytes).expect("the image has the longest transaction's length"));
         let bytes = self.bytes as u64;
         for nth in numbers {
             let at = place(nth, bytes, self.is_hot);
@@ -110,7 +110,7 @@ impl Work for SyntheticOf {
     }
 }
 
-/// Swaps two pointers; the field says whether always the same two.
+/// The benchmark that swaps two pointers in each transaction. The field: whether always the same two.
 pub(super) struct Swap(pub(super) bool);
 
 impl Work for Swap {
@@ -141,7 +141,7 @@ impl Work for Swap {
             let pointer = u64::from_ne_bytes(pointer.try_into().expect("eight bytes"));
             match usize::try_from(pointer).ok().and_then(|pointer| seen.get_mut(pointer)) {
                 Some(seen) if !*seen => *seen = true,
-                _ => return Err(format!("the pointer {pointer} is there twice, or was never")),
+                _ => return Err(format!("the pointer {pointer} occurs twice, or was not there at first")),
             }
         }
         Ok(())

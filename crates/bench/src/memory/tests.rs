@@ -1,4 +1,4 @@
-//! Each benchmark on each memory, briefly: it runs and adds up, and an audit notices faults.
+//! Short runs of each benchmark on each memory: the audit accepts the result, and an audit notices faults.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,15 +42,15 @@ const ALL: [Workload; 8] = [
     Workload::OrderEntry,
 ];
 
-/// Returns a directory on a disk or in memory, or `None` if the machine has none.
+/// Returns a directory in memory (`is_memory`) or on a disk, or `None` if the machine has no such directory.
 fn directory(is_memory: bool) -> Option<tempfile::TempDir> {
     let places = if is_memory { ["/dev/shm", "/run"] } else { ["/var/tmp", "/tmp"] };
-    let is_such = |place: &&str| filesystem_of(Path::new(place)).is_some_and(|kind| (kind == "tmpfs") == is_memory);
-    places.into_iter().find(is_such).map(|place| tempfile::tempdir_in(place).unwrap())
+    let is_wanted = |place: &&str| filesystem_of(Path::new(place)).is_some_and(|kind| (kind == "tmpfs") == is_memory);
+    places.into_iter().find(is_wanted).map(|place| tempfile::tempdir_in(place).unwrap())
 }
 
-/// Returns the first workload, and half of the others by the day's seed. All workloads if no seed is set, or
-/// `LIBTP_TEST_DEEP` is set.
+/// Returns the first workload and half of the others, which the day's seed chooses. Returns all workloads if no seed is
+/// set, or if `LIBTP_TEST_DEEP` is set.
 fn todays() -> impl Iterator<Item = Workload> {
     let seed: Option<usize> = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.filter(|_| std::env::var_os("LIBTP_TEST_DEEP").is_none());
@@ -59,7 +59,7 @@ fn todays() -> impl Iterator<Item = Workload> {
 }
 
 #[test]
-fn every_benchmark_adds_up_on_every_memory() {
+fn the_audit_accepts_every_benchmark_on_every_memory() {
     for workload in todays() {
         for engine in [
             MemoryEngine::Vista,
@@ -81,8 +81,11 @@ fn every_benchmark_adds_up_on_every_memory() {
             assert!(report.transactions > 0 && report.tps > 0.0);
             let is_journaled = matches!(engine, MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. });
             assert_eq!(report.truncations > 0 && report.truncation_ns > 0.0, is_journaled, "{report:?}");
-            assert!(report.truncation_ns <= report.with.min_ns, "each round has its share");
-            // A redo log's rounds have a comparison: the same number of bytes is written and synced without an engine.
+            assert!(
+                report.truncation_ns <= report.with.min_ns,
+                "a round's time does not include its share of truncations"
+            );
+            // Rounds with a redo log are compared with bare writes and syncs of the same number of bytes.
             assert_eq!(
                 (report.bare_sync.is_some(), report.times_bare_sync.is_some_and(|times| times > 0.0)),
                 (is_journaled, is_journaled),
@@ -109,7 +112,8 @@ fn both_rvm_engines_are_described_and_refuse_the_wrong_kind_of_filesystem() {
     }
 }
 
-/// libpmemobj reads its environment when it is loaded, so this test's program is started again with the variables set.
+/// libpmemobj reads its environment variables when it is loaded, so the test starts its own program again with the
+/// variables set.
 #[cfg(feature = "peers-all")]
 #[test]
 fn libpmemobj_adds_up_on_every_benchmark() {
@@ -127,7 +131,8 @@ fn libpmemobj_adds_up_on_every_benchmark() {
     }
 }
 
-/// Memory that puts off a microsecond of work for each transaction. It reports the work's time, and does no work.
+/// Memory that pretends to postpone a microsecond of work for each transaction: it reports the work's time, and does no
+/// work.
 struct PutsOff<'m> {
     memory: Bare<'m>,
     since: u64,
@@ -170,14 +175,14 @@ fn the_cost_of_rare_work_is_shared_by_all_transactions() {
     let settings = settings(Workload::Synthetic { bytes: 8, is_hot: true }, MemoryEngine::None, PathBuf::new());
     let spent = measure(&settings, &work, &mut memory, &mut Bare(other)).unwrap();
     let report = spent.report(&settings);
-    // Each transaction's share is a microsecond, although the work fell into few rounds.
+    // Each transaction's share is a microsecond, although only few rounds had the work.
     assert!((999.0..=1001.0).contains(&report.truncation_ns), "{} ns", report.truncation_ns);
     assert!(report.with.min_ns >= report.truncation_ns, "{report:?}");
     assert!(report.truncations > 0);
 }
 
 #[test]
-fn several_threads_add_up_each_in_its_part() {
+fn the_audit_accepts_each_part_of_several_threads() {
     for is_striped in [false, true] {
         for workload in [ALL[0], Workload::Swap { is_hot: false }, Workload::DebitCredit, Workload::OrderEntry] {
             let one = settings(workload, MemoryEngine::Vista, PathBuf::new());
@@ -188,7 +193,7 @@ fn several_threads_add_up_each_in_its_part() {
     }
 }
 
-/// Memory that loses one transaction: it stores the changes elsewhere.
+/// Memory that loses transaction `until`, counted from one: it stores that transaction's changes in a copy.
 struct Forgetful<'m> {
     memory: Bare<'m>,
     spare: Vec<u8>,
@@ -212,7 +217,7 @@ impl Memory for Forgetful<'_> {
 }
 
 #[test]
-fn an_audit_notices_one_byte_and_one_lost_transaction() {
+fn an_audit_notices_one_wrong_byte_and_one_lost_transaction() {
     fn of(work: &impl Work, bytes: u64, places: &[usize]) {
         const ENDED: u64 = 300;
         let mut memory = vec![0; size(bytes)];
@@ -234,7 +239,7 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
         for until in [ENDED, 100] {
             run(&mut memory, until);
             let lost = judge(work, &memory, ENDED);
-            assert!(lost.is_err(), "the transaction {until} is lost");
+            assert!(lost.is_err(), "the audit did not notice that transaction {until} is lost");
         }
     }
     of(&Synthetic::<8>(false), Synthetic::<8>::BYTES, &[0, 100, 4 << 20]);

@@ -1,8 +1,9 @@
-//! Rounds of several threads, and of one of them alone, in turns.
+//! Alternating rounds of several threads and of one thread.
 //!
-//! Threads do not begin at the same moment, and one ends before another; on a shared machine the difference is large.
-//! So each thread works for a fixed time after it sees that all have begun, and notes its progress again and again. The
-//! figure is the work of all threads between the begin of the last and the end of the first.
+//! Threads neither begin nor end at the same moment; on a shared machine the differences are large. So each thread
+//! works for a fixed time after it sees that all threads have begun, and records its progress many times. A round's
+//! figure counts only the work in the time that all threads have in common: from the begin of the last thread to the
+//! end of the first thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -15,25 +16,25 @@ use super::rounds::{self, calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN
 use super::{MemorySettings, Work};
 use crate::error::{Error, Result};
 
-/// Duration of a thread's work after all have begun.
+/// Duration of a thread's work after all threads have begun.
 const ROUND: Duration = Duration::from_millis(2);
-/// A short round's work is done in this number of parts; progress is noted after each.
+/// Number of parts of a short round's work. A thread records its progress after each part.
 const PARTS: u64 = 8;
 
-/// A thread: its worker, the start of its part of the segment, its next transaction's number.
+/// A thread: its worker, the offset of its part of the segment, and the number of its next transaction.
 type Thread<'t> = (Worker<'t>, u64, u64);
 
-/// The number of transactions that a thread had ended at a time.
+/// A time, and the number of transactions that a thread had ended then.
 type Stamp = (Duration, u64);
 
-/// Runs rounds of one thread and of all in turns, each with a part of the segment.
+/// Measures: rounds of all threads alternate with rounds of one thread. Each thread has a part of the segment.
 pub(super) fn measure_threads<W: Work>(
     settings: &MemorySettings,
     work: &W,
     threads: &Threads,
     part: u64,
 ) -> Result<Spent> {
-    let refused = |why: vista::Error| Error::engine("vista", "giving threads their parts")(why);
+    let refused = |why: vista::Error| Error::engine("vista", "assigning parts of the segment to threads")(why);
     let mut workers = Vec::new();
     for nth in 0..u64::from(settings.threads) {
         let mut worker = threads.worker().map_err(refused)?;
@@ -48,7 +49,7 @@ pub(super) fn measure_threads<W: Work>(
     let count = (count / PARTS).max(1);
     let (start, mut pairs) = (Instant::now(), Vec::new());
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
-        // All threads come first in every other pair, and one thread in the rest.
+        // The round of all threads is first in even pairs, and second in odd pairs.
         if pairs.len() % 2 == 0 {
             let all = together(work, &mut workers, count)?;
             pairs.push((all, together(work, &mut workers[..1], count)?));
@@ -70,8 +71,8 @@ pub(super) fn measure_threads<W: Work>(
     })
 }
 
-/// Returns the nanoseconds of a transaction of threads that work at once. `count` transactions lie between two looks at
-/// the clock.
+/// Runs one round of threads that work at the same time, and returns its nanoseconds per transaction. Each thread reads
+/// the clock after every `count` transactions.
 fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result<f64> {
     let round = Round {
         ready: Barrier::new(workers.len()),
@@ -82,7 +83,8 @@ fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result
     };
     let stamps: Result<Vec<Vec<Stamp>>> = std::thread::scope(|scope| {
         let round = &round;
-        let threads: Vec<_> = workers.iter_mut().map(|thread| scope.spawn(move || round.go_on(work, thread))).collect();
+        let threads: Vec<_> =
+            workers.iter_mut().map(|thread| scope.spawn(move || round.run_thread(work, thread))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a benchmark's thread does not panic")).collect()
     });
     Ok(in_common(&stamps?))
@@ -91,21 +93,22 @@ fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result
 /// A round of several threads.
 struct Round {
     ready: Barrier,
-    /// The number of threads that have begun, and the number of all threads.
+    /// Number of threads that have begun.
     begun: AtomicUsize,
+    /// Number of all threads.
     all: usize,
     epoch: Instant,
-    /// Transactions between two looks at the clock.
+    /// Number of transactions between two readings of the clock.
     count: u64,
 }
 
 impl Round {
-    /// Does one thread's work and returns its progress over time.
-    fn go_on<W: Work>(&self, work: &W, (worker, from, next): &mut Thread<'_>) -> Result<Vec<Stamp>> {
+    /// Does one thread's work. Returns the thread's progress over time.
+    fn run_thread<W: Work>(&self, work: &W, (worker, from, next): &mut Thread<'_>) -> Result<Vec<Stamp>> {
         let mut memory = OfThread { worker, from: *from };
         self.ready.wait();
         let (mut stamps, mut until, mut ended) = (vec![(self.epoch.elapsed(), 0)], None, 0);
-        // Release, and acquire below: a thread that sees the count reads the clock after this thread has.
+        // Release here and acquire below: a thread that sees this increment reads the clock later than this thread did.
         self.begun.fetch_add(1, Ordering::AcqRel);
         loop {
             work.run(&mut memory, take(next, self.count))?;
@@ -119,7 +122,7 @@ impl Round {
     }
 }
 
-/// Returns the nanoseconds of a transaction of all threads, in the time that they have in common.
+/// Returns the nanoseconds per transaction of all threads, in the time that they have in common.
 fn in_common(threads: &[Vec<Stamp>]) -> f64 {
     let from = threads.iter().filter_map(|stamps| stamps.first()).map(|stamp| stamp.0).max().unwrap_or_default();
     let to = threads.iter().filter_map(|stamps| stamps.last()).map(|stamp| stamp.0).min().unwrap_or_default();
@@ -127,7 +130,7 @@ fn in_common(threads: &[Vec<Stamp>]) -> f64 {
     nanoseconds(to.saturating_sub(from), 1) / ended.max(1.0)
 }
 
-/// Returns the transactions that a thread had ended at a moment, interpolated between two stamps.
+/// Returns the number of transactions that a thread had ended at a moment, interpolated between two stamps.
 #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
 fn ended_by(stamps: &[Stamp], at: Duration) -> f64 {
     let Some(next) = stamps.iter().position(|stamp| stamp.0 > at) else {
@@ -148,17 +151,18 @@ mod tests {
 
     #[test]
     fn work_of_a_thread_outside_the_common_time_does_not_count() {
-        // One thread began 5 ms late. Each does 100 in a millisecond while the other works, and twice as many alone.
+        // The second thread begins 5 ms later. Each thread ends 100 transactions in a millisecond while the other
+        // works, and 200 while it works alone.
         let first = of_millis(&[(0, 0), (5, 1000), (10, 1500)]);
         let second = of_millis(&[(5, 0), (10, 500), (15, 1500)]);
         let each = in_common(&[first.clone(), second]);
-        assert!((each - 5000.0).abs() < 1e-6, "{each} ns: 1000 in 5 ms, not 3000 in 15");
+        assert!((each - 5000.0).abs() < 1e-6, "{each} ns, wanted the 1000 transactions of the 5 ms in common");
         let alone = in_common(&[first]);
         assert!((alone - 1e7 / 1500.0).abs() < 1e-6, "{alone}");
     }
 
     #[test]
-    fn between_two_looks_at_the_clock_they_end_in_proportion() {
+    fn progress_between_two_stamps_is_interpolated() {
         let stamps = of_millis(&[(10, 0), (20, 100), (40, 200)]);
         let at = |millis: u64| ended_by(&stamps, Duration::from_millis(millis));
         assert_eq!(

@@ -1,58 +1,59 @@
-//! The parts and their connections, always the same, and the expected results of operations.
+//! The parts and their connections, and the expected results of operations. They are the same in every run.
 //!
 //! Three connections leave each part. Nine in ten connections lead to a nearby part: a part whose id is among the
-//! nearest one percent of all ids. The others lead to any part (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered
-//! from 1. Parts for later inserts, in batches of a hundred, are made with the others, so that every contender gets the
-//! same parts.
+//! nearest one percent of all ids. The other connections lead to a random part (Cattell and Skeen 1992; LIBTP 5.2). Ids
+//! begin with 1. The graph also has the parts of later inserts, in batches of a hundred, so that every contender
+//! inserts the same parts.
 
 use super::{Way, HOPS, INSERTED};
 use crate::random::Random;
 
-/// Connections that leave a part.
+/// Number of connections that leave a part.
 pub const CONNECTIONS: usize = 3;
-/// A part as a record.
+/// Bytes of a part's record.
 pub const PART_BYTES: usize = 30;
-/// A connection as a record: target, type, length.
+/// Bytes of a connection's record: target, type, length.
 pub const CONNECTION_BYTES: usize = 18;
 /// Percentage of connections that lead to nearby parts.
 const NEAR_PERCENT: u32 = 90;
-/// One part in this number is nearby.
+/// One part in `NEAR_ONE_IN` parts is nearby.
 const NEAR_ONE_IN: u32 = 100;
 
 /// A part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its number, from 1.
+    /// The part's number, from 1.
     pub id: u32,
     pub(crate) x: u32,
     pub(crate) y: u32,
     pub(crate) kind: [u8; 10],
     pub(crate) built: u64,
-    /// The connections that leave it.
+    /// The connections that leave the part.
     pub out: [Connection; CONNECTIONS],
 }
 
-/// A connection, kept with the part that it leaves.
+/// A connection that leaves a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The part that it leads to.
+    /// The id of the part that the connection leads to.
     pub to: u32,
     pub(crate) kind: [u8; 10],
     pub(crate) length: u32,
 }
 
-/// The arguments of the null procedure.
+/// A visited part: the arguments of the null procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// The part.
+    /// The part's id.
     pub id: u32,
-    /// Its x coordinate.
+    /// The part's x coordinate.
     pub x: u32,
-    /// Its y coordinate.
+    /// The part's y coordinate.
     pub y: u32,
 }
 
-/// The visited parts: their number, and an order-independent sum that includes each part as often as it was visited.
+/// The number and the checksum of the visited parts. The checksum does not depend on the order of the visits, and
+/// includes a part as often as it was visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Number of visits.
@@ -60,23 +61,23 @@ pub struct Seen {
     sum: u64,
 }
 
-/// All parts, with the parts of later inserts.
+/// All parts, including the parts of later inserts.
 pub struct Graph {
     parts: Vec<Part>,
-    /// For each part, the connections that lead to it: the part that a connection leaves, and its number among that
-    /// part's connections.
+    /// For each part, the connections that lead to it. A connection is given by the part that it leaves, and by its
+    /// number among that part's connections.
     into: Vec<Vec<(u32, u8)>>,
 }
 
 impl Graph {
-    /// Makes `parts` parts to load, and behind them `batches` batches of [`INSERTED`] parts each.
+    /// Makes `parts` parts to load, and after them `batches` batches of [`INSERTED`] parts to insert.
     pub fn make(parts: u32, batches: u32) -> Graph {
         let mut random = Random(0x2545_f491_4f6c_dd1d);
         let mut graph = Graph { parts: Vec::new(), into: Vec::new() };
         let all = parts + batches * INSERTED;
         graph.into.resize(1 + all as usize, Vec::new());
         for id in 1..=all {
-            // A part can lead to the parts of its own batch, and to all earlier parts.
+            // The connections of a part can lead to the parts of the same batch, and to all earlier parts.
             let known = if id <= parts { parts } else { parts + (id - parts).div_ceil(INSERTED) * INSERTED };
             let part = random.part(id, known);
             for (nth, connection) in (0..).zip(&part.out) {
@@ -87,17 +88,21 @@ impl Graph {
         graph
     }
 
-    /// Returns the part with this id, which must be one of the graph's.
+    /// Returns the part with this id.
+    ///
+    /// # Panics
+    /// If the graph has no part with this id.
     pub fn part(&self, id: u32) -> &Part {
         &self.parts[id as usize - 1]
     }
 
-    /// Returns the connections into a part: the part that each leaves, and its number among that part's connections.
+    /// Returns the connections into a part: for each connection the part that it leaves, and its number among that
+    /// part's connections.
     pub fn into_part(&self, id: u32) -> &[(u32, u8)] {
         &self.into[id as usize]
     }
 
-    /// Returns the greatest id. The last part to be inserted has it.
+    /// Returns the greatest id, which the last part to be inserted has.
     pub fn last(&self) -> u32 {
         u32::try_from(self.parts.len()).expect("ids have 32 bits")
     }
@@ -160,7 +165,7 @@ impl Connection {
 }
 
 impl Glance {
-    /// Reads a record that begins with a part. Returns `None` if it is too short.
+    /// Decodes a record that begins with a part. Returns `None` if the record is too short.
     #[inline]
     pub fn of(record: &[u8]) -> Option<Glance> {
         let record: &[u8; 12] = record.first_chunk()?;
@@ -200,7 +205,7 @@ impl Random {
         Part { id, x, y, kind: self.kind(), built: 700_000_000 + u64::from(self.below(300_000_000)), out }
     }
 
-    /// Returns a random part nearby. At either end of the ids there are fewer to choose from.
+    /// Returns a random nearby part. Near the smallest and the greatest id there are fewer parts to choose from.
     fn near(&mut self, id: u32, known: u32) -> u32 {
         let distance = (known / NEAR_ONE_IN / 2).max(1);
         let (first, last) = (id.saturating_sub(distance).max(1), (id + distance).min(known));
@@ -214,7 +219,7 @@ mod tests {
     use crate::oo1::TRAVERSED;
 
     #[test]
-    fn nine_in_ten_connections_lead_nearby_and_every_connection_to_a_part_that_exists_by_then() {
+    fn nine_in_ten_connections_lead_to_nearby_parts_and_none_leads_to_a_later_batch() {
         let graph = Graph::make(20_000, 2);
         assert_eq!(graph.last(), 20_200);
         let mut near = 0;
@@ -225,7 +230,7 @@ mod tests {
                 near += u32::from(to.to.abs_diff(id) <= known / 200);
             }
         }
-        // Of the connections that lead anywhere, one in a hundred leads nearby as well.
+        // Of the connections that lead to a random part, one in a hundred leads to a nearby part by chance.
         let percent = f64::from(near) / 3.0 / f64::from(graph.last()) * 100.0;
         assert!((89.5..90.7).contains(&percent), "{percent} %");
     }
@@ -244,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_recognized_in_its_record() {
+    fn a_part_s_record_decodes_to_the_part() {
         let graph = Graph::make(10, 0);
         let part = graph.part(7);
         assert_eq!(Glance::of(&part.to_bytes()), Some(part.glance()));

@@ -1,5 +1,5 @@
-//! libtp with hash files: parts by id, and for each part one record of all connections that leave it, and one of those
-//! that lead to it.
+//! libtp with hash files. The first has the parts by id. The second has, for each part, one record with all connections
+//! that leave the part. The third has, for each part, one record with all connections that lead to it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::traversal::{depth_first, Look};
 use super::{not_there, Client, Glance, Graph, Parts, Way, CONNECTION_BYTES};
 use crate::error::Result;
 
-/// Three hash files.
+/// The parts and their connections in three hash files.
 pub struct Hashed {
     env: Env,
     parts: Db,
@@ -38,7 +38,7 @@ impl Hashed {
         self.from.put(txn, &id.to_be_bytes(), &out)
     }
 
-    /// Adds a connection into a part.
+    /// Adds a connection from the part `from` to the record of the connections into the part `to`.
     fn arrive(&self, txn: &Txn<'_>, to: u32, from: u32) -> libtp::Result<()> {
         let mut all = self.to.get_for_update(txn, &to.to_be_bytes())?.unwrap_or_default();
         all.extend_from_slice(&from.to_le_bytes());
@@ -99,7 +99,7 @@ pub(super) fn part_of(parts: &Db, reader: &impl Reader, id: u32) -> Result<Glanc
     found.flatten().ok_or_else(|| not_there(NAME, id))
 }
 
-/// The parts as a snapshot shows them.
+/// The parts that a snapshot shows.
 struct Looking<'l> {
     of: &'l Hashed,
     snapshot: &'l Snapshot<'l>,
@@ -118,7 +118,7 @@ impl Look for Looking<'_> {
         let read = |all: &[u8]| {
             ids.extend(all.chunks_exact(each).filter_map(<[u8]>::first_chunk).map(|id| u32::from_le_bytes(*id)));
         };
-        // No record: no connection leads there.
+        // A part without a record has no connections in this direction.
         file.get_with(self.snapshot, &id.to_be_bytes(), read).map(|_| ()).map_err(refused("reading"))
     }
 }

@@ -1,8 +1,9 @@
-//! libtp with indices, as in the paper: B-trees of parts by id, of connections by the part they leave, and by the part
-//! they lead to.
+//! libtp with indices, as in the paper: a B-tree of the parts by id, a B-tree of the connections by the part that they
+//! leave, and a B-tree of the connections by the part that they lead to.
 //!
-//! A connection's record is in the index by the part that it leaves; the other index has only keys. The paper kept
-//! connections as records by number behind two indices, which costs one more read each.
+//! A connection's record is in the B-tree by the part that the connection leaves. The other B-tree of connections has
+//! only keys. In the paper, connections were records by number, and both indices had these numbers, so each access to a
+//! connection cost one more read.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -15,10 +16,10 @@ use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
-/// Parts whose connections are loaded in one transaction, where the load cannot be sorted as a whole.
+/// Number of parts that one transaction loads, where the load cannot be sorted as a whole.
 pub(super) const BATCH: u32 = 2000;
 
-/// Three B-trees.
+/// The parts and their connections in three B-trees.
 pub struct Indexed {
     env: Env,
     parts: Db,
@@ -89,7 +90,7 @@ impl Client for &Indexed {
     }
 }
 
-/// The parts as a snapshot shows them.
+/// The parts that a snapshot shows.
 struct Looking<'l> {
     of: &'l Indexed,
     snapshot: &'l Snapshot<'l>,

@@ -1,12 +1,14 @@
-//! libtp with addresses of records in records: a connection is followed without a search, as LIBTP 5.2.2 proposes.
+//! libtp with addresses of records in records: a traversal follows a connection without a search, as LIBTP 5.2.2
+//! proposes.
 //!
-//! Parts are records by number, whose number is their address for ever (docs/design/0010-links.md). A part's record
-//! includes its three connections. The connections that lead to a part form a chain, which begins in the part and
-//! continues in each connection.
+//! Parts are records of a recno database. A record's number is its address for ever (docs/design/0010-links.md). A
+//! part's record includes the three connections that leave the part. The connections that lead to a part form a chain:
+//! the part's record has the first connection, and each connection has the next connection into the same target.
 //!
-//! A record: the part (30 bytes); the first connection into it; and for each of its three connections the target (4),
-//! type and length (14), and the next connection into the same target. A connection into a part is stored as the part
-//! that it leaves (4; zero: no connection) and its number among that part's three connections (1).
+//! A record consists of the part (30 bytes), the first connection into the part (5), and for each of its three
+//! connections the target (4), type and length (14), and the next connection into the same target (5). In a chain, a
+//! connection is stored as the part that it leaves (4; zero: end of the chain) and its number among that part's three
+//! connections (1).
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
@@ -27,7 +29,7 @@ const RECORD_BYTES: usize = OUT + CONNECTIONS * OUT_BYTES;
 /// connections.
 type Place = (u32, u8);
 
-/// A file of parts by number.
+/// The parts and their connections in one recno database.
 pub struct Linked {
     env: Env,
     parts: Recno,
@@ -68,7 +70,7 @@ impl Record {
         self.place(PART_BYTES)
     }
 
-    /// Returns the next connection into the target of this part's nth connection.
+    /// Returns the connection that follows this part's connection `nth` in the chain of its target.
     fn next_into(&self, nth: u8) -> Place {
         self.place(next_at(nth))
     }
@@ -78,8 +80,8 @@ fn next_at(nth: u8) -> usize {
     OUT + usize::from(nth).min(CONNECTIONS - 1) * OUT_BYTES + CONNECTION_BYTES
 }
 
-/// Returns the records of new parts, and of the parts that they lead to, with the chains updated; `read` returns the
-/// record of an existing part.
+/// Returns the records of the new parts `ids`, and the changed records of the parts that their connections lead to. The
+/// connections are added to the chains of their targets. `read` returns the record of an existing part.
 fn chained(
     graph: &Graph,
     ids: Range<u32>,
@@ -92,7 +94,7 @@ fn chained(
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(room) => {
                     let found = read(connection.to)?.filter(|bytes| bytes.len() == RECORD_BYTES);
-                    let what = format!("part {} is not there", connection.to);
+                    let what = format!("part {} is missing", connection.to);
                     room.insert(Record(found.ok_or(libtp::Error::Database { name: "parts".into(), what })?))
                 }
             };
@@ -126,7 +128,7 @@ impl Linked {
         found.map(Record).ok_or_else(|| not_there(NAME, id))
     }
 
-    /// Visits a part and all parts within `hops` hops. Returns the part's record.
+    /// Visits a part, and all parts within `hops` hops of it. Returns the part's record.
     fn follow(
         &self,
         reader: &impl Reader,

@@ -1,5 +1,4 @@
-//! Parts and connections in the order of each index's keys, so that each engine can load them in the order that it
-//! loads fastest.
+//! The parts and connections in the order of each index's keys: the order in which engines load fastest.
 
 use std::ops::Range;
 
@@ -34,7 +33,7 @@ mod tests {
         let graph = Graph::make(500, 1);
         let to: Vec<_> = arriving(&graph, 1..501).collect();
         assert!(to.is_sorted());
-        assert_eq!(to.len(), 500 * CONNECTIONS, "the connections of new parts are not there yet");
+        assert_eq!(to.len(), 500 * CONNECTIONS, "only the connections of these parts are included");
         assert!(leaving(&graph, 1..501).map(|(id, nth, _)| (id, nth)).is_sorted());
         assert!(parts(&graph, 1..501).map(|part| part.id).is_sorted());
     }

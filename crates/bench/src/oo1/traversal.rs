@@ -1,4 +1,4 @@
-//! Seven hops, depth first, over any contender that finds a part's neighbours by an index.
+//! The traversal of a contender that finds a part's neighbours by an index: seven hops, depth first.
 
 use super::{Glance, Way, HOPS};
 use crate::error::Result;
@@ -12,12 +12,13 @@ pub(crate) trait Look {
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()>;
 }
 
-/// Visits all parts within [`HOPS`] connections.
+/// Visits all parts within [`HOPS`] connections of `root`.
 pub(crate) fn depth_first(look: &mut impl Look, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
     follow(look, root, HOPS, way, &mut Vec::new(), seen)
 }
 
-/// Visits a part and the parts that it leads to. `path` has, for each part on the way, the neighbours still to visit.
+/// Visits a part, and all parts within `hops` connections of it. `path` has the neighbours of each part on the path
+/// from the root.
 fn follow(
     look: &mut impl Look,
     id: u32,

@@ -1,4 +1,4 @@
-//! A bank of one contender, used in slices by threads or processes, and audited in the end.
+//! A contender's bank, which threads or processes use in slices of time, and which is audited at the end.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -27,22 +27,22 @@ pub struct Contender {
     pub engine: String,
     /// The events that a commit must survive.
     pub durability: Durability,
-    /// The extent of libtp's locks.
+    /// What a lock of libtp covers.
     pub granularity: Granularity,
-    /// A transfer reads balances under shared locks first (libtp only).
+    /// Whether a transfer first reads each balance under a shared lock, and then locks it for the change (libtp only).
     pub reads_first: bool,
-    /// One of this number of transfers locks in reverse order, so that two deadlock; zero: no transfer does (libtp
-    /// only).
+    /// One transfer in this number of transfers takes its locks in reverse order, which causes deadlocks; zero: no
+    /// transfer (libtp only).
     pub reversing_one_in: u32,
-    /// Read-only transactions use a snapshot (libtp only).
+    /// Whether read-only transactions read from a snapshot (libtp only).
     pub reads_snapshots: bool,
-    /// Several processes use the bank.
+    /// Whether several processes use the bank.
     pub is_shared: bool,
-    /// One process uses the bank, and will be killed.
+    /// Whether only one process uses the bank, and will be killed.
     pub is_doomed: bool,
     /// The contents of `libtp.toml` when the bank is made (libtp only).
     pub settings: Option<String>,
-    /// Each latch of its client processes costs two calls of the kernel (libtp only).
+    /// Whether each latch of the client processes costs two calls of the kernel (libtp only).
     pub calls_kernel: bool,
 }
 
@@ -69,42 +69,43 @@ impl Contender {
         }
     }
 
-    /// Lets several processes use the bank.
+    /// Returns this contender with a bank that several processes use.
     #[must_use]
     pub fn shared(self) -> Contender {
         Contender { is_shared: true, ..self }
     }
 
-    /// Makes read-only transactions use a snapshot, as the peers' read-only transactions do.
+    /// Returns this contender with read-only transactions that read from a snapshot, as the peers' do.
     #[must_use]
     pub fn reading_snapshots(self) -> Contender {
         Contender { reads_snapshots: true, ..self }
     }
 
-    /// States that one process uses the bank, and that this process will be killed.
+    /// Returns this contender with a bank that only one process uses, which will be killed.
     #[must_use]
     pub fn doomed(self) -> Contender {
         Contender { is_doomed: true, ..self }
     }
 
-    /// Locks as the paper's programs did: on pages, and each balance is read before it is locked for the change.
+    /// Returns this contender with the locks of the paper's programs: on pages, and each balance is read before it is
+    /// locked for the change.
     #[must_use]
     pub fn as_in_the_paper(self) -> Contender {
         Contender { granularity: Granularity::Page, reads_first: true, ..self }
     }
 
-    /// Opens the bank in `directory`; `join` states that another process has it open.
+    /// Opens the bank in `directory`. With `join`, another process has the bank open already.
     ///
     /// # Errors
-    /// The engine's error, or that the engine is not available here.
+    /// The engine's error; `Settings` if the engine is not available.
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         self.open_watched(directory, join, &mut |_| {})
     }
 
-    /// Does the same, and calls `watch` with the progress of libtp's recovery.
+    /// Opens the bank as [`Contender::open`] does, and calls `watch` with the progress of libtp's recovery.
     ///
     /// # Errors
-    /// As [`Contender::open`].
+    /// The engine's error; `Settings` if the engine is not available.
     pub fn open_watched(&self, directory: &Path, join: bool, watch: &mut libtp::Watch<'_>) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
             let bank = Libtp::open(directory, self.durability, self.granularity, watch)?;
@@ -131,33 +132,33 @@ pub struct Bank {
     contender: Contender,
     directory: PathBuf,
     scale: Scale,
-    /// History records at the opening, plus transfers sent since.
+    /// The number of history records that an audit expects: those at the opening, and the transfers committed since.
     history: Cell<u64>,
     next_client: Cell<u32>,
 }
 
-/// Starts a client process of a contender on a bank.
+/// A function that returns the command that starts a client process of a contender on a bank.
 pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
-/// Transfers whose balances an audit reads.
+/// Number of transfers that an audit sends, and whose balances it reads as a client.
 const READ_AGAIN: u32 = 50;
-/// The greatest number of attempts of each of these transfers.
+/// Largest number of attempts to commit a transaction of the audit.
 const ATTEMPTS: u32 = 100;
-/// The longest measurement of a slice that is repeated because no transaction committed.
+/// Longest measurement of a slice that is repeated because no transaction committed.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// A slice of work.
+/// A slice of time in which clients use a bank.
 #[derive(Clone, Copy)]
 pub struct Slice<'s> {
-    /// Number of clients at the same time.
+    /// Number of clients that work at the same time.
     pub clients: u32,
-    /// Starts a client process; `None` for threads.
+    /// Returns the command that starts a client process; `None`: the clients are threads.
     pub process: Option<StartClient<'s>>,
     /// Duration of the measurement.
     pub time: Duration,
     /// Duration of the warm-up.
     pub warmup: Duration,
-    /// The clients read balances and change none.
+    /// Whether the clients only read balances.
     pub is_read_only: bool,
 }
 
@@ -166,10 +167,10 @@ pub struct Slice<'s> {
 pub struct Done {
     /// Transactions per second.
     pub tps: f64,
-    /// Deadlock victims for each thousand commits.
+    /// Number of deadlock victims per thousand commits.
     pub aborts_per_1000: f64,
-    /// Syncs of the log for each commit, warm-up included; `None` if the engine does not count them, or no transaction
-    /// commits.
+    /// Syncs of the log per commit, including the warm-up; `None` if the engine does not count its syncs, or the
+    /// clients only read.
     pub syncs_per_commit: Option<f64>,
     /// The details, for the file of samples.
     pub raw: serde_json::Value,
@@ -191,7 +192,7 @@ impl Bank {
         if is_new {
             let done = engine.load(&scale, loaded);
             if done.is_err() {
-                // A later opening would take half a bank for a whole one.
+                // Otherwise a later opening would regard the incomplete bank as loaded.
                 let _ = std::fs::remove_dir_all(directory);
             }
             done?;
@@ -229,12 +230,12 @@ impl Bank {
             }
         };
         if sent_all.is_err() && !slice.is_read_only {
-            // The number of transfers of the other clients is unknown, so from here on the current history counts. The
-            // audit still checks the sums.
+            // The number of transfers that the other clients committed is unknown. So the audit will expect the current
+            // number of history records; it still checks the sums.
             self.history.set(Before::look(engine)?.history.count);
         }
         let clients = sent_all?;
-        // The count begins with the shared memory, which may have been made anew meanwhile.
+        // The engine's count may have begun again, if the shared memory was rebuilt during the slice.
         let syncs = engine.log_syncs()?.zip(syncs_before).and_then(|(after, before)| after.checked_sub(before));
         if !slice.is_read_only {
             self.history.set(self.history.get() + sent(&clients));
@@ -242,14 +243,15 @@ impl Bank {
         let together = Together::of(&clients);
         let Together { committed, aborts, elapsed_ns, latency } = &together;
         if *committed == 0 {
-            // A slice that ends before any transaction had time to commit, as on a busy machine, gives no rate: it is
-            // repeated with more time.
+            // On a busy machine, a slice may end before a transaction has had time to commit. Such a slice has no rate,
+            // so it is repeated with more time.
             let longer = slice.time * 10;
             if longer <= LONGEST {
                 return self.work(&Slice { time: longer, ..*slice });
             }
             return Err(Error::Settings(
-                "nothing was committed in the time, so there is no rate: give a longer time".to_owned(),
+                "no transaction was committed in the time of the slice, so there is no rate: give a longer time"
+                    .to_owned(),
             ));
         }
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
@@ -264,20 +266,20 @@ impl Bank {
         Ok(Done { tps: number(together.tps()), aborts_per_1000: together.aborts_per_1000(), syncs_per_commit, raw })
     }
 
-    /// Returns a sample of [`Bank::work`].
+    /// Runs the clients for a slice. Returns the transactions per second as a sample.
     ///
     /// # Errors
-    /// As [`Bank::work`].
+    /// The first client's error.
     pub fn sample(&self, slice: &Slice<'_>) -> Result<Sample> {
         let done = self.work(slice)?;
         Ok(Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw })
     }
 
-    /// Audits the bank after a few more transfers, and reads their balances as a read-only client does. Returns `ok`,
-    /// or the disagreement.
+    /// Sends a few more transfers, audits the bank, and reads the balances of these transfers as a read-only client
+    /// does. Returns `ok`, or a description of the faults.
     ///
     /// # Errors
-    /// The bank cannot be read.
+    /// The engine's error if the bank cannot be read or changed.
     pub fn audit(&self) -> Result<String> {
         let client = self.next_client.get();
         self.next_client.set(client + 1);
@@ -285,7 +287,8 @@ impl Bank {
             let mut drawn = Transfers::new(self.scale, 1, client);
             (0..READ_AGAIN).map(move |_| drawn.next_transfer())
         };
-        // In a bank that was only read, all balances are zero, so a client that finds no balance would also seem right.
+        // In a bank that was only read, all balances are zero, and a client that reads zeros by mistake would not be
+        // noticed. So the audit first changes some balances.
         let mut session = self.engine.session()?;
         for transfer in transfers() {
             until_committed(|| session.transact(&transfer))?;
@@ -300,7 +303,7 @@ impl Bank {
             if Some(read) != there {
                 let id = transfer.id;
                 return Ok(format!(
-                    "a read-only transaction finds the sum {read} for the balances of transfer {id}, and the audit finds {there:?}; the bank: {verdict}"
+                    "a read-only transaction finds the sum {read} for the balances of transfer {id}, and the audit finds {there:?}; verdict on the bank: {verdict}"
                 ));
             }
         }
@@ -334,23 +337,24 @@ impl Bank {
 
 #[cfg(test)]
 impl Bank {
-    /// Makes the audit miss a transfer that was never sent.
+    /// Makes the audit expect one more transfer than was sent.
     pub(super) fn miss_one(&self) {
         self.history.set(self.history.get() + 1);
     }
 }
 
-/// Repeats the work until it commits. A dead client's locks may abort it, so the number of attempts is limited.
+/// Repeats a transaction until it commits. The locks of a dead client could abort it each time, so the number of
+/// attempts is limited.
 fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
     for _ in 0..ATTEMPTS {
         if let Outcome::Committed { balance } = work()? {
             return Ok(balance);
         }
     }
-    Err(Error::Settings(format!("no other client is at work, and a transaction was aborted {ATTEMPTS} times")))
+    Err(Error::Settings(format!("a transaction was aborted {ATTEMPTS} times, although no other client uses the bank")))
 }
 
-/// Converts a count for a figure.
+/// Converts a count to a floating-point number.
 pub fn number(count: u64) -> f64 {
     // Beyond 2^53 the last digits do not matter.
     count as f64
@@ -363,7 +367,7 @@ mod tests {
     use crate::engine_in_memory::{InMemory, MapKind};
     use crate::tpcb::{Table, Transfer};
 
-    /// A bank whose readers find no balance in its accounts.
+    /// A bank whose read-only clients always read zero.
     struct Blind(InMemory);
 
     struct Sees<'b>(Box<dyn Session + 'b>);

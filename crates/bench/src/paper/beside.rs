@@ -1,4 +1,4 @@
-//! Further values of the slices whose rates a figure shows: syncs of the log for each commit (LIBTP 4.2), victims of
+//! A further figure of the same slices as a figure of rates: syncs of the log per commit (LIBTP 4.2), or victims of
 //! deadlocks.
 
 use std::cell::RefCell;
@@ -7,38 +7,40 @@ use super::bank::Done;
 use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Sample;
 
-/// A value of each slice: series, place, and value.
+/// The collected values for a further figure, one for each slice.
 pub(super) struct Beside {
+    /// Returns a slice's value.
     of: fn(&Done) -> Option<f64>,
+    /// Series, place and value of each slice.
     kept: RefCell<Vec<(String, Place, f64)>>,
 }
 
-/// The texts of the figure of these values.
+/// The texts of a further figure.
 pub(super) struct Described {
-    /// The end of its name, after the name of the figure of rates.
+    /// The end of the figure's name. The name begins with the name of the figure of rates.
     pub suffix: &'static str,
-    /// The title, before the title of the figure of rates.
+    /// The beginning of the title. The title ends with the title of the figure of rates.
     pub title: &'static str,
-    /// The paper's method and its findings.
+    /// The paper's method and findings.
     pub paper: &'static str,
-    /// The method here.
+    /// The method of this measurement.
     pub here: &'static str,
     /// The vertical axis.
     pub y: Axis,
 }
 
 impl Beside {
-    /// Keeps the values that `of` returns.
+    /// Returns an empty collection of the values that `of` returns for slices.
     pub(super) fn keeping(of: fn(&Done) -> Option<f64>) -> Beside {
         Beside { of, kept: RefCell::default() }
     }
 
-    /// Keeps the syncs of the log for each commit.
+    /// Returns an empty collection of the syncs of the log per commit.
     pub(super) fn syncs() -> Beside {
         Beside::keeping(|done| done.syncs_per_commit)
     }
 
-    /// Keeps the value of a slice, and returns the sample of its rate.
+    /// Adds a slice's value to the collection, and returns the sample of the slice's rate.
     pub(super) fn sample(&self, series: &str, x: &Place, done: Done) -> Sample {
         if let Some(value) = (self.of)(&done) {
             self.kept.borrow_mut().push((series.to_owned(), x.clone(), value));
@@ -46,21 +48,21 @@ impl Beside {
         Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw }
     }
 
-    /// Returns the figure of syncs to show beside the figure of rates.
+    /// Returns the figure of syncs that belongs to a figure of rates.
     pub(super) fn figure_of_syncs(self, rates: &Figure) -> Figure {
         self.figure_beside(
             rates,
             Described {
                 suffix: "syncs",
-                title: "Syncs for a commit",
-                paper: "LIBTP 4.2: commits that wait together are written together. The text has no figures.",
-                here: "Syncs of the log, divided by commits, of the same time, warm-up included.",
-                y: Axis::logarithmic("syncs of the log for a commit"),
+                title: "Syncs per commit",
+                paper: "LIBTP 4.2: one write of the log serves all commits that wait at that time. The text has no values.",
+                here: "Syncs of the log divided by commits, in the measurements of the figure above and their warm-up.",
+                y: Axis::logarithmic("syncs of the log per commit"),
             },
         )
     }
 
-    /// Returns the figure to show beside the figure of rates. Points discarded there are discarded here.
+    /// Returns the figure that belongs to a figure of rates. Points whose rates were discarded are discarded, too.
     pub(super) fn figure_beside(self, rates: &Figure, described: Described) -> Figure {
         let samples_of = self.kept.into_inner();
         let of_point = |name: &str, point: &Point| {
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syncs_stand_where_their_rates_do_and_count_for_nothing_where_these_do() {
+    fn syncs_have_the_places_of_their_rates_and_are_discarded_with_them() {
         let (one, two) = (Place::Number(1.0), Place::Number(2.0));
         let samples_of = [("a", &one, 1.0), ("b", &one, 0.5), ("a", &one, 1.1), ("a", &two, 0.25)];
         let syncs = Beside::syncs();
@@ -106,7 +108,7 @@ mod tests {
             paper: String::new(),
             here: String::new(),
             x: Axis::logarithmic("clients"),
-            y: Axis::logarithmic("transactions a second"),
+            y: Axis::logarithmic("transactions per second"),
             series: series.into(),
             notes: Vec::new(),
         };

@@ -1,4 +1,4 @@
-//! TPC-B beside the peers: without a sync, read only, on few accounts, by processes; and with durable commits.
+//! TPC-B, compared with the peers: without a sync, read only, on few accounts, by processes; and with durable commits.
 
 use crate::bare_disk::BareDisk;
 use crate::engine::Durability;
@@ -11,13 +11,13 @@ use super::rounds::{Case, Sample};
 use super::Paper;
 
 const BARE_DISK: &str = "bare disk";
-/// std's map behind a mutex: the cost of the workload by itself.
+/// The standard library's map behind a mutex, which shows the cost of the workload alone.
 const MAP: &str = "btreemap";
-/// libtp as in the paper: reads take locks. The other libtp reads in a snapshot, as the peers do.
+/// libtp whose reads take locks, as in the paper. The contender `libtp` reads from a snapshot, as the peers do.
 const LOCKING: &str = "libtp, locks";
-const A_SECOND: &str = "transactions a second";
+const A_SECOND: &str = "transactions per second";
 
-/// The measurements of every contender's bank.
+/// The description of a figure that compares all contenders.
 struct Wanted<'w> {
     id: &'w str,
     title: &'w str,
@@ -33,8 +33,8 @@ struct Wanted<'w> {
 pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     let (threads, contended, scale) = (paper.pace.threads, paper.pace.contended, paper.pace.scale);
     let survives =
-        "A commit survives the death of its process, but not a crash of the machine; each peer has its nearest setting. `btreemap` is std's map \
-         behind a mutex: it shows the work alone, and no commit survives.";
+        "A commit survives the death of its process, but not a crash of the machine. Each peer has the setting that is nearest to this. \
+         `btreemap` is the standard library's map behind a mutex, which shows the cost of the workload alone; its commits survive nothing.";
     let usual = Wanted {
         id: "peers-memory-tpcb",
         title: "TPC-B without sync, by threads",
@@ -110,13 +110,13 @@ pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Measures durable commits, beside bare writes.
+/// Measures durable commits, and compares them with bare writes and syncs.
 pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
     let wanted = Wanted {
         id: "peers-disk",
         title: "TPC-B, each commit on the disk, by threads",
-        here: "Each commit is on the disk before it is answered. `bare disk` is one thread that writes 512 bytes into a file of its own \
-               and syncs it, again and again, beside one client of libtp in each round.",
+        here: "Each commit is on the disk before it is acknowledged. `bare disk` is one thread that repeatedly writes 512 bytes into a file \
+               and syncs it. In each round it is measured right after one client of libtp.",
         clients: paper.pace.durable_clients,
         scale: paper.pace.scale,
         durability: Durability::Sync,
@@ -140,7 +140,7 @@ pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns a refused series with the refusal at each place.
+/// Returns a series that could not be measured, with its reason at each number of clients.
 fn at_each(refused: Series, clients: &[u32]) -> Series {
     let why = refused.points.into_iter().find_map(|point| point.refused);
     Series::refused(
@@ -153,7 +153,7 @@ fn at_each(refused: Series, clients: &[u32]) -> Series {
 fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let mut contenders = paper.everybody(wanted.durability);
     if wanted.is_read_only {
-        // libtp is the first.
+        // The first contender is libtp.
         let (name, by_locks) = contenders.remove(0);
         contenders.splice(0..0, [(name, by_locks.clone().reading_snapshots()), (LOCKING.to_owned(), by_locks)]);
     }
@@ -169,8 +169,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let process = wanted.by_processes.then_some(paper.settings.client);
     let rounds = paper.pace.rounds;
     let mut disk = is_durable.then(|| BareDisk::create(&paper.settings.disk));
-    // Points that are compared are measured one after the other: by processes, the points of one engine; otherwise,
-    // those of all engines.
+    // Compared points are measured one after the other. By processes, the points of one engine are compared. Otherwise
+    // the points of all engines with the same number of clients are compared.
     let pairs: Vec<_> = match wanted.by_processes {
         true => banks.iter().flat_map(|bank| wanted.clients.iter().map(move |clients| (*clients, bank))).collect(),
         false => wanted.clients.iter().flat_map(|clients| banks.iter().map(move |bank| (*clients, bank))).collect(),
@@ -194,15 +194,15 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     paper.settle(banks, &mut series);
     series.extend(refused.into_iter().map(|series| at_each(series, wanted.clients)));
     let reading = match wanted.is_read_only {
-        true => " A read-only transaction has a snapshot, if the engine has snapshots; `libtp, locks` reads under shared locks, as in the paper.",
+        true => " A read-only transaction reads from a snapshot, if the engine has snapshots. `libtp, locks` reads under shared locks, as in the paper.",
         false => "",
     };
     let clients = if wanted.by_processes { "processes" } else { "threads" };
     Ok(Figure {
         id: wanted.id.to_owned(),
         title: wanted.title.to_owned(),
-        paper: "LIBTP 5.1: three balances change and a history record is written; accounts, tellers and branches in \
-                B-trees."
+        paper: "LIBTP 5.1: a transaction changes three balances and writes a history record. Accounts, tellers and \
+                branches are in B-trees."
             .to_owned(),
         here: format!(
             "{} {} accounts.{reading}",

@@ -1,18 +1,18 @@
-//! The source and compiler of a report's program.
+//! The source and the compiler of the program that writes a report.
 
 use serde::Serialize;
 
-/// The source and the compiler, as the program's own build noted them.
+/// The source and the compiler, as the build script recorded them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Build {
-    /// The commit, with a mark if files had changed since; `unknown` if git did not know it.
+    /// The commit, with a mark if the source differed from it; `unknown` if git does not track the source.
     pub commit: String,
-    /// The compiler's own version text.
+    /// The version that the compiler prints.
     pub compiler: String,
 }
 
 impl Build {
-    /// Returns the value for a program whose build recorded nothing.
+    /// Returns the value for a program whose build script recorded nothing.
     pub fn unknown() -> Build {
         Build { commit: "unknown".to_owned(), compiler: "unknown".to_owned() }
     }

@@ -1,4 +1,4 @@
-//! A figure as a picture: curves over numbers, bars over names; SVG.
+//! Draws a figure as an SVG picture: curves if its places are numbers, bars if they are names.
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::Shift;
@@ -21,12 +21,12 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(120, 60, 160),
     RGBColor(160, 200, 60),
 ];
-/// Room above the greatest figure, as a factor of it.
+/// End of a linear vertical axis, as a multiple of the greatest value.
 const HEADROOM: f64 = 1.15;
 
-/// Margin beside the names, in pixels.
+/// Width of the legend without its names, in pixels.
 const NAMES_MARGIN: u32 = 34;
-/// Average width of a name's letter, in pixels.
+/// Average width of a letter of a name, in pixels.
 const LETTER_WIDTH: u32 = 7;
 const LONGEST_NAME: u32 = 48;
 
@@ -57,7 +57,7 @@ fn in_words<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
 
-/// Returns the least and the greatest sample, or a default for an empty figure.
+/// Returns the least and the greatest sample above zero, or a default for a figure without samples.
 fn heights(figure: &Figure) -> (f64, f64) {
     let points = figure.series.iter().flat_map(|series| &series.points);
     let (least, greatest) = points
@@ -78,7 +78,7 @@ fn numbers(series: &Series) -> Vec<(f64, f64)> {
     series.points.iter().filter_map(|point| Some((at(&point.x)?, point.median()?))).collect()
 }
 
-/// Returns lines from the least sample to the greatest, where there are several.
+/// Returns, for each point with several samples, the ends of a line from the least sample to the greatest.
 fn spreads(series: &Series) -> Vec<[(f64, f64); 2]> {
     let ends = |point: &Point| match point.x {
         Place::Number(x) if point.samples.len() > 1 => point.spread().map(|(least, most)| [(x, least), (x, most)]),
@@ -87,13 +87,13 @@ fn spreads(series: &Series) -> Vec<[(f64, f64); 2]> {
     series.points.iter().filter_map(ends).collect()
 }
 
-/// Returns the width of the longest name, its sign and a margin.
+/// Returns the width of the legend: of the longest name, its coloured sign, and a margin.
 fn names_width(figure: &Figure) -> u32 {
     let longest = figure.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
     NAMES_MARGIN + LETTER_WIDTH * u32::try_from(longest).unwrap_or(LONGEST_NAME).min(LONGEST_NAME)
 }
 
-/// Draws the names with their colours beside the chart, where they cover nothing.
+/// Draws the names with their colours next to the chart, where they do not cover a curve.
 fn legend(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
     let named = figure.series.iter().zip(COLOURS.iter().cycle()).zip((0..).map(|nth| 50 + 22 * nth));
     for ((series, colour), down) in named {
@@ -250,14 +250,14 @@ mod tests {
             paper: String::new(),
             here: String::new(),
             x: axis("clients"),
-            y: axis("transactions a second"),
+            y: axis("transactions per second"),
             series: series.collect(),
             notes: Vec::new(),
         }
     }
 
     #[test]
-    fn curves_and_bars_have_a_mark_for_each_point_and_every_name() {
+    fn curves_have_a_mark_for_each_point_and_bars_have_every_name() {
         for is_logarithmic in [false, true] {
             let curves = svg(&figure(&[1.0, 4.0, 64.0].map(Place::Number), is_logarithmic)).unwrap();
             assert_eq!(curves.matches("<circle").count(), 6, "{curves}");
@@ -289,11 +289,11 @@ mod tests {
                 });
                 lines.collect::<Vec<f64>>()
             };
-            // The lines of the axes and their marks come first and are the same each time.
+            // The lines of the axes and of their marks are drawn first, and are the same each time.
             let others = drawn(&[9.0]).len();
             for (samples, high) in [([1.0, 1.0, 9.0], 8.0), ([2.0, 3.0, 9.0], 7.0), ([5.5, 8.5, 9.0], 3.5)] {
                 let lines = &drawn(&samples)[others..];
-                assert_eq!(lines.len(), 4, "{places:?}: two series of two places");
+                assert_eq!(lines.len(), 4, "{places:?}: wanted a line for each of two points of two series");
                 let unit = drawn(&[1.0, 1.0, 9.0])[others] / 8.0;
                 assert!(lines.iter().all(|line| (line - high * unit).abs() <= 2.0), "{samples:?}: {lines:?}, {unit}");
             }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_which_nothing_could_be_measured_is_drawn_empty() {
+    fn a_figure_without_samples_is_drawn_empty() {
         let mut empty = figure(&[1.0, 2.0].map(Place::Number), true);
         empty.series.iter_mut().flat_map(|series| &mut series.points).for_each(|point| point.samples.clear());
         assert!(svg(&empty).unwrap().contains("A title"));

@@ -7,13 +7,13 @@ use crate::median::median;
 /// One figure or table of the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Short, unique, and the name of its files: `libtp-6`.
+    /// The figure's short, unique name, which is also the name of its files: `libtp-6`.
     pub id: String,
     /// The title.
     pub title: String,
-    /// The figure's place in the paper, the paper's method, and its findings.
+    /// The figure's number in the paper, the paper's method, and the paper's findings.
     pub paper: String,
-    /// The method here.
+    /// The method of this measurement.
     pub here: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -28,9 +28,9 @@ pub struct Figure {
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// Its name with the unit.
+    /// The axis's name, with the unit.
     pub name: String,
-    /// Powers of ten, or of two, have equal distances.
+    /// Whether equal ratios have equal distances on the axis. Otherwise equal differences have equal distances.
     pub is_logarithmic: bool,
 }
 
@@ -39,16 +39,16 @@ pub struct Axis {
 pub struct Series {
     /// The contender's name.
     pub name: String,
-    /// In the order of `x`.
+    /// The points, in the order of `x`.
     pub points: Vec<Point>,
 }
 
-/// One measurement, repeated.
+/// One repeated measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its place on the horizontal axis.
+    /// The point's place on the horizontal axis.
     pub x: Place,
-    /// One figure of each round, in the unit of the vertical axis.
+    /// A value for each round, in the unit of the vertical axis.
     pub samples: Vec<f64>,
     /// The reason why there is no sample, or no further sample.
     pub refused: Option<String>,
@@ -58,31 +58,31 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Place {
-    /// A number: clients, bytes.
+    /// A number, for example of clients or bytes.
     Number(f64),
-    /// A name: bars.
+    /// The name of a group of bars.
     Name(String),
 }
 
 /// A ratio to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// The compared things.
+    /// The measurement that is compared.
     pub what: String,
-    /// The figure it comes from.
+    /// The name of the figure that has the measurement.
     pub figure: String,
     /// The wanted ratio.
     pub wanted: f64,
-    /// The reached ratio: the median over the rounds; `None` if one of the two was not measured.
+    /// The reached ratio: the median over the rounds; `None` if one of the compared points was not measured.
     pub reached: Option<f64>,
     /// The least and the greatest ratio of the rounds.
     pub spread: Option<(f64, f64)>,
-    /// The peer in the comparison.
+    /// The peer, or the other measurement, with which it is compared.
     pub beside: String,
 }
 
 impl Axis {
-    /// Returns an axis on which equal steps have equal distances.
+    /// Returns an axis on which equal differences have equal distances.
     pub fn linear(name: &str) -> Axis {
         Axis { name: name.to_owned(), is_logarithmic: false }
     }
@@ -99,26 +99,26 @@ impl Figure {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns the point at a place of a series.
+    /// Returns the point of a series at a place.
     fn point(&self, name: &str, x: &Place) -> Option<&Point> {
         self.series(name)?.points.iter().find(|point| point.x == *x)
     }
 
-    /// Returns the median at a place of a series.
+    /// Returns the median of a series at a place.
     pub fn median(&self, name: &str, x: &Place) -> Option<f64> {
         self.point(name, x)?.median()
     }
 
-    /// Returns one point as a multiple of another in each round, both given by series and place. Each ratio compares
-    /// measurements that follow each other, so the machine was in the same state for both. Empty if one of them was not
-    /// measured.
+    /// Returns, for each round, the point `of` as a multiple of the point `by`, each given by its series and place. The
+    /// two measurements of a round are near each other in time, so the machine was in a similar state. Returns nothing
+    /// if one of the points was not measured.
     pub fn ratios(&self, of: (&str, &Place), by: (&str, &Place)) -> Vec<f64> {
         let samples = |(name, x)| self.point(name, x).map_or(&[][..], |point| point.samples.as_slice());
         samples(of).iter().zip(samples(by)).map(|(of, by)| of / by).collect()
     }
 
-    /// Returns a sentence with the median of these ratios at each place that both have, or `None` if there is no such
-    /// place.
+    /// Returns a sentence with the median ratio of the series `of` to the series `by` at each place that both have;
+    /// `None` if they have no place in common.
     pub fn times_text(&self, of: &str, by: &str) -> Option<String> {
         let places = self.places();
         let said = places.iter().filter_map(|x| {
@@ -129,14 +129,14 @@ impl Figure {
         (!said.is_empty()).then(|| format!("Ratio of `{of}` to `{by}`. {}.", said.join("; ")))
     }
 
-    /// Returns the greatest median at a place among the series not in `without`: the best peer and its figure.
+    /// Returns the name and the median of the best series at a place, except the series in `without`.
     pub fn best_but(&self, without: &[&str], x: &Place) -> Option<(&str, f64)> {
         let others = self.series.iter().filter(|series| !without.contains(&series.name.as_str()));
         let reached = others.filter_map(|series| Some((series.name.as_str(), self.median(&series.name, x)?)));
         reached.max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Returns every place that any series has, in order.
+    /// Returns all places of all series. Numbers are sorted, and names are in the order in which they occur first.
     pub fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for point in self.series.iter().flat_map(|series| &series.points) {
@@ -152,31 +152,31 @@ impl Figure {
 }
 
 impl Point {
-    /// Returns the median of the samples.
+    /// Returns the median of the samples, if there are any.
     pub fn median(&self) -> Option<f64> {
         median(self.samples.iter().copied())
     }
 
-    /// Returns the least and the greatest sample.
+    /// Returns the least and the greatest sample, if there are any.
     pub fn spread(&self) -> Option<(f64, f64)> {
         spread(&self.samples)
     }
 
-    /// Returns a point that could not be measured.
+    /// Returns a point that could not be measured, with the reason.
     pub fn refused(x: Place, why: &str) -> Point {
         Point { x, samples: Vec::new(), refused: Some(why.to_owned()) }
     }
 }
 
 impl Series {
-    /// Returns a series without any measured point.
+    /// Returns a series whose points could not be measured, with the reason.
     pub fn refused(name: &str, places: impl IntoIterator<Item = Place>, why: &str) -> Series {
         let points = places.into_iter().map(|x| Point::refused(x, why)).collect();
         Series { name: name.to_owned(), points }
     }
 }
 
-/// Returns the least and the greatest sample.
+/// Returns the least and the greatest sample, if there are any.
 fn spread(samples: &[f64]) -> Option<(f64, f64)> {
     let least = samples.iter().copied().min_by(f64::total_cmp)?;
     let greatest = samples.iter().copied().max_by(f64::total_cmp)?;
@@ -184,7 +184,7 @@ fn spread(samples: &[f64]) -> Option<(f64, f64)> {
 }
 
 impl Goal {
-    /// Returns the goal with the result that the ratios of a figure's rounds give.
+    /// Returns a goal whose reached ratio is the median of `ratios`, which has a ratio for each round.
     pub fn new(what: &str, figure: &Figure, beside: &str, wanted: f64, ratios: &[f64]) -> Goal {
         let (what, figure, beside) = (what.to_owned(), figure.id.clone(), beside.to_owned());
         Goal { what, figure, wanted, reached: median(ratios.iter().copied()), spread: spread(ratios), beside }
@@ -205,7 +205,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Formats a number for people: four significant digits, thousands separated.
+/// Returns a number for people: three significant digits, or all digits of a whole number; thousands are separated.
 pub fn spelled(number: f64) -> String {
     if !number.is_finite() {
         return "-".to_owned();
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_spelled_with_the_digits_that_mean_something() {
+    fn numbers_have_three_significant_digits_and_separated_thousands() {
         let spelled = [1_234_567.0, 999.6, 12.34, 1.234, 0.1234, 0.012_34, 64.0, 0.0, -1234.5].map(super::spelled);
         assert_eq!(spelled, ["1,234,567", "1,000", "12.3", "1.23", "0.123", "0.0123", "64", "0", "-1,234"]);
         assert_eq!(super::spelled(f64::NAN), "-");
@@ -261,7 +261,7 @@ mod tests {
         };
         assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
         assert_eq!(figure.times_text("libtp", "one").unwrap(), "Ratio of `libtp` to `one`. 1: 2.50.");
-        assert_eq!(figure.times_text("libtp", "nobody"), None);
+        assert_eq!(figure.times_text("libtp", "none"), None);
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
         assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));
@@ -269,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_the_median_of_the_rounds_ratios_and_not_a_ratio_of_medians() {
+    fn a_goal_s_ratio_is_the_median_of_the_rounds_ratios_and_not_a_ratio_of_medians() {
         let series = |name: &str, samples: &[f64]| {
             let points = vec![Point { x: Place::Number(1.0), samples: samples.to_vec(), refused: None }];
             Series { name: name.to_owned(), points }
         };
-        // The machine was three times as fast in the first round. In the last round it was slow for one of the two
-        // series.
+        // The machine was three times as fast in the first round. In the last round it was slow while it measured
+        // libtp.
         let all = vec![series("libtp", &[30.0, 10.0, 12.0]), series("peer", &[15.0, 5.0, 12.0]), series("gone", &[])];
         let axis = Axis::linear("a");
         let (id, none) = ("f".to_owned(), String::new());
@@ -292,7 +292,7 @@ mod tests {
         let at = Place::Number(1.0);
         let goal = |peer| Goal::new("faster", &figure, peer, 1.9, &figure.ratios(("libtp", &at), (peer, &at)));
         assert_eq!((goal("peer").reached, goal("peer").spread), (Some(2.0), Some((1.0, 2.0))));
-        assert_eq!(goal("peer").is_met(), Some(true), "by the medians it would be 1");
+        assert_eq!(goal("peer").is_met(), Some(true), "the ratio of the medians is 1");
         assert_eq!((goal("gone").reached, goal("gone").is_met()), (None, None));
     }
 }

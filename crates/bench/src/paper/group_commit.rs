@@ -9,7 +9,7 @@ use super::figure::{Axis, Figure, Place};
 use super::rounds::Case;
 use super::Paper;
 
-/// Measures commits by number of clients, without deliberate waits and with each threshold.
+/// Measures commits by the number of clients, without deliberate waits and with each threshold.
 pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let of = |settings: &str| Contender { settings: Some(settings.to_owned()), ..Contender::libtp(Durability::Sync) };
     let lines = [
@@ -39,14 +39,14 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     series.extend(refused);
     let figure = Figure {
         id: "libtp-4.2".into(),
-        title: "Group commit: waiting on purpose or not".into(),
-        paper: "LIBTP 4.2: a commit waits for others while a number of transactions is active (group threshold), until a number of them \
-                waits (wait threshold) or the log has a number of unsynced bytes (logdelay threshold). The text has no figures."
+        title: "Group commit, with and without waiting on purpose".into(),
+        paper: "LIBTP 4.2: if at least a number of transactions are active (group threshold), a commit waits for other commits, until a part of the \
+                transactions waits (wait threshold) or the log has a number of unsynced bytes (logdelay threshold). The text has no values."
             .into(),
-        here: "TPC-B by threads, each commit on the disk. By default no commit waits on purpose: a commit that comes during a sync is in the next sync."
+        here: "TPC-B by threads, each commit on the disk. By default no commit waits on purpose: a commit that arrives during a sync is in the next sync."
             .into(),
         x: Axis::logarithmic("clients"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes: Vec::new(),
     };

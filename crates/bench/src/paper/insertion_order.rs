@@ -1,5 +1,5 @@
-//! The size of a tree whose records were inserted in ascending, descending or random order: LIBTP 5.2.2 and its
-//! footnote 5.
+//! The size of a tree whose records were inserted in ascending, descending or random order (LIBTP 5.2.2 and footnote
+//! 5).
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ const RECORD_BYTES: f64 = size_of::<Pair>() as f64;
 /// The figure's groups.
 const ORDERS: [&str; 3] = ["ascending", "descending", "at random"];
 
-/// Measures the bytes of the files for each byte of the records.
+/// Measures the bytes of the files per byte of the records.
 pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     let records = paper.pace.inserted;
     let ascending = sorted(records);
@@ -42,30 +42,31 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     drop(cases);
     paper.figures.push(Figure {
         id: ID.into(),
-        title: "How large a database is, by the order in which its records came".into(),
+        title: "The size of a database, by the order in which its records were inserted".into(),
         paper: "LIBTP 5.2.2 and footnote 5: an index that was filled in order was much larger than an index that was filled in another order, \
-                because each full page was split into two half-full pages. The paper promises a remedy. The text has no figures."
+                because each full page was split into two half-full pages. The paper announces a remedy. The text has no values."
             .into(),
         here: format!(
-            "{} records of {} bytes, a thousand in a transaction, in {} orders. Then everything is written to the disk. The figure is the bytes \
-             of all files except logs, divided by the bytes of the records. A file of libtp grows by its own length, at most by 4 MiB; the free \
-             bytes at its end are counted. `dense` is libtp with that setting: a full page shares records with a neighbour before it is split.",
+            "{} records of {} bytes are inserted in {} orders, a thousand records in a transaction. Then everything is written to the disk. The \
+             value is the bytes of all files except logs, divided by the bytes of the records. A file of libtp grows by its own length, at most by \
+             4 MiB, and the free bytes at its end are included. `dense` is libtp with the setting `dense`: a full page moves records to a neighbour \
+             before it is split.",
             super::spelled(f64::from(records)),
             super::spelled(RECORD_BYTES),
             ORDERS.len(),
         ),
         x: Axis::linear("order"),
-        y: Axis::linear("bytes of the files for a byte of the records"),
+        y: Axis::linear("bytes of the files per byte of the records"),
         series,
         notes: Vec::new(),
     });
     Ok(())
 }
 
-/// Fills a database, reads all of it, and removes it.
+/// Fills a database, measures its size, and removes it.
 fn filled(open: Open, directory: &Path, pairs: &[Pair]) -> Result<Sample> {
     let done = measured(open, directory, pairs);
-    // The removal of all files of the run reports a failure.
+    // A failure is reported when the run removes all its files.
     let _ = fs::remove_dir_all(directory);
     done
 }
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
     use crate::rows::Rows;
 
-    /// An engine that has lost a byte.
+    /// An engine that pretends to have lost a byte.
     struct Lossy;
 
     impl Rows for Lossy {

@@ -1,5 +1,5 @@
-//! The time to get one record from the shell, by one record command or by several commands of the lock and buffer
-//! managers: LIBTP figure 4.
+//! LIBTP figure 4: the time in which the shell gets a record, by one command for records, or by several commands of the
+//! lock manager and the buffer manager.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -22,17 +22,18 @@ const PLACE: &str = "one process";
 const CALLS: [&str; 2] = ["record call", "lock and buffer calls"];
 const RECORDS: u32 = 10_000;
 const RECORD_BYTES: u32 = 64;
-/// Records of a page. The page begins with their number.
+/// Number of records on a page.
 const ON_PAGE: u32 = 50;
+/// Bytes of a page's head, which has the number of records on the page.
 const HEAD_BYTES: u32 = 8;
-/// Records of a sample.
+/// Number of records of a sample.
 const BATCH: usize = 1000;
-/// Commands that get one record by the lock and buffer calls.
+/// Number of commands that get one record by the lock and buffer calls.
 const COMMANDS: usize = 8;
-/// The index of the answer with the record.
+/// The index of the answer that has the record, among the answers of these commands.
 const ANSWER: usize = 4;
 
-/// Gets random records in both ways, from one shell.
+/// Measures both ways of getting random records, with one shell.
 fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
     paper.minutes.doing("making the records");
     make(directory)?;
@@ -43,7 +44,7 @@ fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
         let place = Place::Name(PLACE.to_owned());
         cases.push(Case::new(name, place, move || sample(&mut shell.borrow_mut(), by_record, &mut random)));
     }
-    // The first run warms the caches.
+    // One run of each case before the measurement warms the caches.
     cases.iter_mut().try_for_each(|case| (case.sample)().map(|_| ()))?;
     let series = paper.measure(ID, &mut cases, paper.pace.rounds.max(5))?;
     drop(cases);
@@ -57,19 +58,19 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     let directory = paper.settings.disk.join("interfaces");
     let series = measured(paper, &directory)
         .unwrap_or_else(|why| CALLS.map(|name| Series::refused(name, [place.clone()], &why.to_string())).into());
-    // The directory may not exist.
+    // After an error the directory may not exist. Then the removal fails, too.
     let _ = std::fs::remove_dir_all(&directory);
     let mut figure = Figure {
         id: ID.into(),
-        title: "A record by one call, and by the calls of the managers below".into(),
-        paper: "LIBTP figure 4 (3.2): one record from a command line, by the record manager's call or by eight commands of the lock and buffer \
-                managers, in one process and by a server. The text says that the second way takes twice as long in one process, and three \
-                times as long by a server."
+        title: "A record by one call, and by calls of the lock and buffer managers".into(),
+        paper: "LIBTP figure 4 (3.2): a command line gets one record, by the record manager's call or by eight commands of the lock and buffer \
+                managers, in one process and through a server. The text says that the second way takes twice as long in one process, and three \
+                times as long through a server."
             .into(),
         here: format!(
-            "`tp shell` gets the commands for {BATCH} records at once; microseconds of a record. By one call: `get`, a transaction by \
-             itself, of a B-tree of {} records. By eight: begin, lock, buf_get, a look at the page's head, a look at the record, \
-             buf_unpin, unlock, commit; the record's place is known, and not searched. There is no server.",
+            "Microseconds per record. `tp shell` receives the commands for {BATCH} records at once. By one call: `get`, which is a \
+             transaction, from a B-tree of {} records. By eight commands: begin, lock, buf_get, buf_look at the page's head, buf_look at \
+             the record, buf_unpin, unlock, commit. These commands know the record's place and do not search for it. There is no server.",
             spelled(f64::from(RECORDS))
         ),
         x: Axis::linear("where"),
@@ -79,7 +80,9 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     };
     let times = figure.ratios((CALLS[1], &place), (CALLS[0], &place));
     if let Some(times) = median(times) {
-        figure.notes.push(format!("The calls below take {} times as long as the record call.", spelled(times)));
+        figure
+            .notes
+            .push(format!("The lock and buffer calls take {} times as long as the record call.", spelled(times)));
     }
     paper.figures.push(figure);
     Ok(())
@@ -114,7 +117,7 @@ fn make(directory: &Path) -> Result<()> {
     env.flush().map_err(failed())
 }
 
-/// Appends the commands that get a record.
+/// Appends the commands that get a record to `text`.
 fn commands(id: u32, by_record: bool, text: &mut String) {
     let (page, at) = (id / ON_PAGE, HEAD_BYTES + id % ON_PAGE * RECORD_BYTES);
     let written = match by_record {
@@ -128,7 +131,7 @@ fn commands(id: u32, by_record: bool, text: &mut String) {
     written.expect("a write to a string does not fail");
 }
 
-/// Returns the microseconds of a record. Each answer is compared with the record.
+/// Gets a batch of random records. Returns the microseconds per record. The audit compares each answer with the record.
 fn sample(shell: &mut Shell, by_record: bool, random: &mut Random) -> Result<Sample> {
     let ids: Vec<u32> = (0..BATCH).map(|_| random.below(RECORDS)).collect();
     let mut text = String::new();
@@ -136,7 +139,8 @@ fn sample(shell: &mut Shell, by_record: bool, random: &mut Random) -> Result<Sam
     let (each, answer) = if by_record { (1, 0) } else { (COMMANDS, ANSWER) };
     let (took, answers) = shell.ask(&text, BATCH * each)?;
     let wrong = ids.iter().zip(answers.chunks(each)).find(|(id, said)| said.get(answer) != Some(&record(**id)));
-    let audit = wrong.map_or_else(|| "ok".to_owned(), |(id, said)| format!("record {id} was printed as {said:?}"));
+    let audit =
+        wrong.map_or_else(|| "ok".to_owned(), |(id, said)| format!("for record {id}, the shell printed {said:?}"));
     let micros = took.as_secs_f64() * 1e6;
     let value = micros / ids.len() as f64;
     Ok(Sample {
@@ -161,22 +165,22 @@ impl Shell {
     fn start(mut command: Command) -> Result<Shell> {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed("does not start"))?;
-        let input = child.stdin.take().expect("its standard input is a pipe");
-        let output = BufReader::new(child.stdout.take().expect("its standard output is a pipe"));
+        let input = child.stdin.take().expect("the shell's standard input is a pipe");
+        let output = BufReader::new(child.stdout.take().expect("the shell's standard output is a pipe"));
         Ok(Shell { child, input, output })
     }
 
-    /// Sends commands and reads `answers` answers.
+    /// Sends commands and reads `answers` answers. Returns the time that this took, and the answers.
     fn ask(&mut self, commands: &str, answers: usize) -> Result<(Duration, Vec<String>)> {
         let Shell { input, output, .. } = self;
         std::thread::scope(|scope| {
             let begin = Instant::now();
-            // Another thread writes, because the shell answers while commands come: a caller that first wrote
-            // everything would wait for ever.
+            // Another thread writes, because the shell answers before it has read all commands. If this thread wrote
+            // first, both pipes could fill up, and both processes would wait for ever.
             let asker = scope.spawn(move || input.write_all(commands.as_bytes()).and_then(|()| input.flush()));
             let said = output.lines().take(answers).collect::<std::io::Result<Vec<String>>>();
             let took = begin.elapsed();
-            asker.join().expect("a writer does not panic").map_err(failed("takes no commands"))?;
+            asker.join().expect("a writer does not panic").map_err(failed("does not read its commands"))?;
             let said = said.map_err(failed("does not answer"))?;
             match said.len() == answers {
                 true => Ok((took, said)),
@@ -205,7 +209,7 @@ mod tests {
     fn a_shell_with_a_wrong_answer_fails_the_audit_and_a_shell_that_ends_is_an_error() -> Result<()> {
         let mut cat = Shell::start(Command::new("cat"))?;
         let sample = sample(&mut cat, true, &mut Random(1))?;
-        assert!(sample.audit.contains("was printed as"), "{}", sample.audit);
+        assert!(sample.audit.contains("the shell printed"), "{}", sample.audit);
         cat.end()?;
         let mut gone = Shell::start(Command::new("true"))?;
         gone.child.wait().map_err(failed("cannot be waited for"))?;
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_takes_the_stated_number_of_commands() {
+    fn a_record_takes_eight_commands_and_the_fifth_reads_it() {
         let mut text = String::new();
         commands(1234, false, &mut text);
         assert_eq!(text.lines().count(), COMMANDS);

@@ -1,4 +1,4 @@
-//! The machine of the measurements.
+//! The machine on which a run measures.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::figure::spelled;
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
 
-/// Duration of the disk's test.
+/// Time for which the disk's syncs are counted.
 const TRIED: Duration = Duration::from_millis(300);
 
 /// The machine and the build.
@@ -22,22 +22,23 @@ pub struct Machine {
     pub processors: usize,
     /// Memory, in GiB.
     pub memory_gib: f64,
-    /// The kernel.
+    /// The kernel's version.
     pub kernel: String,
-    /// The system.
+    /// The name of the operating system.
     pub system: String,
-    /// The filesystem of the files.
+    /// The filesystem of the databases' directory.
     pub filesystem: String,
-    /// Durable writes of 512 bytes per second, one after the other, at the start; `None` if they could not be measured.
+    /// Writes and syncs of 512 bytes per second, one after the other, before the run; `None` if they could not be
+    /// measured.
     pub syncs_per_second: Option<u64>,
-    /// The load average at the start: work of other programs.
+    /// The load average before the run, which shows the work of other programs.
     pub load: String,
     /// The version of libtp.
     pub libtp: String,
 }
 
 impl Machine {
-    /// Inspects the machine; `directory` is the place for the files.
+    /// Inspects the machine. `directory` is the directory of the databases.
     pub fn look(directory: &Path) -> Machine {
         let word = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str, sign: char| {
@@ -45,7 +46,7 @@ impl Machine {
             let value = line.and_then(|line| line.split_once(sign)).map(|(_, value)| value.trim().trim_matches('"'));
             value.unwrap_or("unknown").to_owned()
         };
-        // Read before the test of the disk, because that test adds to the load.
+        // The load is read before the syncs are counted, because counting them adds to the load.
         let load = word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
         let kib = after(&word("/proc/meminfo"), "MemTotal", ':');
         let kib: f64 = kib.trim_end_matches(" kB").parse().unwrap_or(0.0);
@@ -62,9 +63,10 @@ impl Machine {
         }
     }
 
-    /// Returns the rate of the disk's syncs as a clause to put after the filesystem's name, or an empty text.
+    /// Returns a clause with the rate of the disk's syncs, for the end of the filesystem's name. Returns an empty text
+    /// if the rate is unknown.
     pub fn disk(&self) -> String {
-        let said = |syncs: u64| format!(" that syncs 512 bytes {} times a second", spelled(syncs as f64));
+        let said = |syncs: u64| format!(" that syncs 512 bytes {} times per second", spelled(syncs as f64));
         self.syncs_per_second.map_or_else(String::new, said)
     }
 }
@@ -73,11 +75,11 @@ fn syncs_per_second(directory: &Path) -> Result<u64> {
     BareDisk::create(directory)?.slice(TRIED)
 }
 
-/// The work of all processors since the machine's start, in ticks.
+/// The time of all processors since the machine's start, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
     all: u64,
-    /// Ticks in which this machine had work while another machine on the same hardware had the processor.
+    /// Ticks in which this virtual machine had work while another machine used the processor.
     stolen: u64,
 }
 
@@ -87,8 +89,8 @@ impl CpuTime {
         CpuTime::read(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line of /proc/stat: user, nice, system, idle, waiting, two kinds of interrupts, stolen. Later
-    /// fields are included in these.
+    /// Parses the first line of /proc/stat: user, nice, system, idle, waiting, two kinds of interrupts, stolen. The
+    /// time of the later fields is included in these fields.
     fn read(stat: &str) -> Option<CpuTime> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
@@ -101,7 +103,7 @@ impl CpuTime {
         100.0 * ticks(self.stolen, until.stolen) / ticks(self.all, until.all).max(1.0)
     }
 
-    /// Returns the stolen part of the time since then, in percent.
+    /// Returns the stolen part of the time since this reading, in percent.
     pub fn stolen_percent_since(self) -> Option<f64> {
         CpuTime::look().map(|now| self.stolen_percent(now))
     }

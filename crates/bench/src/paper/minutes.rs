@@ -1,4 +1,4 @@
-//! The record of a run: reports of progress, the file of samples, and failed audits.
+//! The record of a run: its progress, the file of samples, and the failed audits.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,7 +15,7 @@ pub(crate) struct Minutes<'w> {
     watch: &'w mut dyn FnMut(News<'_>),
     samples: File,
     path: PathBuf,
-    /// Failed audits, each a sentence.
+    /// Descriptions of the failed audits.
     pub(crate) failed_audits: Vec<String>,
 }
 
@@ -44,17 +44,17 @@ impl<'w> Minutes<'w> {
     /// Adds a line to the file of samples.
     ///
     /// # Errors
-    /// `File` if it cannot be written.
+    /// `File` if the file cannot be written.
     pub(crate) fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
         let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
         writeln!(self.samples, "{text}").map_err(Error::file("write", &self.path))
     }
 
-    /// Measures the samples of a figure's cases, and writes each to the file at once, so that an interrupted run keeps
-    /// them.
+    /// Measures the samples of a figure's cases. Writes each sample to the file at once, so that an interrupted run
+    /// leaves its samples.
     ///
     /// # Errors
-    /// As [`Minutes::keep`].
+    /// `File` if the file of samples cannot be written.
     pub(crate) fn in_turns(
         &mut self,
         figure: &str,
@@ -69,7 +69,7 @@ impl<'w> Minutes<'w> {
             if let (true, Some(why)) = (line.audit_failed, &line.refused) {
                 minutes.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
             }
-            // The first error of a write is reported.
+            // Keeps the first error of a write, which is returned at the end.
             let now = minutes.keep(&line);
             kept = std::mem::replace(&mut kept, Ok(())).and(now);
         });
@@ -77,7 +77,7 @@ impl<'w> Minutes<'w> {
     }
 }
 
-/// Returns the parts whose names begin with one of the chosen names; all if none was chosen.
+/// Returns the parts whose names begin with one of the chosen names; all parts if no name was chosen.
 ///
 /// # Errors
 /// `Settings`, with the names of all parts, if no part has a chosen name.

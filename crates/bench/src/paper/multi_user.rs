@@ -12,7 +12,7 @@ use super::figure::{Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
-/// Measures many processes whose every commit waits for the disk.
+/// Measures many processes, each of whose commits waits for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Sync).shared();
     let mut lines = vec![
@@ -28,12 +28,14 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let figure = Figure {
         id: "libtp-7".into(),
         title: "Many processes, each commit on the disk".into(),
-        paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, bound by one disk. The text says: about 10 % more with two processes than with \
-                one, and less with four than with one. The plotted values are not in the text."
+        paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, limited by the speed of one disk. The text says that two processes reach about 10 % \
+                more than one process, and that four processes reach less than one. The text does not have the plotted values."
             .into(),
-        here: "The same bank by 1 to 64 processes, `Sync`. Commits that wait together are written together. `bdb` is Berkeley DB.".into(),
+        here: "1 to 64 processes use the same bank, with durability `Sync`. One sync serves all commits that wait for the disk at that time. \
+               `bdb` is Berkeley DB."
+            .into(),
         x: Axis::logarithmic("processes"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes: Vec::new(),
     };
@@ -50,7 +52,8 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Measures few accounts without waits for the disk: read only, and with the log written later.
+/// Measures a bank of few accounts whose transactions do not wait for the disk: read-only transactions, and TPC-B whose
+/// log is written later.
 pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
     let lines = [Line::new("read only", libtp()), Line::new("read only, threads", libtp()).by_threads()];
@@ -66,30 +69,32 @@ pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-8".into(),
         title: "Many processes on 1,000 accounts".into(),
         paper: "LIBTP figure 8 (5.1.2): 1,000 accounts, 100 tellers, 10 branches; three reads without a log, and TPC-B whose log is not \
-                flushed. The text says: one process had the processor 96 % busy; with the log not flushed the throughput fell from the \
-                second process on."
+                flushed. The text says that one process kept the processor 96 % busy, and that with the log not flushed the throughput fell \
+                from the second process on."
             .into(),
-        here: "The same bank by 1 to 64 processes, and by as many threads of one; `Relaxed` in the place of the log that is not flushed.".into(),
+        here: "1 to 64 processes use the same bank, and in other rows 1 to 64 threads of one process. Durability `Relaxed` corresponds to the \
+               log that is not flushed."
+            .into(),
         x: Axis::logarithmic("processes, or threads"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes: Vec::new(),
     });
     Ok(())
 }
 
-/// Period of deadlock detection, for a contender that works as in the paper, where the period was a second.
+/// Period of deadlock detection for the contender that searches periodically, as the paper's program did. The paper's
+/// period was a second.
 const DEADLOCK_PERIOD_MILLIS: u32 = 100;
 
-/// Measures how often a transaction is a deadlock's victim.
+/// Measures how many of 1,000 transactions are victims of deadlocks.
 pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = Contender::libtp(Durability::Relaxed).shared().as_in_the_paper();
-    // The paper's large bank waits for its disk, and holds its locks meanwhile.
+    // Transactions of the paper's large bank waited for the disk while they held locks.
     let large = Contender { durability: Durability::Sync, ..libtp.clone() };
     let records = Contender { granularity: Granularity::Record, ..libtp.clone() };
     let scale = paper.pace.scale;
     let (mut banks, mut refused) = (Vec::new(), Vec::new());
-    // The paper's program looked for deadlocks once a second.
     let seldom =
         Contender { settings: Some(format!("deadlock_period_millis = {DEADLOCK_PERIOD_MILLIS}\n")), ..libtp.clone() };
     let seldom = (format!("SMALL, looked for every {DEADLOCK_PERIOD_MILLIS} ms"), seldom, Scale::SMALL);
@@ -119,12 +124,13 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     paper.figures.push(Figure {
         id: "libtp-9".into(),
         title: "Deadlock victims of 1,000 transactions".into(),
-        paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and the large one; the detector \
-                wakes once a second. The text says that LARGE climbs faster than SMALL; it has no values."
+        paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and on the large bank; the detector \
+                wakes once a second. The text says that the curve of LARGE rises faster than the curve of SMALL. It has no values."
             .into(),
-        here: "Locks on pages, each balance read before it is locked for the change, as the paper's programs did: two transactions that have read the same balance \
-               deadlock. The waits-for graph is searched when a wait lasts, not once a second. SMALL: 1,000 accounts, no transaction waits for the disk; one row \
-               has a search at a fixed period instead. LARGE: each commit is on the disk, as the paper's large bank was bound by its disk."
+        here: "Locks are on pages, and each balance is read before it is locked for the change, as in the paper's programs. So two transactions that have read \
+               the same balance deadlock. A session searches the waits-for graph when its wait lasts, not once a second. SMALL: 1,000 accounts, and no transaction \
+               waits for the disk; in one row, the graph is searched at a fixed period instead. LARGE: each commit waits for the disk, because the disk limited the \
+               paper's large bank."
             .into(),
         x: Axis::logarithmic("processes"),
         y: Axis::linear("aborts of 1,000 transactions"),
@@ -134,7 +140,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Measures deadlocks of other kinds than figure 9: transfers that lock in reverse order, and transfers that read first.
+/// Measures deadlocks on few branches: of transfers that lock in reverse order, and of transfers that read first.
 pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
     let lines = [
@@ -148,11 +154,11 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-deadlocks".into(),
         title: "Deadlocks on 4 branches".into(),
         paper: "Not in the paper, whose programs read every balance before they lock it for the change.".into(),
-        here: "1,000 accounts, locks on records, no transaction waits for the disk. A transfer in reverse order locks the branch first and the \
+        here: "1,000 accounts, locks on records; no transaction waits for the disk. A transfer in reverse order locks the branch first and the \
                account last."
             .into(),
         x: Axis::logarithmic("processes"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes: Vec::new(),
     };
@@ -161,8 +167,8 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
         Described {
             suffix: "victims",
             title: "Victims of 1,000 transactions",
-            paper: "LIBTP figure 9 has the victims of the paper's order of locks.",
-            here: "Aborts of the same time.",
+            paper: "LIBTP figure 9 has the victims for the paper's order of locks.",
+            here: "The aborts of the transactions in the figure above.",
             y: Axis::linear("aborts of 1,000 transactions"),
         },
     );
@@ -170,8 +176,8 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether slices of several processes are repeated when the processors are moved apart. The slices of the smallest run
-/// are too short for that.
+/// Whether a slice of several clients is repeated if the distance of the processors changed during the slice. The
+/// slices of the smallest run are too short to notice a change.
 #[derive(Clone, Copy)]
 struct Moves {
     are_seen: bool,
@@ -182,7 +188,7 @@ impl Moves {
         Moves { are_seen: !paper.settings.is_tiny }
     }
 
-    /// Works a slice, and adds a cache line's time between processors to its details.
+    /// Runs a slice, and adds to its details the time in which a cache line moves between processors.
     fn work(self, slice: &Slice<'_>, mut work: impl FnMut() -> Result<Done>) -> Result<Done> {
         if !self.are_seen || slice.clients == 1 {
             return work();
@@ -205,7 +211,7 @@ impl Line {
         Line { name, contender, as_threads: false }
     }
 
-    /// Makes its clients threads of this process.
+    /// Makes the line's clients threads of this process.
     fn by_threads(self) -> Line {
         Line { as_threads: true, ..self }
     }
@@ -223,7 +229,7 @@ fn by_processes(
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
     let moves = Moves::of(paper);
-    // A bank is compared with itself, so its points are measured one after the other.
+    // The points of one bank are compared with each other, so they are measured one after the other.
     for (name, bank) in &banks {
         let as_threads = lines.iter().any(|line| line.name == name && line.as_threads);
         for processes in paper.pace.processes {

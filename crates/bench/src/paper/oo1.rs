@@ -1,4 +1,4 @@
-//! Parts and connections (OO1): LIBTP 5.2, tables 2 and 3, without the remote ones.
+//! Parts and connections (OO1): LIBTP 5.2, tables 2 and 3, without the measurements over a network.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use super::{Pace, Paper};
 
 const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
-/// With two rounds the median would be the mean, which a single bad round spoils.
+/// Smallest number of rounds: with two rounds the median would be the mean, which a single slow round distorts.
 const ROUNDS_MIN: u32 = 3;
-/// A traversal that visits fewer than one in this number of [`TRAVERSED`] parts is not used, because its time would be
-/// mostly its start. A backward traversal from a part that few parts lead to is so short.
+/// Least number of parts that a measured traversal visits, as a divisor of [`TRAVERSED`]. A backward traversal from a
+/// part with few connections into it may visit fewer parts, and most of its time would be the time to begin.
 const FEW: u64 = 10;
 
 /// The operation of a run.
@@ -44,7 +44,7 @@ impl Operation {
     }
 }
 
-/// Makes both tables, for a small database and for a large one. The smallest run leaves out the large one.
+/// Measures a small database and a large database. The smallest run measures only the small database.
 pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
     let sizes: &[u32] = if paper.settings.is_tiny { &[SMALL] } else { &[SMALL, LARGE] };
     let mut contenders = ours().to_vec();
@@ -52,10 +52,10 @@ pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
     sizes.iter().try_for_each(|parts| table(paper, *parts, &contenders))
 }
 
-/// Makes one table. A contender whose database cannot be made is a row with the reason.
+/// Measures all contenders with a number of parts. A contender whose database cannot be made has a row with the reason.
 pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static str, OpenParts)]) -> Result<()> {
     let rounds = match paper.settings.is_quick && parts == LARGE {
-        // The load takes longer than all of the measurements.
+        // The load takes longer than all measurements of a round.
         true => 1,
         false => paper.pace.rounds.max(ROUNDS_MIN),
     };
@@ -67,14 +67,14 @@ pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static s
         match Database::load(name, open, &directory, &graph, parts, paper.pace) {
             Ok(database) => databases.push(database),
             Err(why) => {
-                // The incomplete database is useless.
+                // The incomplete database would only occupy the disk.
                 let _ = std::fs::remove_dir_all(&directory);
                 refused.push((name.to_owned(), why.to_string()));
             }
         }
     }
     let mut cases = Vec::new();
-    // Warm runs come first, because a reopened database has to be warmed up.
+    // Warm operations are measured first. After a cold operation the database would have to be warmed up again.
     for is_warm in [true, false] {
         for operation in Operation::ALL {
             for database in &databases {
@@ -102,8 +102,8 @@ fn place_of(operation: Operation, is_warm: bool) -> String {
     format!("{}, {}", operation.name(), if is_warm { "warm" } else { "cold" })
 }
 
-/// Returns a goal: a libtp contender's speed as a multiple of the fastest peer's. `libtp` has the peers' indices;
-/// `libtp links` has links, which the peers do not offer.
+/// Returns a goal: the speed of a libtp contender as a multiple of the speed of the fastest peer. `libtp` has the same
+/// indices as the peers. `libtp links` has links, which the peers do not offer.
 fn beside_fastest(figure: &Figure, shape: &str, place: &Place, parts: u32) -> Goal {
     let others = figure.series.iter().filter(|series| !series.name.starts_with("libtp"));
     let took = others.filter_map(|series| Some((series.name.as_str(), figure.median(&series.name, place)?)));
@@ -117,20 +117,21 @@ fn described(id: String, parts: u32, warm_runs: u32, series: Vec<Series>) -> Fig
     Figure {
         id,
         title: format!("OO1: {} parts, by contender and operation", super::figure::spelled(f64::from(parts))),
-        paper: "LIBTP 5.2, tables 2 and 3 (20,000 parts there): parts, of which each has three connections, nine in ten of them to the nearest hundredth of the \
-                parts. Lookup: 1,000 parts by id. Traversal: all parts up to seven connections away, depth first, 3,280 parts; backward: against the \
-                connections. Insert: 100 parts and their connections. Table 2, cold, in seconds: LIBTP on an HP300 lookup 27.2, traversal 47.3, insert 9.7; on \
-                a Sun 3/280, by others, INDEX 5.4, 13, 7.4, an object-oriented database 12.9, 9.8, 1.5, and a relational one 27, 90, 22. Table 3, LIBTP on a \
-                DECstation, local, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
+        paper: "LIBTP 5.2, tables 2 and 3 (with 20,000 parts): each part has three connections, and nine in ten connections lead to the nearest hundredth of the \
+                parts. Lookup: 1,000 parts by id. Traversal: all parts up to seven connections away, depth first, 3,280 parts. Backward: a traversal against the \
+                direction of the connections. Insert: 100 parts and their connections. Table 2, cold, in seconds for lookup, traversal and insert: LIBTP on an HP300 \
+                27.2, 47.3, 9.7; on a Sun 3/280, as others measured, INDEX 5.4, 13, 7.4, an object-oriented database 12.9, 9.8, 1.5, and a relational database 27, \
+                90, 22. Table 3, LIBTP on a DECstation, local, in seconds, cold and warm: lookup 15.7, 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, \
+                6.7."
             .into(),
-        here: format!("Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the part they lead to. SQLite is asked for a traversal in one recursive \
-               statement. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number; a part has the numbers of the connected parts, which are followed without a search. Reads are in a \
-               snapshot where the engine has snapshots (fjall reads the newest state, Berkeley DB reads under locks). An insert is on the disk when it is answered. A backward traversal meets more or fewer parts: the time of all \
-               runs is given for each 3,280 parts that they met, from roots from which 328 or more are met. Cold: the database is closed, the system drops its files from the file cache (POSIX_FADV_DONTNEED), and the database is \
-               opened again, which is not counted; then the first run is measured. An engine that keeps inserted data in a log first (SQLite, fjall, RocksDB, Berkeley DB) writes the data into its tables before it is closed; \
-               otherwise the data would be in memory again. The cache of the disk itself cannot be emptied. Warm: every part of the database was read before; the mean of {warm_runs} runs, each with other parts. Every database was \
-               loaded sorted, by the engine's own means (LMDB's append, the ingestion of fjall and RocksDB, Berkeley DB's bulk transactions, an index of SQLite made at the end, libtp's load). The parts that each run met were \
-               compared with the expected parts."),
+        here: format!("Milliseconds of a run. `libtp` and the peers have the same three indices: the parts by id, the connections by the part that they leave, and the connections by the part that they lead to. SQLite does a \
+               traversal by one recursive statement. `libtp hash` has the parts and lists of connections in hash files. `libtp links` has the parts as records by number; a part has the numbers of the connected parts, so a traversal \
+               does not search. Reads are in a snapshot if the engine has snapshots (fjall reads the newest state, Berkeley DB reads under locks). An insert is acknowledged when it is on the disk. The number of parts of a backward \
+               traversal varies: the value is the time of all runs per 3,280 visited parts, and each root leads to at least 328 parts. Cold: the database is closed, the system drops its files from the file cache \
+               (POSIX_FADV_DONTNEED), the database is opened again, and the first run is measured; the opening is not included. An engine that writes inserted data to a log first (SQLite, fjall, RocksDB, Berkeley DB) writes the \
+               data into its tables before it is closed, because the opening would read the log into memory. The cache of the disk itself cannot be emptied. Warm: the mean of {warm_runs} runs, each with other parts, after every \
+               part of the database was read. Every database was loaded sorted, in the way that the engine offers (LMDB's append, the ingestion of fjall and RocksDB, Berkeley DB's bulk transactions, an index of SQLite made at the \
+               end, libtp's load). The parts that each run visited were compared with the expected parts."),
         x: Axis::linear("operation"),
         y: Axis::logarithmic("milliseconds"),
         series,
@@ -146,15 +147,15 @@ struct Database<'g> {
     directory: PathBuf,
     graph: &'g Graph,
     parts: RefCell<Option<Box<dyn Parts>>>,
-    /// The last existing part.
+    /// The greatest id of an existing part.
     last: Cell<u32>,
     random: RefCell<Random>,
-    /// Whether it was warmed up since it was opened.
+    /// Whether the database was warmed up since it was opened.
     is_warm: Cell<bool>,
 }
 
 impl<'g> Database<'g> {
-    /// Makes the database. All contenders draw the same parts.
+    /// Makes and loads the database. All contenders have the same random numbers, so their runs have the same parts.
     fn load(
         name: &'static str,
         open: OpenParts,
@@ -177,7 +178,7 @@ impl<'g> Database<'g> {
         std::fs::remove_dir_all(&self.directory).map_err(Error::file("remove", &self.directory))
     }
 
-    /// Returns the milliseconds of a run.
+    /// Measures a sample: the milliseconds of a run.
     fn sample(&self, operation: Operation, is_warm: bool) -> Result<Sample> {
         let mut open = self.parts.borrow_mut();
         if !is_warm {
@@ -202,7 +203,7 @@ impl<'g> Database<'g> {
         self.timed(&*client, operation, self.pace.warm_runs)
     }
 
-    /// Looks up every part, and follows connections both ways, as many times as the pace says.
+    /// Warms up: looks up every part, and makes traversals in both directions, as many as the pace says.
     fn warm_up(&self, client: &dyn Client) -> Result<()> {
         client.lookup(&(1..=self.last.get()).collect::<Vec<u32>>(), &mut |_| {})?;
         (0..self.pace.warming).try_for_each(|_| {
@@ -211,13 +212,13 @@ impl<'g> Database<'g> {
         })
     }
 
-    /// Makes `runs` runs. A run that visits wrong parts makes the sample's audit fail.
+    /// Measures `runs` runs as one sample. If a run visits wrong parts, the sample's audit fails.
     fn timed(&self, client: &dyn Client, operation: Operation, runs: u32) -> Result<Sample> {
         let (mut took, mut met, mut audit) = (Vec::new(), Vec::new(), "ok".to_owned());
         for _ in 0..runs {
             let (time, seen, expected) = self.run(client, operation)?;
             if seen != expected {
-                audit = format!("it met {seen:?} where {expected:?} are");
+                audit = format!("it visited {seen:?} instead of {expected:?}");
             }
             took.push(time.as_secs_f64() * 1e3);
             met.push(seen.count);
@@ -261,7 +262,7 @@ impl<'g> Database<'g> {
         }
     }
 
-    /// Draws a part whose traversal visits enough parts. Returns it with the expected result.
+    /// Draws a part whose traversal visits enough parts. Returns the part, and the expected result of its traversal.
     fn drawn_root(&self, way: Way) -> Result<(u32, Seen)> {
         for _ in 0..self.last.get() {
             let root = self.drawn();
@@ -270,7 +271,10 @@ impl<'g> Database<'g> {
                 return Ok((root, seen));
             }
         }
-        Err(Error::Settings(format!("from none of {} parts a traversal meets more than a few", self.last.get())))
+        Err(Error::Settings(format!(
+            "none of {} drawn parts has a traversal that visits enough parts",
+            self.last.get()
+        )))
     }
 
     /// Draws an existing part.
@@ -279,10 +283,10 @@ impl<'g> Database<'g> {
     }
 }
 
-/// Returns the duration of a traversal of [`TRAVERSED`] parts, given the durations of traversals and the parts visited
-/// by each.
+/// Returns the duration per [`TRAVERSED`] parts, given the duration and the number of visited parts of each traversal.
 fn of_whole_traversals(took: &[f64], met: &[u64]) -> f64 {
-    // Each part counts alike: a short traversal is mostly its start.
+    // Every visited part has the same weight. With the same weight for every traversal, the time to begin would
+    // dominate short traversals.
     took.iter().sum::<f64>() * TRAVERSED as f64 / met.iter().sum::<u64>().max(1) as f64
 }
 
@@ -293,14 +297,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_traversal_weighs_as_much_as_the_parts_that_it_met() {
+    fn the_weight_of_a_traversal_is_the_number_of_parts_that_it_visited() {
         let (took, met) = ([2.0, 1.0], [TRAVERSED, TRAVERSED / 10]);
         assert!((of_whole_traversals(&took, &met) - 3.0 / 1.1).abs() < 1e-6);
         assert!((of_whole_traversals(&[2.0], &[TRAVERSED]) - 2.0).abs() < 1e-12);
     }
 
     #[test]
-    fn the_goal_is_how_many_times_faster_than_the_fastest_peer() {
+    fn the_goal_s_ratio_is_the_speed_as_a_multiple_of_the_fastest_peer_s() {
         let place = Place::Name(place_of(Operation::Traversal(Way::Forward), true));
         let series = |name: &str, took: f64| Series {
             name: name.to_owned(),
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sample_meets_the_parts_that_are_there_and_one_that_does_not_counts_for_nothing() -> Result<()> {
+    fn samples_that_visit_the_expected_parts_pass_the_audit_and_other_samples_fail() -> Result<()> {
         let runs = TINY.warm_runs + 2;
         let graph = Graph::make(500, 4 * runs);
         let (_, open) = ours()[0];
@@ -330,15 +334,15 @@ mod tests {
             }
         }
         assert_eq!(database.last.get(), 500 + 2 * runs * INSERTED);
-        // More parts exist in the database than its record says.
+        // From here on the audit expects fewer parts than the database has.
         database.last.set(500);
         let mut last = String::new();
         for _ in 0..20 {
             last = database.sample(Operation::Traversal(Way::Backward), true)?.audit;
-            if last.contains("it met") {
+            if last.contains("it visited") {
                 return database.remove();
             }
         }
-        panic!("twenty samples were audited as if all parts were known, the last: {last}");
+        panic!("twenty samples passed the audit, although it expects too few parts; the last verdict: {last}");
     }
 }

@@ -1,10 +1,10 @@
-//! Recoverable memory: Rio Vista figures 5 and 6, and section 5.3 about the sources of the factor.
+//! Recoverable memory: Rio Vista figures 5 and 6, and the sources of Vista's speed of section 5.3.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `overhead` | figure 5a, and the swap of two pointers |
 //! | `database_size` | figures 5b and 5c: databases smaller and larger than memory |
-//! | `factors` | the gain from the file cache alone, and Vista's gain beyond that |
+//! | `factors` | the gain from a safe file cache, and the further gain from Vista |
 //! | `groups` | figure 6 |
 //! | `core_lines` | the length of Vista's source |
 
@@ -28,7 +28,7 @@ use super::{Paper, PaperSettings};
 
 pub(super) use groups::figure_6;
 
-/// The paper's log: a tenth of the database of 50 MB.
+/// Length of RVM's log, as in the paper: a tenth of the database of 50 MB.
 const LOG_BYTES: u64 = 5 << 20;
 
 const VISTA: Contender = Contender { name: "vista", engine: MemoryEngine::Vista, is_on_disk: false };
@@ -37,7 +37,7 @@ const RVM_RIO: Contender = Contender { name: "rvm-rio", engine: MemoryEngine::Rv
 const RVM: Contender = Contender { name: "rvm", engine: MemoryEngine::Rvm { group: 1 }, is_on_disk: false };
 const PMEMOBJ: Contender = Contender { name: crate::kinds::PMEMOBJ, engine: MemoryEngine::Pmemobj, is_on_disk: false };
 
-/// Makes figure 5 and the figures that follow from it.
+/// Measures figure 5 and the swap of pointers, and computes the factors.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     overhead::figure(paper)?;
     overhead::swap(paper)?;
@@ -51,7 +51,7 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
 struct Contender {
     name: &'static str,
     engine: MemoryEngine,
-    /// Its segment is a file on the disk instead of in memory.
+    /// Whether the segment is a file on the disk. Otherwise the segment is in memory.
     is_on_disk: bool,
 }
 
@@ -70,12 +70,13 @@ fn pmemobj(paper: &Paper<'_>) -> Option<Contender> {
     has_pmemobj(paper.settings).then_some(PMEMOBJ)
 }
 
-/// Returns a row with the reason why libpmemobj does not take part, if peers were chosen.
+/// Returns a series with the reason `why` libpmemobj does not take part, if peers were chosen.
 fn without_pmemobj(paper: &Paper<'_>, place: Place, why: &str) -> Option<Series> {
     (!paper.settings.peers.is_empty()).then(|| Series::refused(PMEMOBJ.name, [place], why))
 }
 
-/// Does the same for a build without libpmemobj; `None` in a build that has it.
+/// Returns a series that says that libpmemobj is not in this build, if peers were chosen; `None` in a build that has
+/// libpmemobj.
 fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
     let how = "it is not in this build: install libpmemobj-dev and build with --features peers-all";
     if cfg!(feature = "peers-all") {
@@ -84,7 +85,8 @@ fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
     without_pmemobj(paper, place, how)
 }
 
-/// Returns the rounds of these figures, which are few: making a memory takes longer than measuring it.
+/// Returns the number of rounds of these figures. There are few rounds, because making a memory takes longer than
+/// measuring it.
 fn rounds(paper: &Paper<'_>) -> u32 {
     match paper.settings.is_quick {
         true => 1,
@@ -92,7 +94,7 @@ fn rounds(paper: &Paper<'_>) -> u32 {
     }
 }
 
-/// Converts nanoseconds of a transaction to transactions per second.
+/// Converts nanoseconds per transaction to transactions per second.
 fn as_rates(mut series: Vec<Series>) -> Vec<Series> {
     for sample in series.iter_mut().flat_map(|series| &mut series.points).flat_map(|point| &mut point.samples) {
         *sample = 1e9 / *sample;
@@ -100,7 +102,7 @@ fn as_rates(mut series: Vec<Series>) -> Vec<Series> {
     series
 }
 
-/// The means to run a benchmark on a contender.
+/// The directories and settings with which a benchmark is run on a contender.
 struct Runner<'p> {
     memory: PathBuf,
     disk: PathBuf,
@@ -117,7 +119,7 @@ impl<'p> Runner<'p> {
         Runner { memory, disk, time, times_responses: false, start }
     }
 
-    /// Runs a benchmark. The sample's value is the nanoseconds of a transaction.
+    /// Runs a benchmark. The sample's value is the nanoseconds per transaction.
     fn run(&self, workload: Workload, contender: Contender) -> Result<Sample> {
         let is_in_memory = matches!(contender.engine, MemoryEngine::RvmRio { .. });
         let of_ours = self.memory.join(format!("tp-paper-{}", std::process::id()));
@@ -139,7 +141,7 @@ impl<'p> Runner<'p> {
         let removed = std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory));
         let report = report?;
         removed?;
-        let audit = report["audit"].as_str().unwrap_or("none was made").to_owned();
+        let audit = report["audit"].as_str().unwrap_or("the report has no audit").to_owned();
         Ok(Sample { value: figure(&report, "/with/median_ns")?, audit, raw: report })
     }
 
@@ -147,7 +149,7 @@ impl<'p> Runner<'p> {
         if settings.engine != MemoryEngine::Pmemobj {
             return serde_json::to_value(run_memory(&settings)?).map_err(|why| Error::Settings(why.to_string()));
         }
-        // libpmemobj reads the environment when it is loaded.
+        // libpmemobj reads its environment variables when it is loaded, so it is measured in a new process.
         let start = |job: &str| {
             let mut command = (self.start)(job);
             command.envs(PMEMOBJ_VARIABLES);
@@ -157,8 +159,8 @@ impl<'p> Runner<'p> {
     }
 }
 
-/// Returns a number of a report by its place.
+/// Returns the number at a JSON pointer in a report.
 fn figure(report: &serde_json::Value, place: &str) -> Result<f64> {
     let number = report.pointer(place).and_then(serde_json::Value::as_f64);
-    number.ok_or_else(|| Error::Settings(format!("a report without {place}: {report}")))
+    number.ok_or_else(|| Error::Settings(format!("the report has no {place}: {report}")))
 }

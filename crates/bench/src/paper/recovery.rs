@@ -1,5 +1,5 @@
-//! Reading the log after the death of all processes: recovered transactions per second, beside every peer that keeps a
-//! log.
+//! Reading the log after the death of all processes: recovered transactions per second, compared with every peer that
+//! has a log.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use crate::report::RunSettings;
 use crate::run::Before;
 use crate::tpcb::{Scale, Transfers};
 
-/// The peers without a log: their files are consistent at any moment.
+/// The peers without a log, whose files are consistent at any moment.
 const WITHOUT_LOG: [&str; 2] = ["lmdb", "redb"];
-/// Longest use of a bank before its process is killed.
+/// Longest time for which a process uses its bank before it is killed.
 const AT_MOST: Duration = Duration::from_secs(60);
 
 /// Measures the opening of a bank after a process that used it was killed.
@@ -29,14 +29,14 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
     let (mut cases, mut without) = (Vec::new(), Vec::new());
     for (name, contender) in paper.everybody(Durability::Relaxed) {
         if WITHOUT_LOG.contains(&name.as_str()) {
-            let why = "it keeps no log, and has nothing to read again";
+            let why = "it has no log";
             without.push(Series::refused(&name, [place.clone()], why));
             continue;
         }
         let client = paper.settings.client;
         let doomed = Doomed {
             directory: paper.settings.disk.join(format!("doomed-{name}")),
-            // Only libtp's memory outlives its process.
+            // Only libtp has shared memory that outlives the process.
             memory: (name == "libtp").then(|| paper.settings.memory.join(format!("doomed-{}", std::process::id()))),
             contender: contender.doomed(),
             scale,
@@ -50,19 +50,19 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
     series.extend(without);
     let figure = Figure {
         id: "peers-recovery".to_owned(),
-        title: "Transactions that are found again in the log, a second".to_owned(),
-        paper: "LIBTP 3.1.1: after a crash the log is read, and its changes are repeated. The papers have no figure of the speed.".to_owned(),
+        title: "Transactions recovered from the log per second".to_owned(),
+        paper: "LIBTP 3.1.1: after a crash the log is read, and its changes are repeated. The papers do not have the speed.".to_owned(),
         here: format!(
-            "One client, a process, does {1} transactions of TPC-B on {0} accounts, and is killed with SIGKILL half a second later. Then the \
-             bank is opened and three balances are read. The figure is the number of transactions, which must all be there, divided by the time \
-             of the opening and the reads. libtp's shared memory is removed first, as a new start of the machine would do: otherwise no log \
-             would be read. Before the kill SQLite's automatic checkpoints are off, and libtp's are 2 GiB of log apart; the other engines have \
-             their usual settings.",
+            "A client process does {1} transactions of TPC-B on {0} accounts, and is killed with SIGKILL half a second later. Then the bank is \
+             opened and three balances are read. The value is the number of transactions, which must all be found, divided by the time of the \
+             opening and the reads. libtp's shared memory is removed before the opening, as a restart of the machine would do, because libtp \
+             would not read the log otherwise. Until the kill, SQLite's automatic checkpoints are off, and libtp makes a checkpoint only after \
+             2 GiB of log. The other engines have their usual settings.",
             spelled(f64::from(scale.accounts)),
             spelled(number(wanted)),
         ),
         x: Axis::logarithmic("transactions in the log"),
-        y: Axis::logarithmic("transactions found again, a second"),
+        y: Axis::logarithmic("recovered transactions per second"),
         series,
         notes: Vec::new(),
     };
@@ -75,7 +75,7 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
 /// A bank whose process will be killed.
 struct Doomed {
     directory: PathBuf,
-    /// The directory of its shared memory, if that outlives the process.
+    /// The directory of the bank's shared memory, if that memory outlives the process.
     memory: Option<PathBuf>,
     contender: Contender,
     scale: Scale,
@@ -136,12 +136,13 @@ impl Doomed {
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        // A failed sample leaves the bank behind. The removal of all files of the run reports a failure.
+        // After a failed sample, the bank still exists. If it cannot be removed here, the error is reported when the
+        // run removes all its files.
         self.remove().ok();
     }
 }
 
-/// Reads three balances, so that work which an engine puts off until the first read is done.
+/// Reads three balances, so that the measured time includes work that an engine postpones until the first read.
 fn read_one(bank: &dyn Engine, settings: &RunSettings) -> Result<()> {
     let mut session = bank.session()?;
     session.read_only(&Transfers::new(settings.scale, settings.seed, 0).next_transfer()).map(drop)

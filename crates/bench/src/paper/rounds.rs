@@ -1,25 +1,26 @@
-//! Cases in turns: each is measured once in a round, then all again, so that a drifting machine treats them alike.
+//! Alternating measurements: a round measures each case once. So changes of the machine's speed affect all cases alike.
 
 use crate::error::Result;
 
 use super::figure::{Place, Point, Series};
 
-/// One case: a point of a series, and the measurement of a sample.
+/// A point of a series, and the function that measures a sample of it.
 pub struct Case<'c> {
-    /// The series it belongs to.
+    /// The name of the point's series.
     pub series: String,
-    /// The place in the series.
+    /// The point's place on the horizontal axis.
     pub x: Place,
-    /// Measures one sample. An error ends the case, and its text goes into the report.
+    /// Measures one sample. After an error the case is not measured again, and the report has the error's text.
     pub sample: Box<dyn FnMut() -> Result<Sample> + 'c>,
 }
 
 /// The order of the cases in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Every other round goes backwards, so that no case always follows the same one, and neighbours stay neighbours.
+    /// Every other round goes backwards. So no case always follows the same case, and neighbouring cases stay
+    /// neighbours.
     BackAndForth,
-    /// Always as given, because a case needs the results of the previous case.
+    /// Every round has the given order, because a case needs the results of the case before it.
     AsGiven,
 }
 
@@ -28,30 +29,30 @@ pub enum Order {
 pub struct Sample {
     /// The value in the unit of the figure.
     pub value: f64,
-    /// `ok`, or the disagreement. A disagreement discards the value.
+    /// `ok`, or a description of the fault that the audit found. A fault discards all samples of the case.
     pub audit: String,
-    /// All details.
+    /// The details of the sample, for the file of samples.
     pub raw: serde_json::Value,
 }
 
 /// One line of raw.jsonl.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RawLine {
-    /// The figure.
+    /// The figure's name.
     pub figure: String,
-    /// The series.
+    /// The series' name.
     pub series: String,
     /// The place on the horizontal axis.
     pub x: Place,
-    /// The round, from 1.
+    /// The round's number, from 1.
     pub round: u32,
-    /// The value.
+    /// The sample's value.
     pub value: Option<f64>,
     /// The reason why there is no value.
     pub refused: Option<String>,
-    /// The report of the engine's driver.
+    /// The details of the sample.
     pub report: serde_json::Value,
-    /// The case was measured, and its audit failed.
+    /// Whether the case was measured and its audit failed.
     #[serde(skip)]
     pub audit_failed: bool,
 }
@@ -70,7 +71,8 @@ impl<'c> Case<'c> {
     }
 }
 
-/// Measures `rounds` samples of each case, in turns. Calls `watch` before each, and `keep` with each.
+/// Measures `rounds` samples of each case, a sample of each case in a round. Calls `watch` before each measurement, and
+/// `keep` with each result.
 pub fn in_turns(
     figure: &str,
     cases: &mut [Case<'_>],
@@ -131,7 +133,7 @@ mod tests {
             Case::new(name, Place::Number(x), move || {
                 order.borrow_mut().push((name, x));
                 match fails && order.borrow().len() > 3 {
-                    true => Err(Error::Settings("it does not".into())),
+                    true => Err(Error::Settings("the case fails".into())),
                     false => Ok(Sample::of(x)),
                 }
             })
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!(raw.len(), 8);
         assert_eq!((series.len(), series[0].points.len()), (2, 2));
         assert_eq!(series[0].points[0].samples, [1.0; 3]);
-        assert_eq!(series[1].points[0].refused.as_deref(), Some("it does not"));
+        assert_eq!(series[1].points[0].refused.as_deref(), Some("the case fails"));
     }
 
     #[test]

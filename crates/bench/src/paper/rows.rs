@@ -1,7 +1,8 @@
-//! Plain records beside the peers: loaded in order, inserted at random, read at random and in order; and the bytes of
-//! the files.
+//! Plain records, compared with the peers: loaded in order, inserted at random, read at random and in order; and the
+//! bytes of the files.
 //!
-//! In each round every engine takes its turn at all steps, in directories of its own.
+//! In each round every engine does all steps, one engine after the other, each in a directory that no other engine
+//! uses.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -17,21 +18,21 @@ use crate::error::{Error, Result};
 use crate::rows::{bytes_in, shuffled, sorted, Contender, Open, Pair, Rows};
 
 const ID: &str = "peers-rows";
-/// Number of scans; the best of them counts.
+/// Number of scans in a sample. The sample is the fastest scan.
 const SCANS: u32 = 3;
 
-/// A step of an engine's turn.
+/// A step that every engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Sorted records go into an empty database.
+    /// Loads sorted records into an empty database.
     Load,
-    /// Records of the loaded database are read at random.
+    /// Reads random records of the loaded database.
     Get,
-    /// All records of the loaded database are read in order.
+    /// Reads all records of the loaded database in order.
     ScanLoaded,
-    /// Records in random order go into an empty database, a thousand in each transaction.
+    /// Inserts records in random order into an empty database, a thousand in each transaction.
     Insert,
-    /// All records of that database are read in order.
+    /// Reads all inserted records in order.
     ScanInserted,
 }
 
@@ -69,12 +70,12 @@ pub(super) fn steps(paper: &mut Paper<'_>) -> Result<()> {
             cases.push(Case::new(turn.name, Place::Name(step.name().to_owned()), move || turn.sample(step)));
         }
     }
-    // In the order given: a step needs the database of the step before.
+    // The cases run in the given order, because a step needs the database of the step before it.
     let series = paper.minutes.in_turns(ID, &mut cases, Order::AsGiven, paper.pace.rounds.min(3))?;
     drop(cases);
     let of_bytes = turns.iter().map(|turn| Series { name: turn.name.to_owned(), points: turn.bytes.borrow().clone() });
     let bytes = figure("peers-rows-bytes", "The bytes of the files of plain records", "bytes", of_bytes.collect());
-    paper.figures.extend([figure(ID, "Plain records", "records a second", series), bytes]);
+    paper.figures.extend([figure(ID, "Plain records", "records per second", series), bytes]);
     Ok(())
 }
 
@@ -83,10 +84,10 @@ fn figure(id: &str, title: &str, y: &str, series: Vec<Series>) -> Figure {
         id: id.to_owned(),
         title: title.to_owned(),
         paper: "Not in the papers.".to_owned(),
-        here: "Records of 100 bytes, 16 of them the key. Sorted records are loaded in the way that suits an engine best; records in random order are inserted \
-               a thousand in each transaction; after both everything is on the disk. Gets and scans are in a read-only transaction, and the best of three \
-               scans counts. The bytes of a log are not counted. `dense` is libtp with that setting: a full page shares records with a neighbour before it is \
-               split."
+        here: "Records have 100 bytes, of which the key has 16. Sorted records are loaded in the fastest way that an engine offers. Records in random order are \
+               inserted, a thousand in each transaction. The time of both steps ends when everything is on the disk. Gets and scans are in a read-only \
+               transaction, and the value of a scan is the fastest of three. The bytes of a log are not included. `dense` is libtp with the setting `dense`: a \
+               full page moves records to a neighbour before it is split."
             .to_owned(),
         x: Axis::linear("step"),
         y: Axis::logarithmic(y),
@@ -95,7 +96,7 @@ fn figure(id: &str, title: &str, y: &str, series: Vec<Series>) -> Figure {
     }
 }
 
-/// An engine's turn.
+/// An engine with its database, while it does the steps.
 struct Turn<'r> {
     name: &'static str,
     open: Open,
@@ -112,7 +113,7 @@ impl<'r> Turn<'r> {
         Turn { name, open, directory, records, rows: RefCell::default(), bytes: RefCell::default() }
     }
 
-    /// Returns the records a second of a step.
+    /// Does a step. Returns its records per second.
     fn sample(&self, step: Step) -> Result<Sample> {
         let Records { in_order, at_random, gets } = self.records;
         let (count, seconds) = match step {
@@ -121,7 +122,7 @@ impl<'r> Turn<'r> {
             Step::Get => {
                 let keys = || at_random.iter().map(|(key, _)| key).cycle().take(*gets);
                 let get = || self.read(|rows| rows.get(&mut keys()), gets * at_random[0].1.len());
-                // The first run warms the caches.
+                // A run before the measurement warms the caches.
                 get()?;
                 (*gets, get()?)
             }
@@ -136,7 +137,7 @@ impl<'r> Turn<'r> {
         Ok(Sample { value: count as f64 / seconds, audit: "ok".to_owned(), raw })
     }
 
-    /// Fills a new database and waits until everything is on the disk. Returns the seconds.
+    /// Fills a new database and waits until everything is on the disk. Returns the seconds that this took.
     fn fill(&self, step: Step, work: &dyn Fn(&dyn Rows) -> Result<()>) -> Result<f64> {
         // An earlier step may have failed and left its database.
         self.remove()?;
@@ -157,7 +158,7 @@ impl<'r> Turn<'r> {
         Ok(seconds)
     }
 
-    /// Reads from the open database. Returns the seconds.
+    /// Reads from the open database. Returns the seconds that this took.
     fn read(&self, work: impl FnOnce(&dyn Rows) -> Result<u64>, expected: usize) -> Result<f64> {
         let rows = self.rows.borrow();
         let rows = rows.as_ref().ok_or_else(|| Error::Settings("the database could not be filled".to_owned()))?;
@@ -167,7 +168,7 @@ impl<'r> Turn<'r> {
         match usize::try_from(read) {
             Ok(read) if read == expected => Ok(seconds),
             _ => Err(Error::Settings(format!(
-                "an engine returned {read} bytes, and {expected} were stored: its figures are not valid"
+                "an engine returned {read} bytes, and {expected} were stored, so its figures are not valid"
             ))),
         }
     }

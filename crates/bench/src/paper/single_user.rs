@@ -1,4 +1,4 @@
-//! One user: LIBTP figure 6.
+//! LIBTP figure 6: one client.
 
 use crate::engine::Durability;
 use crate::error::Result;
@@ -9,18 +9,18 @@ use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Case;
 use super::{Paper, PaperSettings};
 
-/// A page cache that is small beside the bank: most accounts are not in it.
+/// A page cache that is much smaller than the bank, so most accounts are not in it.
 const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
 
-/// PostgreSQL in its own server. Where it is not installed, its row says so.
+/// The contender PostgreSQL. If it is not installed, its row in the report has the reason.
 pub(super) const POSTGRES: &str = "postgresql";
 
-/// Returns whether PostgreSQL takes part. It is a peer in this figure only, and is built with the heavy peers.
+/// Returns whether PostgreSQL takes part: if a heavy peer was chosen. PostgreSQL is in this figure only.
 pub(super) fn has_postgres(settings: &PaperSettings<'_>) -> bool {
     EngineKind::HEAVY.into_iter().any(|heavy| settings.peers.iter().any(|peer| peer == heavy.name()))
 }
 
-/// Measures libtp, the same trees with less and less protection, and a relational database.
+/// Measures libtp, the same trees with parts of the protection, and relational databases.
 pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     let places = ["in memory, not synced", "cache smaller than the bank", "each commit on the disk"];
     let unprotected = |name| Contender::of(name, Durability::Relaxed);
@@ -72,20 +72,20 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     }
     let mut figure = Figure {
         id: "libtp-6".into(),
-        title: "One user: what protection costs".into(),
+        title: "One user: the cost of protection".into(),
         paper: "LIBTP figure 6 (5.1.1): LIBTP, NOTP (no locks, no log), FLOCK (flock(2), nothing durable), FSYNC (a sync at each \
-                commit, no locks) and a relational database, on one disk. The text says: LIBTP is about 15 % slower than FLOCK and NOTP, more than \
-                80 % faster than FSYNC, and 125 % of the database."
+                commit, no locks) and a relational database, on one disk. The text says that LIBTP is about 15 % slower than FLOCK and NOTP, more \
+                than 80 % faster than FSYNC, and reaches 125 % of the database's throughput."
             .into(),
-        here: "`notp`: the same trees of the same library with locks and log off. `notp, pages once`: also without the double write and the \
-               syncs of pages, so a crash may leave a page that is written by half. `flock`: `notp` inside flock(2). `fsync`: `notp`, and a \
-               page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. \
-               `postgresql`, with every peer and if a server is installed: a server of its own, a message each way for a transaction. The \
-               paper's engines were bound by their disk. The nearest case here is the cache smaller than the bank: pages come from the \
-               system's file cache, and go back to it through the double write."
+        here: "`notp`: the same trees of the same library, without locks and log. `notp, pages once`: also without the double write and the \
+               syncs of pages, so a crash may leave a torn page. `flock`: `notp`, each transaction under flock(2). `fsync`: `notp`; each \
+               commit also writes a page into each of four files and syncs them. `sqlite`: in WAL mode, with synchronous FULL where each \
+               commit is on the disk. `postgresql` (with `--peers all`, if it is installed): the benchmark starts a server, and a transaction \
+               is one message to the server and one answer. The disk limited the paper's engines. The nearest case here is the cache smaller \
+               than the bank: libtp reads pages from the system's file cache, and writes them back to it through the double-write file."
             .into(),
         x: Axis::linear("where"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes: Vec::new(),
     };
@@ -105,7 +105,7 @@ pub(super) fn is_of(bank: &str, series: &str, place: &Place) -> bool {
     bank == bank_of(series, &place.to_string())
 }
 
-/// Returns the name of a series' bank at a place.
+/// Returns the name of the bank that a series uses at a place.
 pub(super) fn bank_of(series: &str, place: &str) -> String {
     format!("{series} {place}")
 }

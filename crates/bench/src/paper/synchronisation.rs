@@ -1,4 +1,4 @@
-//! Latches in user space and semaphores of the kernel: LIBTP figure 5.
+//! LIBTP figure 5: latches in user space, compared with semaphores of the kernel.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::figure::{spelled, Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
-/// The variable that names a program whose latches can call the kernel, for a program whose own latches cannot. Such
-/// latches cost something even when they do not call, which would distort all other figures.
+/// The environment variable that names a program whose latches can call the kernel. Such latches are slower even when
+/// they do not call the kernel, so the program that measures all other figures is built without them.
 pub const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
 const ID: &str = "libtp-5";
 const SEMAPHORES: &str = "semaphores of the kernel";
@@ -21,7 +21,7 @@ const SEMAPHORES: &str = "semaphores of the kernel";
 /// The figure's three bars.
 const PLACES: [&str; 3] = ["1 directory", "2 directories", "read only, in memory"];
 
-/// Measures the rate when each latch costs two calls of the kernel, in percent of the rate without them.
+/// Measures the rate when each latch costs two calls of the kernel, in percent of the rate without these calls.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     let elsewhere = paper.settings.disk.join("log-elsewhere");
     let settings = format!("log_directory = {:?}\n", elsewhere.display().to_string());
@@ -56,25 +56,25 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     let notes = PLACES.iter().enumerate().filter_map(|(at, place)| said(at, place, &rates.borrow())).collect();
     paper.figures.push(Figure {
         id: ID.into(),
-        title: "Latches that are calls of the kernel, beside latches in user space".into(),
-        paper: "LIBTP 4.3 and figure 5, one user: semaphores of the kernel as a percentage of spinlocks; database and log on one disk, on two, and \
-                read only with the database in the cache. The text says 4.4 beside 4.6 transactions a second on one disk (96 %), 4 to 6 % lost where \
-                the client waits for the disk, and 67 % where it does not."
+        title: "Latches that call the kernel, compared with latches in user space".into(),
+        paper: "LIBTP 4.3 and figure 5, one user: the rate with semaphores of the kernel as a percentage of the rate with spinlocks; with database and \
+                log on one disk, on two disks, and read only with the database in the cache. The text says 4.4 instead of 4.6 transactions per second on \
+                one disk (96 %); 4 to 6 % less where the client waits for the disk, and 67 % less where it does not."
             .into(),
-        here: "The same bank, with and without a toll: for each latch that it takes and releases, the client (a process) calls `semop` on a \
-               System V semaphore that no other process uses, as in the paper's runs of one user. Slices with and without the toll follow each \
-               other at once, in one program. The two directories are on one disk here."
+        here: "The same bank, with and without calls of the kernel: when the client (a process) takes or releases a latch, it calls `semop` on a \
+               System V semaphore that no other process uses, as in the paper's runs of one user. In each round a slice with the calls and a slice \
+               without them follow each other, by the same program. Here the two directories are on one disk."
             .into(),
         x: Axis::linear("latches are"),
-        y: Axis::linear("percent of the transactions without"),
+        y: Axis::linear("percent of the rate in user space"),
         series,
         notes,
     });
     Ok(())
 }
 
-/// Measures a slice without semaphores and one with them, in either order. Returns the rate with them in percent of the
-/// rate without, and both rates.
+/// Measures a slice without semaphores and a slice with semaphores, in either order. Returns the rate with semaphores
+/// in percent of the rate without, and both rates: first without, then with semaphores.
 fn beside_itself(
     bank: &Bank,
     slice: &Slice<'_>,
@@ -108,10 +108,11 @@ fn cannot_call() -> Error {
 }
 
 impl Contender {
-    /// Does a client's work while latches of this process cost as much as the contender's.
+    /// Does a client's work. If the contender asks for it, each latch of this process calls the kernel meanwhile.
     ///
     /// # Errors
-    /// The work fails, or latches of this build cannot call the kernel, or there is no semaphore.
+    /// The error of the work; `Settings` if latches of this build cannot call the kernel, or the system has no free
+    /// semaphore.
     pub fn paying<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.calls_kernel {
             true => paying(work),
@@ -124,7 +125,7 @@ impl Contender {
 #[cfg(feature = "kernel-latches")]
 fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let toll = libtp::KernelLatches::begin()
-        .map_err(|why| Error::Settings(format!("the system gives no semaphore: {why}")))?;
+        .map_err(|why| Error::Settings(format!("the system refuses a semaphore: {why}")))?;
     let done = work();
     drop(toll);
     done
@@ -135,10 +136,10 @@ fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
     Err(cannot_call())
 }
 
-/// Returns the median rates of a place, in words.
+/// Returns a sentence with the median rates of a place.
 fn said(at: usize, place: &str, rates: &[(usize, f64, f64)]) -> Option<String> {
     let here = || rates.iter().filter(|(one, ..)| *one == at);
     let without = median(here().map(|(_, without, _)| *without))?;
     let with = median(here().map(|(_, _, with)| *with))?;
-    Some(format!("{place}: {} transactions a second with semaphores, {} without.", spelled(with), spelled(without)))
+    Some(format!("{place}: {} transactions per second with semaphores, {} without.", spelled(with), spelled(without)))
 }

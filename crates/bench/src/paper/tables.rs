@@ -1,4 +1,4 @@
-//! The parts that every report has: the line about its run, the table of a figure, the files.
+//! The parts of every report: the line about the run, the tables of figures, and the files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,10 +33,10 @@ pub(crate) fn write_files<'f>(directory: &Path, figures: impl Iterator<Item = &'
     write("report.md", report)
 }
 
-/// Returns the line about a run: its command, its machine, and its program.
+/// Returns the line about a run: its command, its machine, and the program.
 pub(crate) fn line_of_run(command: &str, seconds: f64, machine: &Machine, build: &Build, load: &str) -> String {
     format!(
-        "`{command}` ({seconds:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load when it began {load}. libtp {}, commit {}, {}.\n\n",
+        "`{command}` ({seconds:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load before the run {load}. libtp {}, commit {}, {}.\n\n",
         machine.processors,
         machine.processor,
         machine.memory_gib,
@@ -50,7 +50,7 @@ pub(crate) fn line_of_run(command: &str, seconds: f64, machine: &Machine, build:
     )
 }
 
-/// Writes the table of a figure, and below it the reasons why points were not measured.
+/// Writes the table of a figure, and after it the reasons why points were not measured.
 pub(crate) fn table(figure: &Figure, by: By, text: &mut String) {
     let places = figure.places();
     let places_named: Vec<String> = places.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! A run as a whole: failed audits, unavailable contenders, and the state at the end.
+//! Tests of whole runs: failed audits, unavailable contenders, and the removal of all files.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use super::single_user::{bank_of, is_of};
 use super::*;
 use crate::error::Error;
 
-/// Returns the settings of the smallest run, whose processes all fail.
+/// Returns the settings of the smallest run. The processes that it starts all fail.
 fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
     PaperSettings {
         out: out.to_path_buf(),
@@ -32,7 +32,7 @@ fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
     let mut quiet = |_: News<'_>| {};
     let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
     let places = ["in memory, not synced", "each commit on the disk"];
-    // Named as figure 6 names its banks.
+    // The banks have the names that figure 6 gives to its banks.
     let lines = places.map(|place| (bank_of("libtp", place), Contender::of("btreemap", Durability::Relaxed)));
     let (banks, _) = paper.banks(&lines, Scale::SMALL);
     banks[0].1.miss_one();
@@ -44,7 +44,7 @@ fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
     assert_eq!(good.samples, [7.0]);
     assert_eq!(paper.minutes.failed_audits.len(), 1, "{:?}", paper.minutes.failed_audits);
     assert!(paper.notes()[0].contains("libtp in memory, not synced"), "{:?}", paper.notes());
-    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "audited banks are removed");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the run left an audited bank");
 }
 
 #[test]
@@ -53,13 +53,13 @@ fn an_engine_that_refuses_oo1_gets_a_row_with_its_reason() {
     let settings = settings(out.path(), disk.path(), &[]);
     let mut quiet = |_: News<'_>| {};
     let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
-    let refusing: crate::oo1::OpenParts = |_| Err(Error::engine("peer", "opening")("it has no wish to"));
+    let refusing: crate::oo1::OpenParts = |_| Err(Error::engine("peer", "opening")("it refuses to open"));
     oo1::table(&mut paper, 500, &[crate::oo1::ours()[0], ("peer", refusing)]).unwrap();
     let refused = &paper.figures[0].series("peer").unwrap().points[0];
-    assert!(refused.refused.as_ref().is_some_and(|why| why.contains("it has no wish to")), "{refused:?}");
+    assert!(refused.refused.as_ref().is_some_and(|why| why.contains("it refuses to open")), "{refused:?}");
     let measured = &paper.figures[0].series("libtp").unwrap().points;
     assert!(measured.len() == 8 && measured.iter().all(|point| point.samples.len() == 3), "{measured:?}");
-    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the databases are removed");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the run left a database");
 }
 
 #[test]

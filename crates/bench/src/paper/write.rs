@@ -1,4 +1,4 @@
-//! The report: a table for each figure in Markdown, its picture, and every sample.
+//! The report of `tp bench paper` in Markdown: the goals, and a table and a picture of each figure.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,15 +9,15 @@ use super::machine::Machine;
 use super::tables::{line_of_run, table, write_files, By};
 use crate::error::Result;
 
-/// The parts of a report.
+/// The contents of a report.
 pub struct Report<'r> {
     /// The machine of the measurements.
     pub machine: &'r Machine,
-    /// The source that the program was built from.
+    /// The program's source and compiler.
     pub build: &'r Build,
-    /// The command line that made it.
+    /// The command that the user typed.
     pub command: &'r str,
-    /// The peers with their versions and settings.
+    /// The names of the engines, each with its version and settings.
     pub peers: &'r [(String, String)],
     /// The figures.
     pub figures: &'r [Figure],
@@ -25,8 +25,8 @@ pub struct Report<'r> {
     pub goals: &'r [Goal],
     /// Duration of the run.
     pub seconds: f64,
-    /// The part of the processors' time that other machines on the same hardware had meanwhile, in percent; `None` if
-    /// unknown.
+    /// The part of the processors' time that other machines on the same hardware used during the run, in percent;
+    /// `None` if unknown.
     pub stolen_percent: Option<f64>,
     /// Remarks about the whole run.
     pub notes: &'r [String],
@@ -49,16 +49,16 @@ impl Report<'_> {
         let load = format!("{}; {stolen} of the processors' time stolen by other machines", self.machine.load);
         text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &load));
         text.push_str(
-            "The cases of each figure were measured in turns, every other round in reverse order. Each value is the median, with the least \
-             and the greatest value in brackets. A rate of several clients is the rate of all of them together. The value of a goal is the \
-             median over the rounds; each round compares with the same peer in the same round. Every bank was audited at the end. If the \
-             sums of a bank are wrong, its figures are not shown, and this report says so. All samples are in `raw.jsonl`.\n\n",
+            "A round measures each case of a figure once; every other round has the reverse order. Each value is the median over the rounds, \
+             with the least and the greatest value in brackets. A rate of several clients is the rate of all of them together. The value of a \
+             goal is the median over the rounds of a ratio of two values of the same round. Every bank was audited at the end. If a bank's \
+             audit failed, its figures are not shown, and this report has the reason. All samples are in `raw.jsonl`.\n\n",
         );
         self.notes.iter().for_each(|note| {
             let _ = writeln!(text, "* {note}");
         });
         if !self.peers.is_empty() {
-            text.push_str("\n| engine | version, and how it was set |\n|---|---|\n");
+            text.push_str("\n| engine | version and settings |\n|---|---|\n");
             for (name, about) in self.peers {
                 let _ = writeln!(text, "| {name} | {about} |");
             }
@@ -71,7 +71,11 @@ impl Report<'_> {
                 let _ = writeln!(text, "\n{note}");
             }
             if let (Some(part), false) = (super::part_of(&figure.id), self.command.contains("--only")) {
-                let _ = writeln!(text, "\nAgain, into another directory: `{} --only {part}`", self.command);
+                let _ = writeln!(
+                    text,
+                    "\nTo measure this part again: `{} --only {part}`, with another directory",
+                    self.command
+                );
             }
             let _ = writeln!(text, "\n![{}]({}.svg)", figure.title, figure.id);
         }
@@ -82,7 +86,7 @@ impl Report<'_> {
         if self.goals.is_empty() {
             return;
         }
-        text.push_str("\n| goal | figure | beside | wanted | reached | |\n|---|---|---|---|---|---|\n");
+        text.push_str("\n| goal | figure | compared with | wanted | reached | |\n|---|---|---|---|---|---|\n");
         for goal in self.goals {
             let reached = match (goal.reached, goal.spread) {
                 (Some(reached), Some((least, greatest))) if least < greatest => {
@@ -108,7 +112,7 @@ mod tests {
     use crate::paper::figure::{Axis, Place, Point, Series};
 
     #[test]
-    fn a_report_has_a_table_and_a_picture_of_each_figure_and_the_missing_measurements() {
+    fn a_report_has_a_table_and_a_picture_of_each_figure_and_the_reasons_for_missing_measurements() {
         let point = |x: f64, samples: &[f64], refused: Option<&str>| Point {
             x: Place::Number(x),
             samples: samples.to_vec(),
@@ -162,7 +166,7 @@ mod tests {
             "3.2 % of the processors' time stolen",
             "commit 0123456789ab, rustc 1.99.0.",
             "* libtp-9: not measured: no room\n",
-            "Again, into another directory: `tp bench paper --only libtp-8`",
+            "To measure this part again: `tp bench paper --only libtp-8`",
             "not measured |  |",
             "![Many](libtp-8.svg)",
         ] {

@@ -1,10 +1,10 @@
-//! Berkeley DB 5.3, LIBTP's own descendant, through the C functions of `bdb_bank.c`.
+//! Berkeley DB 5.3, a descendant of the paper's LIBTP, through the C functions of `bdb_bank.c`.
 //!
 //! Berkeley DB's `Relaxed` writes the log at commit and does not sync it (DB_TXN_WRITE_NOSYNC): commits survive the
-//! death of the process, as libtp's do. `Sync` is the library's default. Locks are on pages, for the history on
-//! records. A deadlock's victim is `Aborted`, and the driver sends it again. Several processes may open one bank; the
-//! first one recovers it. No checkpoint runs during a measurement. This favours Berkeley DB, and its log grows by about
-//! 60 MB a second.
+//! death of the process, as libtp's do. `Sync` is the library's default. Locks are on pages; those of the history are
+//! on records. The victim of a deadlock is `Aborted`, and the driver sends it again. Several processes may open one
+//! bank; the first process recovers it. No checkpoint runs during a measurement. This favours Berkeley DB, whose log
+//! grows by about 60 MB a second.
 //!
 //! Plain records and OO1 use B-trees, through the C functions of `bdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
@@ -22,13 +22,13 @@ use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
 
 const NAME: &str = "bdb";
-/// Room for all of the paper's bank and some minutes of history.
+/// Bytes of the cache: room for the paper's whole bank and some minutes of history.
 const CACHE_BYTES: u64 = 512 << 20;
-/// Records of one transaction of the load. Their pages stay locked until it commits.
+/// Number of records in one transaction of the load. Their pages stay locked until the transaction commits.
 const LOAD_BATCH: u32 = 10_000;
 
 const BDB_ABORTED: c_int = -1;
-/// The record does not exist, or no record follows.
+/// The record does not exist, or there is no next record.
 const BDB_END: c_int = -2;
 
 /// `struct bank` of `bdb_bank.c`.
@@ -60,7 +60,7 @@ extern "C" {
 
 /// Returns the version that the library reports: `5.3.28`.
 pub(crate) fn version() -> String {
-    // SAFETY: db_version takes places for numbers, or null for unwanted ones, and returns a static C string.
+    // SAFETY: `bank_version` has no preconditions, and returns a static C string.
     let words = unsafe { bank_version() };
     // SAFETY: the string is a static C string.
     let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
@@ -69,7 +69,7 @@ pub(crate) fn version() -> String {
 
 /// A bank in a Berkeley DB environment.
 ///
-/// Invariant: `raw` came from `bank_open` and is closed once, when this is dropped.
+/// Invariant: `raw` comes from `bank_open`, and only `drop` closes it.
 #[derive(Debug)]
 pub struct Bdb {
     raw: NonNull<RawBank>,
@@ -78,16 +78,22 @@ pub struct Bdb {
 // SAFETY: the environment and its files are opened with DB_THREAD, which makes their handles
 // free-threaded; `struct bank` itself is not changed between bank_open and bank_close.
 unsafe impl Send for Bdb {}
-// SAFETY: as for `Send`.
+// SAFETY: the same reason allows several threads to use the bank at once.
 unsafe impl Sync for Bdb {}
 
 impl Bdb {
-    /// Opens the environment in `directory` as its only process: makes it, or recovers it after a crash.
+    /// Opens the environment in `directory` as its first process: makes the environment, or recovers it after a crash.
+    ///
+    /// # Errors
+    /// Berkeley DB's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<Bdb> {
         Bdb::open_as(directory, durability, true)
     }
 
-    /// Joins an environment that another process has open.
+    /// Opens an environment that another process has open already.
+    ///
+    /// # Errors
+    /// Berkeley DB's error.
     pub fn join(directory: &Path, durability: Durability) -> Result<Bdb> {
         Bdb::open_as(directory, durability, false)
     }
@@ -115,8 +121,8 @@ impl Bdb {
 
 impl Drop for Bdb {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open bank (invariant of `Bdb`), and no code uses it after this drop. An error is ignored
-        // here, because `close` has made the checkpoint before.
+        // SAFETY: `raw` is an open bank (invariant of `Bdb`), and no code uses it after this drop. An error is ignored,
+        // because `close` has made a checkpoint before.
         unsafe { bank_close(self.raw.as_ptr()) };
     }
 }
@@ -150,9 +156,9 @@ impl Engine for Bdb {
 
     fn log_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        // SAFETY: `raw` is an open bank (invariant of `Bdb`), `bytes` a place for the answer.
+        // SAFETY: `raw` is an open bank (invariant of `Bdb`), `bytes` is valid for the result.
         let ret = unsafe { bank_log_bytes(self.raw.as_ptr(), &mut bytes) };
-        check(ret, "asking for its log's size")?;
+        check(ret, "reading the size of its log")?;
         Ok(bytes)
     }
 
@@ -171,7 +177,7 @@ impl Session for BdbSession<'_> {
         let mut history: [u8; HISTORY_BYTES] = transfer.to_history();
         let mut balance = 0;
         // SAFETY: `raw` is an open bank (invariant of `Bdb`); `ids` has three numbers, `history`
-        // HISTORY_BYTES bytes, and `balance` is a place for the answer, as bank_transfer asks.
+        // HISTORY_BYTES bytes, and `balance` is valid for the result, as bank_transfer asks.
         let ret = unsafe {
             bank_transfer(self.bank.raw.as_ptr(), ids.as_ptr(), transfer.amount, history.as_mut_ptr(), &mut balance)
         };
@@ -182,13 +188,13 @@ impl Session for BdbSession<'_> {
         let ids = Table::BALANCES.map(|table| transfer.record_in(table));
         let mut sum = 0;
         // SAFETY: `raw` is an open bank (invariant of `Bdb`); `ids` has three numbers, and `sum`
-        // is a place for the answer, as bank_read asks.
+        // is valid for the result, as bank_read asks.
         let ret = unsafe { bank_read(self.bank.raw.as_ptr(), ids.as_ptr(), &mut sum) };
         outcome(ret, "reading three records", sum, transfer)
     }
 }
 
-/// A cursor over one file, closed when dropped.
+/// A cursor over one table. Dropping the value closes the cursor.
 struct Walk<'a> {
     cursor: NonNull<RawCursor>,
     table: Table,
@@ -211,7 +217,7 @@ impl<'a> Walk<'a> {
         let (mut id, mut size) = (0, 0);
         let (cursor, which) = (self.cursor.as_ptr(), place(self.table));
         // SAFETY: the cursor is open until `self` is dropped and is over file `which`; `record`
-        // has RECORD_BYTES, and `id` and `size` are places for the answer.
+        // has RECORD_BYTES, and `id` and `size` are valid for the results.
         let ret = unsafe { bank_walk_next(cursor, which, &mut id, record.as_mut_ptr(), &mut size) };
         if ret == BDB_END {
             return Ok(None);
@@ -223,8 +229,8 @@ impl<'a> Walk<'a> {
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        // SAFETY: the cursor is open, and no code uses it after this. Closing a cursor that only read loses nothing, so
-        // its answer is not needed.
+        // SAFETY: the cursor is open, and no code uses it after this drop. An error is ignored: a cursor that only
+        // reads has nothing to lose.
         unsafe { bank_walk_close(self.cursor.as_ptr()) };
     }
 }
@@ -244,20 +250,20 @@ fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer) -
     }
 }
 
-/// Turns an error code into an error with a text.
+/// Returns an error with Berkeley DB's text if `ret` is an error code.
 fn check(ret: c_int, doing: &'static str) -> Result<()> {
     if ret == 0 {
         return Ok(());
     }
     // SAFETY: db_strerror takes any number and returns a C string.
     let words = unsafe { bdb_error(ret) };
-    // SAFETY: the string is static, or in a buffer that the next unknown error number replaces;
-    // it is copied at once.
+    // SAFETY: the string is static, or in a buffer that the next call with an unknown error number
+    // overwrites. It is copied before such a call.
     let words = unsafe { CStr::from_ptr(words) };
     Err(Error::Engine { engine: NAME, doing, why: words.to_string_lossy().into_owned() })
 }
 
-/// Returns the file's index in `struct bank`.
+/// Returns the table's index in `struct bank`.
 fn place(table: Table) -> c_int {
     match table {
         Table::Account => 0,
@@ -273,7 +279,7 @@ struct RawTables {
     _opaque: [u8; 0],
 }
 
-/// `struct bdb_reader`.
+/// `struct bdb_reader` of `bdb_tables.c`.
 #[repr(C)]
 struct RawReader {
     _opaque: [u8; 0],
@@ -306,10 +312,10 @@ extern "C" {
     fn bdb_reader_scan(reader: *mut RawReader, table: c_int, bytes: *mut u64) -> c_int;
 }
 
-/// B-trees of a Berkeley DB environment of its own.
+/// The B-trees of a Berkeley DB environment that has no other files.
 ///
-/// Invariant: `raw` comes from `bdb_tables_open` and is closed once, when this is dropped. It stays on one thread: a
-/// pointer is not `Send`.
+/// Invariant: `raw` comes from `bdb_tables_open`, and only `drop` closes it. Only the thread that opened it uses it,
+/// because a pointer is not `Send`.
 pub(crate) struct BdbTables {
     raw: NonNull<RawTables>,
     count: c_int,
@@ -326,8 +332,8 @@ impl BdbTables {
 
 impl Drop for BdbTables {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open environment (invariant), and no code uses it after this drop. The answer could only
-        // report a loss after the last checkpoint, which does not matter here.
+        // SAFETY: `raw` is an open environment (invariant), and no code uses it after this drop. An error is ignored:
+        // it could only report a loss of changes after the last checkpoint, which no measurement reads.
         unsafe { bdb_tables_close(self.raw.as_ptr()) };
     }
 }
@@ -350,8 +356,8 @@ impl Tables for BdbTables {
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))?;
         let tables = BdbTables { raw, count };
         if durability == Durability::Sync {
-            // With synced commits, the first write to a log file fills its 256 MiB with zeros. This happens here, not
-            // in the first of those commits.
+            // With synced commits, the first write to a log file fills its 256 MiB with zeros. The checkpoint makes
+            // this happen here, and not in the first measured commit.
             tables.settle()?;
         }
         Ok(tables)
@@ -372,16 +378,16 @@ impl Tables for BdbTables {
 
     fn reader(&self) -> Result<Reader<'_>> {
         let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` is an open environment (invariant), and stays one while the reader borrows it.
+        // SAFETY: `raw` is an open environment (invariant), and stays open while the reader borrows it.
         check(unsafe { bdb_reader_begin(self.raw.as_ptr(), &mut raw) }, "reading")?;
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "reading")("it returned no transaction"))?;
         Ok(Reader { raw, tables: self })
     }
 }
 
-/// A transaction that reads.
+/// A read-only transaction.
 ///
-/// Invariant: `raw` comes from `bdb_reader_begin` and ends once, when this is dropped.
+/// Invariant: `raw` comes from `bdb_reader_begin`, and only `drop` ends it.
 pub(crate) struct Reader<'t> {
     raw: NonNull<RawReader>,
     tables: &'t BdbTables,
@@ -393,7 +399,7 @@ impl ReadTables for Reader<'_> {
         let (raw, mut size, room) = (self.raw.as_ptr(), 0, value.len());
         let (key_at, value_at) = (key.as_ptr().cast(), value.as_mut_ptr().cast());
         // SAFETY: the reader is open (invariant) and has this table, key and value have the given lengths, and `size`
-        // is a place for the answer.
+        // is valid for the result.
         let ret = unsafe { bdb_reader_get(raw, table, key_at, key.len(), value_at, room, &mut size) };
         is_there(ret).map(|is_there| is_there.then_some(size))
     }
@@ -401,17 +407,18 @@ impl ReadTables for Reader<'_> {
     fn prefix(&mut self, table: c_int, prefix: &[u8], mut each: impl FnMut(&[u8], &[u8])) -> Result<()> {
         check_table(table, self.tables.count);
         let (raw, mut found) = (self.raw.as_ptr(), Found::NONE);
-        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and `found` is a
-        // place for the answer.
+        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and `found` is
+        // valid for the result.
         let mut ret = unsafe { bdb_reader_first(raw, table, prefix.as_ptr().cast(), prefix.len(), &mut found) };
         while is_there(ret)? {
-            // SAFETY: the pair was found, and its reader is not called before the next turn.
+            // SAFETY: the pair was found, and the reader is not called while the slices are in use.
             let (key, value) = unsafe { found.bytes() };
             if !key.starts_with(prefix) {
                 break;
             }
             each(key, value);
-            // SAFETY: as above; `bdb_reader_first` was called for this table.
+            // SAFETY: the reader is open (invariant), `bdb_reader_first` was called for this table, and `found` is
+            // valid for the result.
             ret = unsafe { bdb_reader_next(raw, table, &mut found) };
         }
         Ok(())
@@ -420,7 +427,7 @@ impl ReadTables for Reader<'_> {
     fn scan(&mut self, table: c_int) -> Result<u64> {
         check_table(table, self.tables.count);
         let mut bytes = 0;
-        // SAFETY: the reader is open (invariant) and has this table, and `bytes` is a place for the answer.
+        // SAFETY: the reader is open (invariant) and has this table, and `bytes` is valid for the result.
         let ret = unsafe { bdb_reader_scan(self.raw.as_ptr(), table, &mut bytes) };
         is_there(ret).map(|_| bytes)
     }
@@ -428,13 +435,13 @@ impl ReadTables for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        // SAFETY: the reader is open (invariant), and no code uses it after this. It changed nothing, so its answer
-        // does not matter.
+        // SAFETY: the reader is open (invariant), and no code uses it after this drop. An error is ignored, because the
+        // transaction changed nothing.
         unsafe { bdb_reader_end(self.raw.as_ptr()) };
     }
 }
 
-/// Returns whether the pair exists.
+/// Returns whether the pair exists, from the answer of a C function.
 fn is_there(ret: c_int) -> Result<bool> {
     match ret {
         BDB_END => Ok(false),

@@ -1,11 +1,11 @@
 //! fjall, newest release: a log-structured tree in Rust.
 //!
-//! It uses transactions with one writer at a time: with several writers they conflict on the hot branches and are sent
-//! again. The cache holds the bank. `Relaxed` is `PersistMode::Buffer`: a commit is written to the journal and survives
-//! the death of the process. `Sync` is `SyncData`, which its documentation names for transactions. fjall's own lock
-//! allows one process at a time.
+//! The bank uses transactions with one writer at a time, because transactions of several writers conflict on the hot
+//! branches and must be repeated. The bank fits into the cache. `Relaxed` is `PersistMode::Buffer`: a commit is written
+//! to the journal and survives the death of the process. `Sync` is `SyncData`, which fjall's documentation recommends
+//! for transactions. fjall's lock allows one process at a time.
 //!
-//! OO1 has indices like libtp's. Sorted pairs are loaded by its ingestion.
+//! OO1 has the same indices as libtp. Sorted pairs are loaded by fjall's ingestion.
 
 use std::ops::Range;
 use std::path::Path;
@@ -30,7 +30,7 @@ const CACHE_BYTES: u64 = 256 << 20;
 pub struct Fjall {
     database: SingleWriterTxDatabase,
     balances: [SingleWriterTxKeyspace; 3],
-    /// By the transfer's id.
+    /// The history, by the transfer's id.
     history: SingleWriterTxKeyspace,
     mode: PersistMode,
 }
@@ -94,7 +94,7 @@ impl Engine for Fjall {
         let records = self.keyspace(table);
         for (place, pair) in (0..).zip(self.database.read_tx().iter(records)) {
             let (key, record) = pair.into_inner().map_err(failed())?;
-            // A history record's key is not an id for the audit.
+            // The key of a history record has eight bytes: the audit gets the record's place instead.
             let id = key.as_ref().try_into().map_or(place, |id| u64::from(u32::from_be_bytes(id)));
             each(id, &record);
         }
@@ -152,7 +152,7 @@ fn find(readable: &impl Readable, records: &SingleWriterTxKeyspace, table: Table
     found.ok_or_else(|| Error::missing(NAME, table, id))
 }
 
-/// A fjall database of three keyspaces.
+/// The parts and their connections, in a fjall database of three keyspaces.
 pub struct FjallParts {
     database: Database,
     parts: Keyspace,
@@ -231,7 +231,8 @@ impl Client for &FjallParts {
     }
 }
 
-/// The newest state of a fjall database. No client writes meanwhile.
+/// The newest state of a fjall database. It does not change during a read, because the only client does one operation
+/// at a time.
 struct Looking<'f>(&'f FjallParts);
 
 impl Look for Looking<'_> {
@@ -253,7 +254,7 @@ impl Look for Looking<'_> {
     }
 }
 
-/// A fjall database of one keyspace.
+/// Plain records, in a fjall database of one keyspace.
 pub struct FjallRows {
     database: Database,
     records: Keyspace,
@@ -287,7 +288,7 @@ impl Rows for FjallRows {
     }
 
     fn settle(&self) -> Result<()> {
-        // fjall's journal is a log. The records go from the memory into tables.
+        // fjall's journal is a log, which the benchmark does not include. So the records are written to tables.
         self.records.rotate_memtable_and_wait().map_err(of_fjall("writing its tables"))?;
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }
@@ -320,7 +321,7 @@ mod tests {
         let fjall = FjallParts::open(dir.path())?;
         let tables = || [&fjall.parts, &fjall.from, &fjall.to].map(Keyspace::table_count);
         fjall.client()?.load(&graph, 1..501)?;
-        assert_eq!(tables(), [1; 3], "sorted records become tables at once");
+        assert_eq!(tables(), [1; 3], "the load did not write one table for each keyspace");
         fjall.client()?.insert(&graph, 501..601)?;
         assert_eq!(tables(), [1; 3]);
         fjall.settle()?;

@@ -1,12 +1,13 @@
-//! LMDB, through `heed`: the fastest peer without sync, and the fastest peer at reading.
+//! LMDB, through `heed`: the fastest peer without syncs, and the fastest peer at reading.
 //!
-//! Its best settings: integer keys, the history appended by number, records found and written in place by one cursor (a
-//! get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the death of the process, and
-//! LMDB writes nothing until the system does. `Sync` is its plain mode, which copies pages and syncs twice; WRITEMAP is
-//! no faster there. LMDB has one writer at a time by design, so a transfer never aborts, and it has no log.
+//! The settings are the best for LMDB: integer keys; the history is appended by number; one cursor finds a record and
+//! writes it in place (a get and a put reached 2 % fewer transactions in alternate runs). `Relaxed` is WRITEMAP and
+//! NOSYNC: commits are in the map and survive the death of the process, and the system writes the map to the disk
+//! later. `Sync` is LMDB's plain mode, which copies pages and syncs twice; WRITEMAP is not faster with syncs. LMDB has
+//! one writer at a time by design, so a transfer never aborts, and it has no log.
 //!
-//! Plain records are loaded by its append mode and read directly in its map. OO1 has indices like libtp's: parts by id,
-//! connections by the part they leave, and by the part they lead to.
+//! Plain records are loaded by LMDB's append mode, and are read directly in the map. OO1 has the same indices as libtp:
+//! the parts by id, the connections by the part that they leave, and the connections by the part that they lead to.
 #![allow(unsafe_code)] // Opening a memory map is `unsafe` in heed, and so is a put at a cursor.
 
 use std::ops::Range;
@@ -27,11 +28,12 @@ use crate::rows::{Pair, Rows, BATCH};
 use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, RECORD_BYTES};
 
 const NAME: &str = "lmdb";
-/// Address space, not disk: the file is sparse. Enough for ten minutes of history.
+/// Length of the bank's map: room for ten minutes of history. The file is sparse, so only the used part takes disk
+/// space.
 const MAP_BYTES: usize = 64 << 30;
-/// The same for plain records and parts.
+/// Length of the map for plain records or parts.
 const SMALL_MAP_BYTES: usize = 16 << 30;
-/// Records of one transaction of the load.
+/// Number of records in one transaction of the load.
 const LOAD_BATCH: u32 = 50_000;
 
 type Records<'e> = Database<'e, U32<NativeEndian>, Bytes, IntegerComparator>;
@@ -45,7 +47,7 @@ pub struct Lmdb {
     env: Env,
 }
 
-/// The four open files.
+/// The bank's four open databases.
 struct Tables<'e> {
     balances: [Records<'e>; 3],
     history: Records<'e>,
@@ -59,7 +61,10 @@ impl<'e> Tables<'e> {
 }
 
 impl Lmdb {
-    /// Opens the environment in `directory`, and makes the four files if they are not there.
+    /// Opens the environment in `directory`, and makes the four databases if they do not exist.
+    ///
+    /// # Errors
+    /// LMDB's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_dbs(4).max_readers(512);
@@ -69,7 +74,7 @@ impl Lmdb {
     }
 
     fn tables(&self) -> Result<Tables<'_>> {
-        let failed = || refused("opening its files");
+        let failed = || refused("opening its databases");
         let write = self.env.write_txn().map_err(failed())?;
         self.env
             .create_databases_and_commit(write, |opener, write| {
@@ -91,16 +96,16 @@ impl Lmdb {
     }
 }
 
-/// Opens an environment; with `Relaxed` in modes WRITEMAP and NOSYNC.
+/// Opens an environment. With `Relaxed`, sets the flags WRITEMAP and NOSYNC.
 fn open(options: &mut EnvOpenOptions<WithTls>, directory: &Path, durability: Durability) -> Result<Env> {
     if durability == Durability::Relaxed {
-        // SAFETY: WRITE_MAP demands that no stray pointer writes into the map (the only other unsafe code in this crate
-        // is the C of other peers and their libraries, which know no address of the map). NO_SYNC demands that a crash
-        // of the system may lose the environment, which belongs to a benchmark.
+        // SAFETY: WRITE_MAP demands that no stray pointer writes into the map. The only other unsafe code in this crate
+        // calls the libraries of other peers, which do not have addresses of the map. NO_SYNC demands that the caller
+        // accepts the loss of the environment in a crash of the system, and the environment is only a benchmark's.
         unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC) };
     }
-    // SAFETY: the map's file is changed only through LMDB: the directory is the benchmark's own,
-    // on a local disk, and every process of a benchmark opens it by this function.
+    // SAFETY: only LMDB changes the map's file. The directory belongs to the benchmark and is on a
+    // local disk, and all processes of a benchmark open the environment by this function.
     unsafe { options.open(directory) }.map_err(Error::engine(NAME, "opening"))
 }
 
@@ -146,7 +151,7 @@ impl Engine for Lmdb {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.env.force_sync().map_err(Error::engine(NAME, "closing"))?;
-        // Waits until the map is gone: a caller may open the directory again, or remove it.
+        // Waits until LMDB has removed the map, because the caller may open the directory again, or remove it.
         self.env.prepare_for_closing().wait();
         Ok(())
     }
@@ -166,7 +171,8 @@ impl Session for LmdbSession<'_> {
         change(teller, &mut write, Table::Teller, transfer)?;
         change(branch, &mut write, Table::Branch, transfer)?;
         let history = &self.tables.history;
-        // Records are never deleted from the history, and there is one writer, so its length is the next free number.
+        // No record is ever deleted from the history, and there is one writer at a time, so the history's length is the
+        // next free number.
         let place = history.len(&write).map_err(failed())?;
         let place = u32::try_from(place).map_err(Error::engine(NAME, "numbering the history"))?;
         history.put_with_flags(&mut write, PutFlags::APPEND, &place, &transfer.to_history()).map_err(failed())?;
@@ -194,7 +200,7 @@ fn change(records: &Records<'_>, write: &mut RwTxn<'_>, table: Table, transfer: 
     let mut record: [u8; RECORD_BYTES] =
         found.try_into().map_err(Error::engine(NAME, "reading a record of 100 bytes"))?;
     let balance = add_to_balance(&mut record, transfer.amount);
-    // SAFETY: no borrow from the database is alive: the key is ours, and the record was copied.
+    // SAFETY: no reference into the database is alive: the key is a local variable, and the record was copied.
     unsafe { at.put_current(&id, &record) }.map_err(failed())?;
     Ok(balance)
 }
@@ -208,12 +214,12 @@ fn find<'t>(records: &Records<'_>, txn: &'t RoTxn<'_>, table: Table, id: u32) ->
 type ById<'e> = Database<'e, U32<NativeEndian>, Bytes, IntegerComparator>;
 type Index<'e> = Database<'e, Bytes, Bytes>;
 
-/// An LMDB environment of three databases.
+/// The parts and their connections, in an LMDB environment of three databases.
 pub struct LmdbParts {
     env: Env,
 }
 
-/// The three open databases.
+/// The three open databases of parts and connections.
 #[derive(Clone, Copy)]
 struct PartTables<'e> {
     parts: ById<'e>,
@@ -332,13 +338,13 @@ impl Look for Looking<'_> {
     }
 }
 
-/// An LMDB environment of one database.
+/// Plain records, in an LMDB environment of one database.
 pub struct LmdbRows {
     env: Env,
 }
 
 impl LmdbRows {
-    /// Opens the environment in `directory`: WRITEMAP and NOSYNC, its fastest mode, and synced by `settle`.
+    /// Opens the environment in `directory` with WRITEMAP and NOSYNC, LMDB's fastest mode. `settle` syncs it.
     ///
     /// # Errors
     /// LMDB's error.

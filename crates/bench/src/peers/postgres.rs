@@ -1,10 +1,11 @@
-//! PostgreSQL, in its own server (`postgres_server`), through the crate `postgres`: the relational database of LIBTP
-//! figure 6.
+//! PostgreSQL, in a server of the benchmark (`postgres_server`), through the crate `postgres`: the relational database
+//! of LIBTP figure 6.
 //!
-//! These are the best documented settings of PostgreSQL for this transaction. A function in the server carries the
-//! transaction out, so that it costs one message each way. Pages keep room for rows that change in place
-//! (`fillfactor`). `Relaxed` is `fsync=off`, whose commits are written to the log's file and survive the death of the
-//! server's processes; `synchronous_commit=off` would lose some when they die. `Sync` is its default.
+//! The settings are the best that PostgreSQL's documentation has for this transaction. A function in the server carries
+//! out the transaction, so a transaction is one message to the server and one answer. Pages have free space for new
+//! versions of their rows (`fillfactor`). `Relaxed` is `fsync=off`: commits are written to the log's file and survive
+//! the death of the server's processes. (With `synchronous_commit=off`, their death would lose some commits.) `Sync` is
+//! the server's default.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,9 +20,9 @@ use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
-/// Start of the filler in a record.
+/// Offset of the filler in a record.
 const FILLER_AT: usize = BALANCE_AT + 8;
-/// Start of the filler in a history record.
+/// Offset of the filler in a history record.
 const HISTORY_FILLER_AT: usize = 28;
 
 const TABLES: &str = "
@@ -44,9 +45,9 @@ const TRANSFER: &str = "SELECT transfer($1, $2, $3, $4, $5, $6)";
 const SUM: &str = "SELECT (SELECT balance FROM account WHERE id = $1) + (SELECT balance FROM teller WHERE id = $2)
     + (SELECT balance FROM branch WHERE id = $3)";
 
-/// A bank in its own server.
+/// A bank in a PostgreSQL server that has no other database.
 pub struct Postgres {
-    /// The connection for calls while no client is active.
+    /// The connection for the load and the audit, while no client is active.
     own: Mutex<Client>,
     server: Server,
 }
@@ -67,10 +68,10 @@ fn of_id(id: i32) -> u32 {
 }
 
 impl Postgres {
-    /// Starts a server on the bank in `directory`, and makes the four tables if they are not there.
+    /// Starts a server on the bank in `directory`, and makes the four tables if they do not exist.
     ///
     /// # Errors
-    /// PostgreSQL is not installed; PostgreSQL's error.
+    /// `Settings` if PostgreSQL is not installed; otherwise PostgreSQL's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<Postgres> {
         let server = Server::start(directory, durability)?;
         let mut own = Client::connect(&server.parameters(), NoTls).map_err(of_postgres("opening"))?;
@@ -87,7 +88,7 @@ impl Postgres {
         work(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner)).map_err(of_postgres(doing))
     }
 
-    /// Copies a table's records into it and then makes its index, as the manual recommends for much data.
+    /// Copies the records into a table and then makes its index, as PostgreSQL's manual recommends for much data.
     fn fill(&self, table: Table, count: u32) -> Result<()> {
         let doing = "loading";
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,8 @@ impl Engine for Postgres {
             loaded += u64::from(scale.count(table));
             progress(loaded);
         }
-        // One by one: neither command may be part of a transaction.
+        // Each command has its own call, because several commands in one call are a transaction, and VACUUM cannot run
+        // in a transaction.
         self.with_own("loading", |own| own.batch_execute("VACUUM ANALYZE"))?;
         self.with_own("loading", |own| own.batch_execute("CHECKPOINT"))
     }
@@ -144,7 +146,7 @@ impl Engine for Postgres {
 
     fn log_bytes(&self) -> Result<u64> {
         let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
-        let bytes: i64 = self.with_own("asking how long its log is", |own| own.query_one(sql, &[])?.try_get(0))?;
+        let bytes: i64 = self.with_own("reading the size of its log", |own| own.query_one(sql, &[])?.try_get(0))?;
         Ok(bytes.unsigned_abs())
     }
 

@@ -1,8 +1,8 @@
-//! Our own PostgreSQL server: made, started and stopped with the programs of the system's package.
+//! The benchmark's PostgreSQL server: made, started and stopped with the programs of the system's package.
 //!
-//! The server listens only on a socket of the file system. It ends with this process (`setpriv --pdeathsig`) or, if
-//! even that fails, when it notices that its directory is gone. PostgreSQL refuses to run as root: started by root, the
-//! server runs as the package's user, which gets the server's directory.
+//! The server listens only on a Unix socket. It ends when this process dies (`setpriv --pdeathsig`), or at the latest
+//! when it notices that its directory was removed. PostgreSQL refuses to run as root. If this process is root's, the
+//! server runs as the package's user, which becomes the owner of the server's directories.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -19,11 +19,11 @@ use crate::error::{Error, Result};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "postgresql";
-/// The place of the programs in Debian's packages: a directory for each version.
+/// The directory of the programs in Debian's packages. It has a directory for each version.
 const PACKAGES: &str = "/usr/lib/postgresql";
 /// The user that the package creates.
 const USER: &str = "postgres";
-/// Longest time of a server's start, and of its end.
+/// Longest time that a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the directory of the newest version's programs, or `None` if PostgreSQL is not installed.
@@ -34,7 +34,7 @@ pub(crate) fn programs() -> Option<PathBuf> {
     programs.join("initdb").exists().then_some(programs)
 }
 
-/// Returns the version; empty if PostgreSQL is not installed.
+/// Returns PostgreSQL's version. Returns an empty text if PostgreSQL is not installed.
 pub(crate) fn version() -> String {
     let Some(programs) = programs() else { return String::new() };
     let output = Command::new(programs.join("postgres")).arg("--version").output();
@@ -42,10 +42,10 @@ pub(crate) fn version() -> String {
     text.split(' ').nth(2).unwrap_or_default().trim_end().to_owned()
 }
 
-/// A running server. Dropping it stops it.
+/// A running server. Dropping the value stops the server.
 pub(crate) struct Server {
     child: Child,
-    /// The directory of its socket.
+    /// The directory of the server's socket.
     pub(crate) socket: PathBuf,
 }
 
@@ -53,7 +53,8 @@ impl Server {
     /// Starts a server on the bank in `directory`, and makes the bank if the directory is empty.
     ///
     /// # Errors
-    /// PostgreSQL is not installed, or the error of its programs.
+    /// `Settings` if PostgreSQL is not installed; `File` if a file cannot be made or a program cannot be started;
+    /// `Engine` if PostgreSQL's programs fail.
     pub(crate) fn start(directory: &Path, durability: Durability) -> Result<Server> {
         let missing = || {
             let how = "apt-get install postgresql, or leave it out";
@@ -111,7 +112,7 @@ impl Server {
     /// Stops the server cleanly.
     ///
     /// # Errors
-    /// The server could not be stopped, or ended with an error.
+    /// `Engine` if the server cannot be waited for, or ends with an error.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.ask_to_stop();
         let ended = self.child.wait().map_err(Error::engine(NAME, "stopping its server"))?;
@@ -121,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Sends SIGINT, the fast shutdown: the server disconnects its clients and makes a checkpoint.
+    /// Sends SIGINT, which means a fast shutdown: the server disconnects its clients and makes a checkpoint.
     fn ask_to_stop(&self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::INT);
@@ -139,8 +140,8 @@ impl Drop for Server {
     }
 }
 
-/// Returns the settings that the manual recommends for a machine's own benchmark: memory for the whole bank,
-/// checkpoints by the log's size and not every five minutes.
+/// Returns the settings that the manual recommends for a machine that runs only the server: memory for the whole bank,
+/// and checkpoints by the log's size instead of every five minutes.
 fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
     let is_synced = durability == Durability::Sync;
     let settings = [
@@ -151,37 +152,39 @@ fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
         "max_connections=200".to_owned(),
         "wal_sync_method=fdatasync".to_owned(),
         format!("fsync={}", if is_synced { "on" } else { "off" }),
-        // Protects against torn pages, which is useless without syncs.
+        // The images of full pages protect against torn pages, which is useless without syncs.
         format!("full_page_writes={}", if is_synced { "on" } else { "off" }),
     ];
     settings.into_iter().flat_map(|setting| [OsString::from("-c"), OsString::from(setting)])
 }
 
-/// Returns a directory for the socket, whose path may have only 107 bytes; the bank's path may be longer.
+/// Returns a directory for the socket. The path of a socket has at most 107 bytes, so the bank's directory may have too
+/// long a path.
 fn socket_directory() -> PathBuf {
     static MADE: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: only the numbers must differ.
+    // `Relaxed` is enough: the numbers only have to differ.
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("libtp-pg-{}-{number}", std::process::id()))
 }
 
-/// The user of the server, if it is not the user of this process.
+/// The ids of the user and group under which the server runs; `None` if they are those of this process.
 struct AsWhom(Option<(u32, u32)>);
 
 impl AsWhom {
-    /// Gives these directories to the user of the server, and lets that user pass through our directories above them.
+    /// Finds the server's user, makes this user the owner of the directories `own`, and lets the user pass through the
+    /// directories above them.
     fn find(directory: &Path, own: &[&PathBuf]) -> Result<AsWhom> {
         if !geteuid().is_root() {
             return Ok(AsWhom(None));
         }
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let Some((user, group)) = users.lines().find_map(ids_of) else {
-            return Err(Error::Settings(format!("{NAME} does not run as root, and there is no user {USER}")));
+            return Err(Error::Settings(format!("{NAME} does not run as root, and the system has no user {USER}")));
         };
         for own in own {
-            chown(own, Some(user), Some(group)).map_err(Error::file("give away", own))?;
+            chown(own, Some(user), Some(group)).map_err(Error::file("change the owner of", own))?;
         }
-        // The bank's directory and its parent belong to the benchmark.
+        // Only the bank's directory and its parent belong to the benchmark.
         for passed in directory.ancestors().take(2) {
             let mode = fs::metadata(passed).map_err(Error::file("look at", passed))?.mode();
             fs::set_permissions(passed, Permissions::from_mode(mode | 0o011)).map_err(Error::file("open", passed))?;
@@ -189,7 +192,7 @@ impl AsWhom {
         Ok(AsWhom(Some((user, group))))
     }
 
-    /// Returns the command for a program that ends with this thread's process.
+    /// Returns the command that starts a program as the server's user. The program ends when this process dies.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         if let AsWhom(Some((user, group))) = self {
@@ -200,7 +203,7 @@ impl AsWhom {
     }
 }
 
-/// Returns the numbers of the server's user from a line of /etc/passwd.
+/// Returns the ids of user and group from a line of /etc/passwd, if the line is that of the server's user.
 fn ids_of(line: &str) -> Option<(u32, u32)> {
     let mut words = line.split(':');
     let is_his = words.next()? == USER;
@@ -213,7 +216,7 @@ fn refuse_failure(output: &Output) -> Result<()> {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    let last = words.lines().rev().find(|line| !line.is_empty()).unwrap_or("it says nothing");
+    let last = words.lines().rev().find(|line| !line.is_empty()).unwrap_or("it printed no message");
     Err(Error::engine(NAME, "making its bank")(last))
 }
 

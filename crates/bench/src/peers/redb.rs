@@ -1,13 +1,14 @@
 //! redb, newest release.
 //!
-//! Its tables have integer keys and records of a fixed size; its cache holds the bank. `Sync` is its
-//! `Durability::Immediate`. `Relaxed` is `Durability::None`, which is *less* than the other engines do: such a commit
-//! is only in the process's memory. redb has no mode between the two. Several processes may share a bank in its mode
-//! `MultiWriter`, which refuses `None`: there each commit is synced, which is *more* than the other engines do. redb
-//! has one writer at a time, so a transfer never aborts, and it has no log.
+//! The bank's tables have integer keys and records of a fixed size, and the bank fits into the cache. `Sync` is redb's
+//! `Durability::Immediate`. `Relaxed` is `Durability::None`, which is *less* durable than the relaxed commits of the
+//! other engines: a commit is only in the process's memory. redb has no mode between the two. Several processes may
+//! share a bank in redb's mode `MultiWriter`. This mode refuses `None`, so each commit is synced, which is *more*
+//! durable than the relaxed commits of the other engines. redb has one writer at a time, so a transfer never aborts,
+//! and it has no log.
 //!
-//! OO1 has indices like libtp's, with typed keys, as its documentation advises. Plain records are put in the way that
-//! its documentation calls fast: commits that are not synced.
+//! OO1 has the same indices as libtp, with typed keys, as redb's documentation advises. Plain records are put by
+//! commits that are not synced, which redb's documentation recommends for speed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub struct Redb {
     durability: redb::Durability,
 }
 
-/// Converts redb's errors, which are of many types, into this one.
+/// Returns a function that converts an error of redb, which has many types of errors, to this crate's error.
 fn of_redb<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::engine(NAME, doing)(error.into())
 }
@@ -47,7 +48,7 @@ fn balances(table: Table) -> Balances {
 }
 
 impl Redb {
-    /// Opens the file in `directory`, and makes the four tables if they are not there.
+    /// Opens the file in `directory`, and makes the four tables if they do not exist.
     ///
     /// # Errors
     /// redb's error.
@@ -71,7 +72,7 @@ impl Redb {
         Ok(bank)
     }
 
-    /// Does `work` in a transaction, and commits it.
+    /// Does `work` in a transaction, and commits the transaction.
     fn write<T>(
         &self,
         durability: redb::Durability,
@@ -176,16 +177,17 @@ fn change(write: &WriteTransaction, table: Table, transfer: &Transfer) -> Result
 }
 
 const PARTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("parts");
-/// The key: the part that a connection leaves, and the connection's number among that part's connections.
-const FROM: TableDefinition<'_, (u32, u8), &[u8]> = TableDefinition::new("from");
-/// The key: the part that a connection leads to, the part that it leaves, and the connection's number among that part's
+/// The connections by the part that they leave. The key has this part, and the connection's number among the part's
 /// connections.
+const FROM: TableDefinition<'_, (u32, u8), &[u8]> = TableDefinition::new("from");
+/// The connections by the part that they lead to. The key has this part, the part that the connection leaves, and the
+/// connection's number among the connections of the part that it leaves.
 const TO: TableDefinition<'_, (u32, u32, u8), ()> = TableDefinition::new("to");
 
-/// Plain records.
+/// The table of plain records.
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
-/// A redb file of three tables.
+/// The parts and their connections, in a redb file of three tables.
 pub struct RedbParts {
     database: Database,
 }
@@ -292,7 +294,7 @@ impl Look for Looking {
     }
 }
 
-/// A redb file of one table.
+/// Plain records, in a redb file of one table.
 pub struct RedbRows {
     database: Database,
 }

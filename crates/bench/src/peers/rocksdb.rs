@@ -1,9 +1,9 @@
-//! RocksDB, the system's, through the C functions of `rocksdb_bank.c`, which documents its settings.
+//! RocksDB from the system's package, through the C functions of `rocksdb_bank.c`, which documents the settings.
 //!
-//! Pessimistic transactions: a read for a change locks the record, and every transfer locks in the same order.
-//! `Relaxed` has the write-ahead log and no sync: a commit survives the death of the process. `Sync` syncs the log at
-//! each commit; commits that wait together are written together. Read-only transactions read at a snapshot. RocksDB's
-//! own lock allows one process at a time.
+//! Transactions are pessimistic: a read for a change locks the record, and every transfer takes its locks in the same
+//! order. `Relaxed` has the write-ahead log and no sync: a commit survives the death of the process. `Sync` syncs the
+//! log at each commit, and one sync serves all commits that wait at that time. Read-only transactions read from a
+//! snapshot. RocksDB's lock allows one process at a time.
 //!
 //! Plain records and OO1 use column families, through the C functions of `rocksdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
@@ -22,13 +22,13 @@ use crate::tpcb::{new_record, Scale, Table, Transfer, RECORD_BYTES};
 
 const NAME: &str = "rocksdb";
 const CACHE_BYTES: u64 = 512 << 20;
-/// Records of one batch of the load.
+/// Number of records in one batch of the load.
 const LOAD_BATCH: u32 = 10_000;
 
 const ROCKS_ABORTED: c_int = -1;
 /// There is no next record.
 const ROCKS_END: c_int = -2;
-/// There is no such record.
+/// The record does not exist.
 const ROCKS_MISSING: c_int = -3;
 
 /// `struct rocks_bank` of `rocksdb_bank.c`.
@@ -37,19 +37,19 @@ struct RawBank {
     _opaque: [u8; 0],
 }
 
-/// `struct rocks_session`.
+/// `struct rocks_session` of `rocksdb_bank.c`.
 #[repr(C)]
 struct RawSession {
     _opaque: [u8; 0],
 }
 
-/// `struct rocks_walk`.
+/// `struct rocks_walk` of `rocksdb_bank.c`.
 #[repr(C)]
 struct RawWalk {
     _opaque: [u8; 0],
 }
 
-/// RocksDB's error text, for [`check`] to take.
+/// RocksDB's error text, which [`check`] converts and frees.
 type Why = *mut c_char;
 
 extern "C" {
@@ -85,7 +85,7 @@ extern "C" {
 
 /// A bank in a RocksDB database.
 ///
-/// Invariant: `raw` came from `rocks_open` and is closed once, when this is dropped.
+/// Invariant: `raw` comes from `rocks_open`, and only `drop` closes it.
 #[derive(Debug)]
 pub struct RocksDb {
     raw: NonNull<RawBank>,
@@ -94,7 +94,7 @@ pub struct RocksDb {
 // SAFETY: RocksDB's database may be used by any thread, and `struct rocks_bank` is not changed between rocks_open and
 // rocks_close.
 unsafe impl Send for RocksDb {}
-// SAFETY: as for `Send`.
+// SAFETY: the same reason allows several threads to use the bank at once.
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
@@ -109,7 +109,7 @@ impl RocksDb {
         let (mut raw, mut why) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call.
         let ret = unsafe { rocks_open(path.as_ptr(), sync, CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // Before the check, so that a half-opened database is closed, too.
+        // This is done before the check, so that a database that could not be opened completely is closed, too.
         let bank = NonNull::new(raw).map(|raw| RocksDb { raw });
         check(ret, doing, why)?;
         bank.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))
@@ -135,7 +135,8 @@ impl RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: `raw` comes from rocks_open (invariant of `RocksDb`); sessions and walks borrow this and are gone.
+        // SAFETY: `raw` comes from rocks_open (invariant of `RocksDb`). Sessions and walks borrow this value, so they
+        // have ended before.
         unsafe { rocks_close(self.raw.as_ptr()) };
     }
 }
@@ -155,7 +156,7 @@ impl Engine for RocksDb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and stays one while the session borrows this.
+        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and stays open while the session borrows this value.
         let raw = unsafe { rocks_session_open(self.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "opening a session")("there is no memory"))?;
         Ok(Box::new(RocksDbSession { raw, _bank: self }))
@@ -175,7 +176,9 @@ impl Engine for RocksDb {
     }
 }
 
-/// Invariant: `raw` came from `rocks_session_open` and is closed once, when this is dropped.
+/// A session of one client.
+///
+/// Invariant: `raw` comes from `rocks_session_open`, and only `drop` closes it.
 struct RocksDbSession<'b> {
     raw: NonNull<RawSession>,
     _bank: &'b RocksDb,
@@ -183,7 +186,7 @@ struct RocksDbSession<'b> {
 
 impl Drop for RocksDbSession<'_> {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open session (invariant), and no code uses it after this.
+        // SAFETY: `raw` is an open session (invariant), and no code uses it after this drop.
         unsafe { rocks_session_close(self.raw.as_ptr()) };
     }
 }
@@ -194,7 +197,7 @@ impl Session for RocksDbSession<'_> {
         let history = transfer.to_history();
         let (mut balance, mut why) = (0, std::ptr::null_mut());
         // SAFETY: `raw` is an open session (invariant) that only this thread uses; `ids` has three numbers, `history`
-        // HISTORY_BYTES bytes, and the others are places for the answers.
+        // HISTORY_BYTES bytes, and the other pointers are valid for the results.
         let ret = unsafe {
             rocks_transfer(
                 self.raw.as_ptr(),
@@ -212,15 +215,16 @@ impl Session for RocksDbSession<'_> {
     fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
         let ids = Table::BALANCES.map(|table| transfer.record_in(table));
         let (mut sum, mut why) = (0, std::ptr::null_mut());
-        // SAFETY: as in `transact`.
+        // SAFETY: `raw` is an open session (invariant) that only this thread uses; `ids` has three numbers, and the
+        // other pointers are valid for the results.
         let ret = unsafe { rocks_read(self.raw.as_ptr(), ids.as_ptr(), &mut sum, &mut why) };
         outcome(ret, "reading three records", sum, transfer, why)
     }
 }
 
-/// An iterator over one table, closed when dropped.
+/// An iterator over one table. Dropping the value closes the iterator.
 ///
-/// Invariant: `raw` came from `rocks_walk_open`.
+/// Invariant: `raw` comes from `rocks_walk_open`, and only `drop` closes it.
 struct Walk<'b> {
     raw: NonNull<RawWalk>,
     _bank: &'b RocksDb,
@@ -228,7 +232,7 @@ struct Walk<'b> {
 
 impl<'b> Walk<'b> {
     fn start(bank: &'b RocksDb, table: Table) -> Result<Walk<'b>> {
-        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and stays one while the walk borrows it.
+        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and stays open while the walk borrows it.
         let raw = unsafe { rocks_walk_open(bank.raw.as_ptr(), place(table)) };
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "opening an iterator")("there is no memory"))?;
         Ok(Walk { raw, _bank: bank })
@@ -237,7 +241,8 @@ impl<'b> Walk<'b> {
     /// Returns the next record's id and size.
     fn next(&self, record: &mut [u8; RECORD_BYTES]) -> Result<Option<(u64, usize)>> {
         let (mut id, mut size, mut why) = (0, 0, std::ptr::null_mut());
-        // SAFETY: the walk is open (invariant); `record` has RECORD_BYTES, and the others are places for the answers.
+        // SAFETY: the walk is open (invariant), `record` has RECORD_BYTES bytes, and the other pointers are valid for
+        // the results.
         let ret = unsafe { rocks_walk_next(self.raw.as_ptr(), &mut id, record.as_mut_ptr(), &mut size, &mut why) };
         if ret == ROCKS_END {
             return Ok(None);
@@ -249,7 +254,7 @@ impl<'b> Walk<'b> {
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        // SAFETY: the walk is open (invariant), and no code uses it after this.
+        // SAFETY: the walk is open (invariant), and no code uses it after this drop.
         unsafe { rocks_walk_close(self.raw.as_ptr()) };
     }
 }
@@ -277,17 +282,17 @@ fn threads() -> c_int {
     std::thread::available_parallelism().map_or(1, |count| c_int::try_from(count.get()).unwrap_or(1))
 }
 
-/// Turns RocksDB's error text into an error.
+/// Returns an error with RocksDB's text if `ret` is an error code. Frees the text.
 fn check(ret: c_int, doing: &'static str, why: Why) -> Result<()> {
     if ret == 0 {
         return Ok(());
     }
     if why.is_null() {
-        return Err(Error::engine(NAME, doing)(format!("it answered {ret}")));
+        return Err(Error::engine(NAME, doing)(format!("the call returned {ret}")));
     }
-    // SAFETY: the text is a C string that RocksDB allocated and passed to us.
+    // SAFETY: the text is a C string that RocksDB allocated, and is freed only below.
     let words = unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned();
-    // SAFETY: the text is freed once, here, by its own library; `words` is a copy.
+    // SAFETY: the text is freed once, by the library that allocated it; `words` is a copy.
     unsafe { rocks_free(why) };
     Err(Error::engine(NAME, doing)(words))
 }
@@ -298,7 +303,7 @@ struct RawTables {
     _opaque: [u8; 0],
 }
 
-/// `struct rocks_reader`.
+/// `struct rocks_reader` of `rocksdb_tables.c`.
 #[repr(C)]
 struct RawReader {
     _opaque: [u8; 0],
@@ -342,10 +347,10 @@ extern "C" {
     fn rocks_reader_scan(reader: *mut RawReader, table: c_int, bytes: *mut u64, why: *mut Why) -> c_int;
 }
 
-/// Column families of a RocksDB database.
+/// The column families of a RocksDB database.
 ///
-/// Invariant: `raw` comes from `rocks_tables_open` and is closed once, when this is dropped. It stays on one thread: a
-/// pointer is not `Send`.
+/// Invariant: `raw` comes from `rocks_tables_open`, and only `drop` closes it. Only the thread that opened it uses it,
+/// because a pointer is not `Send`.
 pub(crate) struct RocksTables {
     raw: NonNull<RawTables>,
     count: c_int,
@@ -354,7 +359,7 @@ pub(crate) struct RocksTables {
 
 impl Drop for RocksTables {
     fn drop(&mut self) {
-        // SAFETY: `raw` comes from rocks_tables_open (invariant); readers borrow this and are gone.
+        // SAFETY: `raw` comes from rocks_tables_open (invariant). Readers borrow this value, so they have ended before.
         unsafe { rocks_tables_close(self.raw.as_ptr()) };
     }
 }
@@ -374,7 +379,7 @@ impl Tables for RocksTables {
         // for `count` tables.
         let ret =
             unsafe { rocks_tables_open(path.as_ptr(), count, sync, TABLES_CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // Before the check, so that a half-opened database is closed, too.
+        // This is done before the check, so that a database that could not be opened completely is closed, too.
         let tables = NonNull::new(raw).map(|raw| RocksTables { raw, count, directory: directory.to_path_buf() });
         check(ret, doing, why)?;
         tables.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))
@@ -406,16 +411,16 @@ impl Tables for RocksTables {
     }
 
     fn reader(&self) -> Result<Reader<'_>> {
-        // SAFETY: `raw` is an open database (invariant), and stays one while the reader borrows it.
+        // SAFETY: `raw` is an open database (invariant), and stays open while the reader borrows it.
         let raw = unsafe { rocks_reader_begin(self.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "reading")("there is no memory"))?;
         Ok(Reader { raw, tables: self })
     }
 }
 
-/// A view of the records as they were when the reader began.
+/// A snapshot, taken when the reader began.
 ///
-/// Invariant: `raw` comes from `rocks_reader_begin` and ends once, when this is dropped.
+/// Invariant: `raw` comes from `rocks_reader_begin`, and only `drop` ends it.
 pub(crate) struct Reader<'t> {
     raw: NonNull<RawReader>,
     tables: &'t RocksTables,
@@ -428,7 +433,7 @@ impl ReadTables for Reader<'_> {
         let (mut size, mut why) = (0, std::ptr::null_mut());
         let (key_at, value_at) = (key.as_ptr().cast(), value.as_mut_ptr().cast());
         // SAFETY: the reader is open (invariant) and has this table, key and value have the given lengths, and the
-        // others are places for the answers.
+        // other pointers are valid for the results.
         let ret = unsafe { rocks_reader_get(raw, table, key_at, key.len(), value_at, room, &mut size, &mut why) };
         is_there(ret, why).map(|is_there| is_there.then_some(size))
     }
@@ -437,17 +442,18 @@ impl ReadTables for Reader<'_> {
         check_table(table, self.tables.count);
         let (raw, prefix_at) = (self.raw.as_ptr(), prefix.as_ptr().cast());
         let (mut found, mut why) = (Found::NONE, std::ptr::null_mut());
-        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and the others
-        // are places for the answers.
+        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and the other
+        // pointers are valid for the results.
         let mut ret = unsafe { rocks_reader_first(raw, table, prefix_at, prefix.len(), &mut found, &mut why) };
         while is_there(ret, why)? {
-            // SAFETY: the pair was found, and its reader is not called before the next turn.
+            // SAFETY: the pair was found, and the reader is not called while the slices are in use.
             let (key, value) = unsafe { found.bytes() };
             if !key.starts_with(prefix) {
                 break;
             }
             each(key, value);
-            // SAFETY: as above; `rocks_reader_first` was called for this table.
+            // SAFETY: the reader is open (invariant), `rocks_reader_first` was called for this table, and the pointers
+            // are valid for the results.
             ret = unsafe { rocks_reader_next(raw, table, &mut found, &mut why) };
         }
         Ok(())
@@ -456,7 +462,7 @@ impl ReadTables for Reader<'_> {
     fn scan(&mut self, table: c_int) -> Result<u64> {
         check_table(table, self.tables.count);
         let (mut bytes, mut why) = (0, std::ptr::null_mut());
-        // SAFETY: the reader is open (invariant) and has this table, and the others are places for the answers.
+        // SAFETY: the reader is open (invariant) and has this table, and the pointers are valid for the results.
         let ret = unsafe { rocks_reader_scan(self.raw.as_ptr(), table, &mut bytes, &mut why) };
         is_there(ret, why).map(|_| bytes)
     }
@@ -464,12 +470,12 @@ impl ReadTables for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        // SAFETY: the reader is open (invariant), and no code uses it after this.
+        // SAFETY: the reader is open (invariant), and no code uses it after this drop.
         unsafe { rocks_reader_end(self.raw.as_ptr()) };
     }
 }
 
-/// Returns whether the pair exists.
+/// Returns whether the pair exists, from the answer of a C function.
 fn is_there(ret: c_int, why: Why) -> Result<bool> {
     match ret {
         ROCKS_END | ROCKS_MISSING => Ok(false),

@@ -1,18 +1,19 @@
-//! SQLite, through `rusqlite`; build.rs compiles it.
+//! SQLite, through `rusqlite`. The build script compiles SQLite.
 //!
-//! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for writes, a busy timeout
-//! instead of errors, one connection for each client, statements prepared once, the file mapped, a page cache that
-//! holds the bank. `Relaxed` is `synchronous=OFF`: a commit is written to the log file and survives the death of the
-//! process. `Sync` is `FULL`: the log is synced at each commit. SQLite has one writer at a time by design, so a
-//! transfer never aborts. Several processes may use one bank.
+//! The settings are the best that SQLite's documentation has for several clients: write-ahead log, `BEGIN IMMEDIATE`
+//! for writes, a busy timeout instead of errors, one connection for each client, statements prepared once, the file
+//! mapped, a page cache in which the bank fits. `Relaxed` is `synchronous=OFF`: a commit is written to the log file and
+//! survives the death of the process. `Sync` is `FULL`: the log is synced at each commit. SQLite has one writer at a
+//! time by design, so a transfer never aborts. Several processes may use one bank.
 //!
-//! A statement of its own reads the account's new balance: an UPDATE with RETURNING instead took 5 % longer, in turns.
-//! Balances are columns, as usual in SQL; for the audit they are put together as the bytes of a record.
+//! A separate SELECT reads the account's new balance. An UPDATE with RETURNING took 5 % longer when both were measured
+//! in alternate runs. Balances are columns, as usual in SQL; for the audit, the columns are put together as the bytes
+//! of a record.
 //!
-//! OO1 in the usual style of SQL: a table of parts by id, a table of connections by the part that each leaves, and an
-//! index of connections by the part that they lead to. A traversal is one recursive statement: a statement from outside
-//! for each part, and one for its neighbours, took 5 % longer, in turns. Plain records: a table without row ids in key
-//! order, one transaction for the load; its log is checkpointed in the end.
+//! OO1 has the usual tables of SQL: parts by id, connections by the part that each leaves, and an index of connections
+//! by the part that they lead to. A traversal is one recursive statement. Two statements for each part, one for the
+//! part and one for its neighbours, took 5 % longer in alternate runs. Plain records are in a table without row ids, in
+//! key order. One transaction loads them, and a checkpoint at the end copies the log into the file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -30,16 +31,16 @@ use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
 const NAME: &str = "sqlite";
 const FILE: &str = "bank.sqlite";
-/// Longest wait of a writer for the previous writer.
+/// The busy timeout: the longest wait of a writer for another writer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Start of the filler in a record.
+/// Offset of the filler in a record.
 const FILLER_AT: usize = BALANCE_AT + 8;
-/// Start of the filler in a history record.
+/// Offset of the filler in a history record.
 const HISTORY_FILLER_AT: usize = 28;
 const STATEMENTS_KEPT: usize = 32;
 /// Log size, in pages of 4 KiB, at which a checkpoint copies the log into the file: a quarter of the cache. A page that
-/// changes several times until then is copied once. The default of 1000 is less than one transaction of many random
-/// inserts writes, and equals a few hundred short ones.
+/// changes several times between two checkpoints is copied once. SQLite's default is 1000 pages. One transaction of
+/// many random inserts writes more than that, and so do a few hundred short transactions.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
 const TABLES: &str = "
@@ -50,13 +51,13 @@ const TABLES: &str = "
         id INTEGER PRIMARY KEY, amount INTEGER NOT NULL, account INTEGER NOT NULL, teller INTEGER NOT NULL,
         branch INTEGER NOT NULL, filler BLOB NOT NULL);";
 
-/// In the order of [`Table::BALANCES`].
+/// The statements that change a balance, in the order of [`Table::BALANCES`].
 const CHANGES: [&str; 3] = [
     "UPDATE account SET balance = balance + ?2 WHERE id = ?1",
     "UPDATE teller SET balance = balance + ?2 WHERE id = ?1",
     "UPDATE branch SET balance = balance + ?2 WHERE id = ?1",
 ];
-/// In the order of [`Table::BALANCES`].
+/// The statements that read a balance, in the order of [`Table::BALANCES`].
 const BALANCES: [&str; 3] = [
     "SELECT balance FROM account WHERE id = ?1",
     "SELECT balance FROM teller WHERE id = ?1",
@@ -68,7 +69,7 @@ pub struct Sqlite {
     path: PathBuf,
     durability: Durability,
     sharing: Sharing,
-    /// The connection for calls while no client is active.
+    /// The connection for the load and the audit, while no client is active.
     own: Mutex<Connection>,
 }
 
@@ -77,7 +78,7 @@ fn of_sqlite(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
 }
 
 impl Sqlite {
-    /// Opens the file in `directory`, and makes the four tables if they are not there.
+    /// Opens the file in `directory`, and makes the four tables if they do not exist.
     ///
     /// # Errors
     /// SQLite's error.
@@ -111,7 +112,7 @@ fn connect(path: &Path, durability: Durability, sharing: Sharing) -> Result<Conn
     match set.map_err(failed())? {
         now if now == pages => Ok(connection),
         now => Err(Error::Settings(format!(
-            "SQLite brings its log home after {now} pages, and was asked to after {pages}"
+            "SQLite makes a checkpoint after {now} pages of log, although the setting is {pages}"
         ))),
     }
 }
@@ -210,7 +211,7 @@ impl SqliteSession {
         let done = self.changes(transfer);
         match &done {
             Ok(Some(_)) => one("COMMIT")?,
-            // The first error is reported.
+            // The transfer's error is returned, not an error of the rollback.
             Ok(None) | Err(_) => one("ROLLBACK").unwrap_or(0),
         };
         done
@@ -281,10 +282,11 @@ const PARTS: &str = "
     CREATE TABLE IF NOT EXISTS connection (
         source INTEGER NOT NULL, nth INTEGER NOT NULL, target INTEGER NOT NULL, kind BLOB NOT NULL, length INTEGER NOT NULL,
         PRIMARY KEY (source, nth)) WITHOUT ROWID, STRICT;";
-/// Makes the index, after the table is loaded, so that it is built sorted. It includes the primary key.
+/// Makes the index after the table is loaded, so that SQLite builds it sorted. The index includes the primary key.
 const INDEX: &str = "CREATE INDEX arriving ON connection (target)";
 const PART: &str = "SELECT id, x, y FROM part WHERE id = ?1";
-/// Deepest first. LEFT JOIN makes SQLite look up the parts in that order, and does not skip a missing part.
+/// The forward traversal, depth first. LEFT JOIN makes SQLite look up the parts in the order of the traversal, and
+/// gives a row of NULLs for a missing part.
 const FORWARD: &str = "
     WITH RECURSIVE reached (id, hops) AS (
         VALUES (?1, ?2) UNION ALL
@@ -296,13 +298,13 @@ const BACKWARD: &str = "
         SELECT source, hops - 1 FROM reached CROSS JOIN connection ON target = reached.id WHERE hops > 0 ORDER BY 2)
     SELECT part.id, x, y FROM reached LEFT JOIN part ON part.id = reached.id";
 
-/// An SQLite file.
+/// The parts and their connections, in an SQLite file.
 pub struct SqliteParts {
     connection: Connection,
 }
 
 impl SqliteParts {
-    /// Opens the file in `directory`; its commits are on the disk.
+    /// Opens the file in `directory`, with synced commits.
     ///
     /// # Errors
     /// SQLite's error.
@@ -312,8 +314,8 @@ impl SqliteParts {
         Ok(SqliteParts { connection })
     }
 
-    /// Inserts parts and their connections, and runs the statement `behind`, in one transaction.
-    fn put(&self, graph: &Graph, ids: Range<u32>, behind: &str) -> rusqlite::Result<()> {
+    /// Inserts parts and their connections, and then runs the statement `then`, in one transaction.
+    fn put(&self, graph: &Graph, ids: Range<u32>, then: &str) -> rusqlite::Result<()> {
         let write = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let mut insert = self.connection.prepare_cached("INSERT INTO part VALUES (?1, ?2, ?3, ?4, ?5)")?;
         for part in sorted::parts(graph, ids.clone()) {
@@ -324,7 +326,7 @@ impl SqliteParts {
         for (id, nth, connection) in sorted::leaving(graph, ids) {
             insert.execute(params![id, nth, connection.to, connection.kind, connection.length])?;
         }
-        write.execute_batch(behind)?;
+        write.execute_batch(then)?;
         write.commit()
     }
 
@@ -397,13 +399,13 @@ fn glance(part: &Row<'_>) -> rusqlite::Result<Glance> {
 const ROWS: &str =
     "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT";
 
-/// An SQLite file of one table.
+/// Plain records, in an SQLite file of one table.
 pub struct SqliteRows {
     connection: Connection,
 }
 
 impl SqliteRows {
-    /// Opens the file in `directory`: commits are written to the log and not synced.
+    /// Opens the file in `directory`, with commits that are written to the log and not synced.
     ///
     /// # Errors
     /// SQLite's error.
@@ -422,8 +424,8 @@ impl SqliteRows {
         write.commit()
     }
 
-    /// Syncs the earlier commits. One more, empty commit makes sure that there is a log; copying the log into the file
-    /// then syncs the whole file.
+    /// Makes the earlier commits durable. A further commit makes sure that the log is not empty. Then a checkpoint
+    /// copies the log into the file and syncs the whole file.
     fn sync(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA user_version = 1")?;
         checkpoint(&self.connection)?;

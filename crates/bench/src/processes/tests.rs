@@ -1,5 +1,5 @@
-//! The parent against shell scripts in the role of a client, the child over a socket pair, and both through this
-//! crate's own functions.
+//! Tests of clients as processes: the parent with shell scripts as its clients, and a client whose parent is the test,
+//! over a pair of sockets.
 
 use std::os::unix::net::UnixStream;
 
@@ -23,7 +23,7 @@ fn loaded() -> InMemory {
     engine
 }
 
-/// Returns client processes that run a shell script, in which `{}` becomes the client's number.
+/// Returns the commands of client processes that run a shell script. In the script, `{}` becomes the client's number.
 fn script(text: &str) -> impl FnMut(u32) -> Command + '_ {
     move |client| {
         let mut command = Command::new("sh");
@@ -43,11 +43,11 @@ fn a_parent_starts_all_clients_together_and_adds_their_reports() {
     let report = run_processes(&engine, &quick(3), &mut script(&text), &mut |now| reported = now.committed).unwrap();
     assert_eq!((report.aborts, report.audit.as_str()), (12, "ok"));
     assert_eq!(report.clients_as, ClientsAs::Processes);
-    assert!(reported >= 9, "progress said {reported}");
+    assert!(reported >= 9, "the reported progress is {reported}");
 }
 
 #[test]
-fn a_client_that_dies_fails_or_babbles_ends_the_run_with_its_name() {
+fn a_client_that_dies_fails_or_sends_nonsense_ends_the_run_and_the_error_names_it() {
     let engine = loaded();
     for (text, word) in [
         ("read begin; exit 0", "closed"),
@@ -63,13 +63,13 @@ fn a_client_that_dies_fails_or_babbles_ends_the_run_with_its_name() {
     assert!(error.contains("could not be started"), "{error}");
 }
 
-/// Plays the parent for one client.
+/// Runs a client on a thread, with `parent` as its parent.
 fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut UnixStream, &mut dyn BufRead)) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut orders = BufReader::new(theirs.try_clone().unwrap());
-            // The parent receives an error, too, and checks it.
+            // The client sends its error to the parent, too, which checks it.
             serve_client(engine, &mut orders, &mut theirs.try_clone().unwrap()).ok();
             theirs.shutdown(std::net::Shutdown::Both).ok();
         });
@@ -80,7 +80,7 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     });
 }
 
-/// Lets a child send transfers for this time.
+/// Lets a child send transfers for a time.
 fn go(to: &mut UnixStream, time: Duration) {
     say(to, 5, &Order::Go { window: Window::after(Duration::from_millis(10), time) }).unwrap();
 }
@@ -99,13 +99,17 @@ fn all_children_get_the_same_window() {
 }
 
 #[test]
-fn a_child_runs_after_its_order_and_its_report_agrees_with_the_bank() {
+fn a_child_waits_for_the_window_and_its_report_agrees_with_the_bank() {
     let engine = loaded();
     let before = Before::look(&engine).unwrap();
     let mut reports = Vec::new();
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
-        assert_eq!(Before::look(&engine).unwrap().history.count, 0, "the child ran before its parent sent the order");
+        assert_eq!(
+            Before::look(&engine).unwrap().history.count,
+            0,
+            "the child sent transfers before it got the window"
+        );
         go(to, Duration::from_millis(50));
         let Answer::Report(report) = hear(from).unwrap() else { panic!("no report") };
         reports.push(report);
@@ -117,7 +121,7 @@ fn a_child_runs_after_its_order_and_its_report_agrees_with_the_bank() {
 }
 
 #[test]
-fn a_child_stops_in_mid_run_when_its_parent_is_gone() {
+fn a_child_stops_during_the_run_when_its_parent_closes_the_pipe() {
     let engine = loaded();
     let long = RunSettings { measured: Duration::from_secs(600), ..quick(1) };
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! libtp: a B-tree of an environment, read through a snapshot.
+//! libtp as a contender for plain records: a B-tree in an environment. Reads are in a snapshot.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,13 +9,13 @@ use super::{Pair, Rows, BATCH};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
-/// The contender with leaves that share with neighbours before they split.
+/// The contender with the setting `dense`: a full leaf moves records to a neighbour before it is split.
 pub(super) const DENSE: &str = "dense";
 const DATABASE: &str = "records";
-/// Bytes of the page cache: room for all of the database, which the peers have in the system's cache.
+/// Bytes of the page cache. The whole database fits, as the peers' databases fit into the system's file cache.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// A B-tree of an environment of its own.
+/// A B-tree in an environment that has no other database.
 pub struct Libtp {
     env: Env,
     records: Db,

@@ -1,4 +1,4 @@
-//! The driver with the in-memory engine, correct and faulty.
+//! Tests of the driver, with an engine in memory that is correct, faulty or slow.
 
 use super::*;
 use crate::engine_in_memory::{InMemory, MapKind};
@@ -56,7 +56,7 @@ fn a_read_only_run_leaves_no_history() {
 }
 
 #[test]
-fn a_client_with_a_greatest_number_of_transfers_stops_there() {
+fn a_client_stops_after_its_largest_number_of_transfers() {
     let engine = loaded(MapKind::Hash);
     let settings = RunSettings { most: Some(70), ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
@@ -70,7 +70,7 @@ fn progress_is_reported_while_clients_run() {
     let settings = RunSettings { measured: PROGRESS_EVERY * 3, ..quick(1) };
     let mut reported = Vec::new();
     let report = run_threads(&engine, &settings, &mut |now| reported.push(*now)).unwrap();
-    assert!(reported.len() >= 2, "told {} times", reported.len());
+    assert!(reported.len() >= 2, "progress was reported {} times", reported.len());
     assert!(reported.windows(2).all(|pair| pair[0].committed < pair[1].committed));
     assert!(reported[1].tps_now > 0 && reported[1].committed <= 2 * report.committed);
 }
@@ -158,12 +158,12 @@ fn aborted_transfers_are_sent_again_and_counted() {
     let engine = Faulty { abort: true, ..Faulty::new() };
     let report = run_threads(&engine, &quick(2), &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    // One abort for each commit, except that each client may have given up a transfer at the end.
+    // There is one abort for each commit, except for transfers that were aborted when the time was up.
     assert!(report.aborts.abs_diff(report.committed) <= 4, "{}", report.to_json_line());
 }
 
 #[test]
-fn an_acknowledged_transfer_that_left_no_trace_is_noticed() {
+fn the_audit_notices_an_acknowledged_transfer_that_was_lost() {
     let engine = Faulty { forget: true, ..Faulty::new() };
     let report = run_threads(&engine, &quick(1), &mut |_| {}).unwrap();
     assert!(report.audit.contains("were acknowledged"), "{}", report.audit);
@@ -181,14 +181,15 @@ fn a_client_that_fails_ends_the_run_with_its_error() {
 }
 
 #[test]
-fn settings_that_ask_for_nothing_are_refused() {
+fn settings_without_clients_or_accounts_are_refused() {
     let engine = loaded(MapKind::Hash);
     for settings in [quick(0), RunSettings { scale: Scale::with_accounts(0), ..quick(1) }] {
         assert!(run_threads(&engine, &settings, &mut |_| {}).is_err());
     }
 }
 
-/// An engine that runs one transaction at a time, each of a millisecond or more; the second client is late.
+/// An engine that runs one transaction at a time, each at least for a millisecond. The first transaction of the second
+/// client begins late.
 struct OneAtATime {
     inner: InMemory,
     door: Mutex<()>,
@@ -225,7 +226,7 @@ impl Engine for OneAtATime {
         self.inner.load(scale, progress)
     }
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        // Relaxed: only its own value matters.
+        // Relaxed is enough: the number publishes no other data.
         let is_late = self.sessions.fetch_add(1, Ordering::Relaxed) == 1;
         let late = if is_late { self.late } else { Duration::ZERO };
         Ok(Box::new(Queueing { inner: self.inner.session()?, door: &self.door, late }))
@@ -242,13 +243,13 @@ impl Engine for OneAtATime {
 }
 
 #[test]
-fn a_client_that_is_late_does_not_make_the_rate_more_than_the_engine_can_do() {
+fn a_client_that_begins_late_does_not_make_the_rate_higher_than_the_engine_s_rate() {
     let time = Duration::from_millis(150);
     let engine =
         OneAtATime { inner: loaded(MapKind::Hash), door: Mutex::new(()), late: time, sessions: AtomicU64::new(0) };
     let settings = RunSettings { measured: time, ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    // One transfer is committed in each millisecond, and one that began before the measurement.
+    // The engine commits at most one transfer in each millisecond, and one more that began before the measurement.
     assert!((10..=151).contains(&report.committed) && report.tps <= 1_007, "{}", report.to_json_line());
 }

@@ -1,4 +1,5 @@
-//! The work of one process on many rows. The processor's time counts, of all threads, in the program and in the kernel.
+//! The work of one process on many rows. The figure is the processor time of all its threads, including time in the
+//! kernel.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,29 +13,29 @@ use crate::engine::Durability;
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// A step on all rows of a table, or on many rows one after the other.
+/// A step of the work: statements on all rows of a table, or on many rows one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Step {
     /// Insert all rows of two tables, in one transaction.
     Insert,
     /// Make an index.
     CreateIndex,
-    /// Find rows by their key.
+    /// Find random rows by their key.
     PointSelect,
     /// Read all rows.
     Scan,
     /// Read all entries of an index.
     CoveringScan,
-    /// Find the row of another table for each row.
+    /// Find, for each row, a row of another table.
     Join,
     /// Change a column of all rows.
     UpdateAll,
-    /// Delete all rows, one by one.
+    /// Delete all rows, row by row.
     DeleteAll,
 }
 
 impl Step {
-    /// All steps, in the order in which they are made.
+    /// All steps, in the order in which they run.
     pub const ALL: [Step; 8] = [
         Step::Insert,
         Step::CreateIndex,
@@ -46,7 +47,7 @@ impl Step {
         Step::DeleteAll,
     ];
 
-    /// The name in tables.
+    /// Returns the step's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Step::Insert => "bulk INSERT",
@@ -60,7 +61,7 @@ impl Step {
         }
     }
 
-    /// Makes the step. Returns a number that must be `rows`.
+    /// Runs the step. Returns a number that must be equal to `rows`.
     fn run(self, connection: &mut Connection, rows: u32) -> Answer<i64> {
         let number = |connection: &Connection, query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
         match self {
@@ -104,7 +105,7 @@ impl Step {
     }
 }
 
-/// Makes all steps on a new database in `directory`. Returns the processor's time of each step.
+/// Runs all steps on a new database in `directory`. Returns the processor time of each step.
 ///
 /// # Errors
 /// `Engine` if SQLite refuses a call; `Settings` if a step gives a wrong answer.
@@ -124,13 +125,13 @@ pub fn measure(side: Side, directory: &Path, rows: u32) -> Result<Vec<(Step, Dur
         times.push((step, processor_time().saturating_sub(begun)));
         if found != i64::from(rows) {
             let (side, step) = (side.name(), step.name());
-            return Err(Error::Settings(format!("{side}, {step}: the answer is {found}, and not {rows}")));
+            return Err(Error::Settings(format!("{side}, {step}: the result is {found} instead of {rows}")));
         }
     }
     Ok(times)
 }
 
-/// Returns the processor's time of all threads of this process.
+/// Returns the processor time of all threads of this process.
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

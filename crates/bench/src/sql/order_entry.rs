@@ -1,6 +1,7 @@
-//! Order entry after TPC-C, with one warehouse: 45 new orders and 43 payments among 100 steps, and 12 looks at an order.
+//! Order entry after TPC-C, with one warehouse. Of 100 steps, 45 are new orders, 43 are payments, and 12 read an order.
 //!
-//! Smaller than TPC-C: 1,000 items, 300 customers in each of ten districts, five lines in each order, no deliveries.
+//! The database is smaller than TPC-C's: 1,000 items, 300 customers in each of ten districts, five lines in each order.
+//! There are no deliveries.
 
 use rusqlite::{params, Connection, OptionalExtension, Result, Transaction};
 
@@ -49,7 +50,7 @@ pub(super) fn step(connection: &mut Connection, random: &mut Random) -> Result<(
 fn new_order(connection: &mut Connection, random: &mut Random) -> Result<()> {
     let (district, customer) = (one_of(random, DISTRICTS), one_of(random, CUSTOMERS));
     let mut items: Vec<i64> = (0..LINES).map(|_| one_of(random, ITEMS)).collect();
-    // In one order, as a program that avoids deadlocks asks for them.
+    // The items are sorted, so that all processes lock them in the same order and cannot deadlock.
     items.sort_unstable();
     let transaction = begin(connection)?;
     let number: i64 = transaction
@@ -77,14 +78,14 @@ fn payment(connection: &mut Connection, random: &mut Random) -> Result<()> {
     transaction
         .prepare_cached("INSERT INTO payment (district, customer, amount) VALUES (?1, ?2, ?3)")?
         .execute([district, customer, amount])?;
-    // The rows that all payments change come last, as in TPC-B.
+    // As in TPC-B, the rows that all payments change come last, so that the transaction locks them for a short time.
     let total = "UPDATE district SET total = total + ?2 WHERE id = ?1";
     transaction.prepare_cached(total)?.execute([district, amount])?;
     transaction.prepare_cached("UPDATE warehouse SET total = total + ?1 WHERE id = 1")?.execute([amount])?;
     transaction.commit()
 }
 
-/// Reads a customer's last order with its lines, in one statement each.
+/// Reads a customer's last order by one statement, and the order's lines by another.
 fn look(connection: &Connection, random: &mut Random) -> Result<()> {
     let (district, customer) = (one_of(random, DISTRICTS), one_of(random, CUSTOMERS));
     let last = "SELECT id FROM orders WHERE district = ?1 AND customer = ?2 ORDER BY id DESC LIMIT 1";
@@ -93,7 +94,7 @@ fn look(connection: &Connection, random: &mut Random) -> Result<()> {
     if let Some(number) = last {
         let lines = "SELECT count(*), sum(amount) FROM line WHERE district = ?1 AND number = ?2";
         let lines: i64 = connection.prepare_cached(lines)?.query_row([district, number], |row| row.get(0))?;
-        assert_eq!(lines, i64::from(LINES), "an order has all its lines");
+        assert_eq!(lines, i64::from(LINES), "an order does not have all its lines");
     }
     Ok(())
 }
@@ -103,11 +104,15 @@ pub(super) fn audit(connection: &Connection) -> Result<Vec<(&'static str, i64, i
     let orders = number("SELECT count(*) FROM orders")?;
     let paid = number("SELECT coalesce(sum(amount), 0) FROM payment")?;
     Ok(vec![
-        ("orders by the districts' numbers", number("SELECT sum(next_order - 1) FROM district")?, orders),
-        ("lines", number("SELECT count(*) FROM line")?, orders * i64::from(LINES)),
-        ("sold items", number("SELECT sum(quantity) FROM item")?, orders * i64::from(LINES)),
+        (
+            "number of orders, by the districts' order numbers",
+            number("SELECT sum(next_order - 1) FROM district")?,
+            orders,
+        ),
+        ("number of lines", number("SELECT count(*) FROM line")?, orders * i64::from(LINES)),
+        ("number of sold items", number("SELECT sum(quantity) FROM item")?, orders * i64::from(LINES)),
         ("total of the warehouse", number("SELECT total FROM warehouse")?, paid),
-        ("totals of the districts", number("SELECT sum(total) FROM district")?, paid),
-        ("balances of the customers", -number("SELECT sum(balance) FROM customer")?, paid),
+        ("sum of the districts' totals", number("SELECT sum(total) FROM district")?, paid),
+        ("sum of the customers' balances, negated", -number("SELECT sum(balance) FROM customer")?, paid),
     ])
 }

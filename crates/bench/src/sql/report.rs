@@ -1,4 +1,4 @@
-//! All measurements of SQL in turns, and their report with pictures.
+//! Makes all measurements of SQL, and writes their report with pictures.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::median::median;
 use crate::paper::{line_of_run, spelled, table, write_files, Axis, Build, By, Figure, Machine, Place, Point, Series};
 
-/// The measurements to make.
+/// The settings of a run.
 pub struct SqlSettings<'s> {
     /// Directory for the databases.
     pub directory: PathBuf,
@@ -25,21 +25,21 @@ pub struct SqlSettings<'s> {
     pub processes: Vec<u32>,
     /// The durabilities.
     pub durabilities: Vec<Durability>,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub time: Duration,
-    /// Rows of the work of one process; zero for no such work.
+    /// Number of rows for the work of one process; zero: leave that work out.
     pub rows: u32,
-    /// How often each measurement is repeated.
+    /// Number of rounds. Each round measures both sides.
     pub rounds: u32,
     /// The command line, for the report.
     pub command: String,
     /// The program's source and compiler, for the report.
     pub build: Build,
-    /// Makes the command of a process that calls [`shared::client`].
+    /// Returns the command that starts a process that calls [`shared::client`].
     pub client: &'s dyn Fn(&Case, &std::path::Path, u32) -> Command,
 }
 
-/// The ratios of both sides.
+/// The results of a run.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct SqlOutcome {
     /// The work of several processes.
@@ -48,7 +48,7 @@ pub struct SqlOutcome {
     pub bulk: Vec<BulkRow>,
 }
 
-/// A kind of work by a number of processes: medians over the rounds.
+/// The result of a kind of work with a number of processes.
 #[derive(Debug, serde::Serialize)]
 pub struct SharedRow {
     /// The kind of work.
@@ -57,31 +57,32 @@ pub struct SharedRow {
     pub durability: Durability,
     /// The number of processes.
     pub processes: u32,
-    /// Steps a second, of libtp and of SQLite.
+    /// Steps per second, of libtp and of SQLite: medians over the rounds.
     pub per_second: [f64; 2],
-    /// The longest step of any round, in milliseconds.
+    /// The longest step in all rounds, in milliseconds, of libtp and of SQLite.
     pub longest_ms: [f64; 2],
-    /// Errors that the program saw, in all rounds.
+    /// Number of errors that the program saw in all rounds, of libtp and of SQLite.
     pub errors: [u64; 2],
-    /// The ratio of libtp to SQLite in a round.
+    /// Libtp's steps per second as a multiple of SQLite's: the median of the rounds' ratios.
     pub ratio: f64,
 }
 
-/// A step of one process: medians over the rounds.
+/// The result of a step of one process.
 #[derive(Debug, serde::Serialize)]
 pub struct BulkRow {
     /// The step.
     pub step: Step,
-    /// Microseconds of processor time for a row, of libtp and of SQLite.
+    /// Microseconds of processor time per row, of libtp and of SQLite: medians over the rounds.
     pub micros: [f64; 2],
-    /// The ratio of libtp to SQLite in a round.
+    /// Libtp's time as a multiple of SQLite's: the median of the rounds' ratios.
     pub ratio: f64,
 }
 
-/// Makes all measurements. Both sides take turns, and begin in turns. `progress` gets the current measurement.
+/// Makes all measurements. The two sides alternate, and each side is first in every other round. `progress` gets the
+/// name of the current measurement.
 ///
 /// # Errors
-/// As [`shared::measure`] and [`bulk::measure`]; `File` if the report cannot be written.
+/// The errors of [`shared::measure`] and [`bulk::measure`]; `File` if the report cannot be written.
 pub fn run_sql(settings: &SqlSettings<'_>, progress: &mut dyn FnMut(&str)) -> Result<SqlOutcome> {
     let (begun, machine) = (Instant::now(), Machine::look(&settings.directory));
     let mut outcome = SqlOutcome::default();
@@ -125,7 +126,7 @@ pub fn run_sql(settings: &SqlSettings<'_>, progress: &mut dyn FnMut(&str)) -> Re
     Ok(outcome)
 }
 
-/// Measures both sides in each round, in a new directory each time.
+/// Measures both sides in each round, each time in a new directory.
 fn in_turns<T>(
     settings: &SqlSettings<'_>,
     measure: impl Fn(Side, &std::path::Path) -> Result<T>,
@@ -171,7 +172,7 @@ fn bulk_rows(rounds: &[[Vec<(Step, Duration)>; 2]], rows: u32) -> Vec<BulkRow> {
     Step::ALL.into_iter().enumerate().map(row).collect()
 }
 
-/// The durability in SQLite's words.
+/// Returns the setting of SQLite that asks for this durability.
 fn word(durability: Durability) -> &'static str {
     match durability {
         Durability::Sync => "synchronous FULL",
@@ -186,7 +187,7 @@ fn figure(work: Work, durability: Durability, series: Vec<Series>) -> Figure {
         paper: String::new(),
         here: work.about().to_owned(),
         x: Axis::logarithmic("processes"),
-        y: Axis::linear("steps a second"),
+        y: Axis::linear("steps per second"),
         series,
         notes: Vec::new(),
     }
@@ -194,8 +195,9 @@ fn figure(work: Work, durability: Durability, series: Vec<Series>) -> Figure {
 
 fn markdown(head: &str, outcome: &SqlOutcome, figures: &[Figure]) -> String {
     let mut text = format!(
-        "# SQL by many processes\n\n{head}Both sides are this build of SQLite: on an environment of libtp, and on a file in WAL mode. They take turns; each value is a median over the rounds, and each \
-         ratio is of one round. Every database was audited at the end.\n\n## Several processes\n\n{}",
+        "# SQL of several processes\n\n{head}Both sides are this build of SQLite: on an environment of libtp, and on a \
+         file in WAL mode. Their measurements alternate. Each value is a median over the rounds. Each ratio is the \
+         median of the rounds' ratios. The results of every database were checked.\n\n## Several processes\n\n{}",
         shared_table(&outcome.shared)
     );
     if !outcome.bulk.is_empty() {
@@ -212,7 +214,8 @@ fn markdown(head: &str, outcome: &SqlOutcome, figures: &[Figure]) -> String {
 /// Returns a table in Markdown of the work of several processes.
 pub fn shared_table(rows: &[SharedRow]) -> String {
     let mut text = String::from(
-        "| work | synchronous | processes | libtp /s | SQLite /s | ratio | longest, ms: libtp | SQLite | errors seen |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| work | synchronous | processes | libtp, steps/s | SQLite, steps/s | ratio | libtp, longest step, ms | \
+         SQLite, longest step, ms | errors seen: libtp, SQLite |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let durability = if row.durability == Durability::Sync { "FULL" } else { "OFF" };
@@ -230,7 +233,7 @@ pub fn shared_table(rows: &[SharedRow]) -> String {
 
 /// Returns a table in Markdown of the work of one process.
 pub fn bulk_table(rows: &[BulkRow]) -> String {
-    let mut text = String::from("| step | libtp, us a row | SQLite, us a row | ratio |\n|---|---|---|---|\n");
+    let mut text = String::from("| step | libtp, us per row | SQLite, us per row | ratio |\n|---|---|---|---|\n");
     for row in rows {
         let [ours, theirs] = row.micros.map(spelled);
         let _ = writeln!(text, "| {} | {ours} | {theirs} | **{}** |", row.step.name(), spelled(row.ratio));

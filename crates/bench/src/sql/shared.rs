@@ -1,6 +1,7 @@
-//! The work of several processes: each process makes steps for a while; the steps a second and the longest step count.
+//! The work of several processes: each process repeats a step for a given time. The figures are the steps per second
+//! and the longest step.
 //!
-//! A process is this program again, in the role of [`client`]. It prints `ready`, reads `go`, works, and prints its
+//! Each process is a child of this program and runs [`client`]. It prints `ready`, reads `go`, works, and prints its
 //! report as JSON.
 
 use std::io::{BufRead, BufReader, Write};
@@ -28,25 +29,25 @@ pub struct Case {
     pub durability: Durability,
     /// The number of processes.
     pub processes: u32,
-    /// How long they work.
+    /// The time for which the processes work.
     pub time: Duration,
 }
 
-/// The result of one process, or of all.
+/// The result of one process, or of all processes together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// Steps that were made.
+    /// Number of steps.
     pub steps: u64,
-    /// Errors of SQLite that the program saw; the step was made again.
+    /// Number of errors of SQLite after which the program repeated a step.
     pub errors: u64,
-    /// Times of the steps, from their first try.
+    /// Times of the steps, including the attempts that failed.
     pub times: Histogram,
     /// The time of the process that worked longest, in nanoseconds.
     pub nanos: u64,
 }
 
 impl Done {
-    /// Returns the steps of all processes in a second.
+    /// Returns the steps per second of all processes.
     pub fn per_second(&self) -> f64 {
         self.steps as f64 * 1e9 / self.nanos.max(1) as f64
     }
@@ -57,11 +58,11 @@ impl Done {
     }
 }
 
-/// Makes a database in `directory`, lets the processes work, and audits the database. `client` makes the command of a
-/// process with a number.
+/// Makes a database in `directory`, lets the processes work, and audits the database. `client` returns the command of
+/// the process with this number.
 ///
 /// # Errors
-/// `Engine` if SQLite refuses a call; `Client` if a process died; `Settings` if the audit disagrees.
+/// `Engine` if SQLite refuses a call; `Client` if a process fails; `Settings` if the audit finds a fault.
 pub fn measure(case: &Case, directory: &Path, client: &dyn Fn(&Case, u32) -> Command) -> Result<Done> {
     std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
     let mut connection = open(case.side, directory, Durability::Relaxed)?;
@@ -86,7 +87,7 @@ pub fn measure(case: &Case, directory: &Path, client: &dyn Fn(&Case, u32) -> Com
     match audit.as_str() {
         "ok" => Ok(all),
         wrong => Err(Error::Settings(format!(
-            "{}, {} of {} processes: the audit disagrees: {wrong}",
+            "{}, {} with {} processes: the audit found a fault: {wrong}",
             case.side.name(),
             case.work.name(),
             case.processes
@@ -94,19 +95,21 @@ pub fn measure(case: &Case, directory: &Path, client: &dyn Fn(&Case, u32) -> Com
     }
 }
 
-/// Does the work of one process; reads `go` from the standard input.
+/// Does the work of one process, after it has read `go` from standard input.
 ///
 /// # Errors
-/// `Engine` if SQLite refuses a call for a reason other than other processes.
+/// `Engine` if SQLite refuses a call for a reason other than a lock of another process; `Client` if standard input or
+/// output fails.
 pub fn client(case: &Case, directory: &Path, number: u32) -> Result<()> {
-    let stdio = |error| Error::Client { client: number, what: format!("cannot talk to its parent: {error}") };
+    let stdio =
+        |error| Error::Client { client: number, what: format!("cannot exchange lines with its parent: {error}") };
     let mut connection = open(case.side, directory, case.durability)?;
     let mut random = Random(u64::from(number) * 7_919 + 1);
     println!("ready");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(stdio)?;
     let (begun, mut done) = (Instant::now(), Done::default());
-    // At least one step: the process may get no turn in a short time.
+    // Each process makes at least one step, also if the scheduler does not run it within a short `case.time`.
     while done.steps == 0 || begun.elapsed() < case.time {
         let step = Instant::now();
         while let Err(error) = case.work.step(&mut connection, &mut random) {
@@ -127,7 +130,7 @@ pub fn client(case: &Case, directory: &Path, number: u32) -> Result<()> {
     writeln!(output, "{report}").and_then(|()| output.flush()).map_err(stdio)
 }
 
-/// A process at work. It is killed in any case when this is dropped.
+/// A process that works. Dropping the value kills the process if it still runs.
 struct Client {
     number: u32,
     child: Child,
@@ -150,9 +153,9 @@ impl Client {
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
-            Ok(0) => Err(self.failed("ended before its report; its error is above")),
+            Ok(0) => Err(self.failed("ended before its report; it has written its error to standard error")),
             Ok(_) => Ok(line),
-            Err(error) => Err(self.failed(format!("cannot be read: {error}"))),
+            Err(error) => Err(self.failed(format!("has an output that cannot be read: {error}"))),
         }
     }
 
@@ -162,7 +165,7 @@ impl Client {
 
     fn go(&mut self) -> Result<()> {
         let told = self.child.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"go\n"));
-        told.map_err(|error| self.failed(format!("cannot be told to begin: {error}")))
+        told.map_err(|error| self.failed(format!("has an input that cannot be written: {error}")))
     }
 
     fn report(&mut self) -> Result<Done> {
@@ -180,7 +183,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Both fail for a process that has ended and was waited for.
+        // For a process that has ended and was waited for, both calls do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The work of several processes: how its tables are made, one step of it, and its audit.
+//! The kinds of work of several processes: for each kind, its tables, its step, and its audit.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{begin, order_entry};
 use crate::random::Random;
 
-/// Rows of the tables that steps update.
+/// Number of accounts, which steps update.
 const ROWS: u32 = 10_000;
-/// Jobs in the queue at the beginning, and at the end.
+/// Number of jobs in the queue at the beginning and at the end.
 const JOBS: i64 = 1_000;
 const TELLERS: u32 = 100;
 
@@ -22,9 +22,9 @@ pub enum Work {
     Insert,
     /// A transaction of a SELECT, two UPDATEs of random rows and an INSERT.
     Short,
-    /// Claim the first job of a queue, delete it, and put a new one.
+    /// Claim the first job of a queue, delete it, and insert a new job.
     Queue,
-    /// New orders, payments and looks at orders, after TPC-C.
+    /// New orders, payments and reads of orders, after TPC-C.
     OrderEntry,
 }
 
@@ -32,7 +32,7 @@ impl Work {
     /// All kinds, in the order of the report.
     pub const ALL: [Work; 5] = [Work::Update, Work::Insert, Work::Short, Work::Queue, Work::OrderEntry];
 
-    /// The name on the command line and in figures.
+    /// Returns the name on the command line and in figures.
     pub fn name(self) -> &'static str {
         match self {
             Work::Update => "update",
@@ -43,16 +43,17 @@ impl Work {
         }
     }
 
-    /// The step in words, for the report.
+    /// Returns a description of the step, for the report.
     pub fn about(self) -> &'static str {
         match self {
-            Work::Update => "UPDATE of one of 10,000 rows, a transaction each",
-            Work::Insert => "INSERT into a table with an index, a transaction each",
+            Work::Update => "UPDATE of one of 10,000 rows; each statement is a transaction",
+            Work::Insert => "INSERT into a table with an index; each statement is a transaction",
             Work::Short => "a transaction of a SELECT, two UPDATEs and an INSERT",
             Work::Queue => {
-                "UPDATE .. RETURNING of the first job of 1,000, its DELETE, and an INSERT, a transaction each"
+                "UPDATE .. RETURNING of the first job of 1,000, its DELETE, and the INSERT of a new job; each \
+                 statement is a transaction"
             }
-            Work::OrderEntry => "new orders of five lines, payments and looks at orders, after TPC-C",
+            Work::OrderEntry => "new orders of five lines, payments and reads of orders, after TPC-C",
         }
     }
 
@@ -88,7 +89,7 @@ impl Work {
         transaction.commit()
     }
 
-    /// Makes one step.
+    /// Runs one step.
     pub(super) fn step(self, connection: &mut Connection, random: &mut Random) -> Result<()> {
         match self {
             Work::Update => {
@@ -114,38 +115,38 @@ impl Work {
         }
     }
 
-    /// Compares the tables with the number of steps that were made.
+    /// Compares the tables with the number of steps. Returns `ok`, or a description of the first fault.
     pub(super) fn audit(self, connection: &Connection, steps: u64) -> Result<String> {
         let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
         let steps = i64::try_from(steps).unwrap_or(i64::MAX);
         let found = match self {
             Work::Update => vec![("sum of balances", number("SELECT sum(balance) FROM account")?, steps)],
             Work::Insert => vec![
-                ("rows", number("SELECT count(*) FROM event NOT INDEXED")?, steps),
+                ("number of rows", number("SELECT count(*) FROM event NOT INDEXED")?, steps),
                 (
-                    "entries of the index",
+                    "number of entries of the index",
                     number("SELECT count(*) FROM event INDEXED BY event_kind WHERE kind >= 0")?,
                     steps,
                 ),
             ],
             Work::Short => vec![
-                ("rows of history", number("SELECT count(*) FROM history")?, steps),
+                ("number of rows of the history", number("SELECT count(*) FROM history")?, steps),
                 (
-                    "sum of accounts",
+                    "sum of the accounts' balances",
                     number("SELECT sum(balance) FROM account")?,
                     number("SELECT coalesce(sum(amount), 0) FROM history")?,
                 ),
                 (
-                    "sum of tellers",
+                    "sum of the tellers' balances",
                     number("SELECT sum(balance) FROM teller")?,
                     number("SELECT sum(balance) FROM account")?,
                 ),
             ],
-            Work::Queue => vec![("jobs", number("SELECT count(*) FROM job WHERE state = 0")?, JOBS)],
+            Work::Queue => vec![("number of waiting jobs", number("SELECT count(*) FROM job WHERE state = 0")?, JOBS)],
             Work::OrderEntry => order_entry::audit(connection)?,
         };
         let wrong = found.into_iter().find(|(_, found, wanted)| found != wanted);
-        Ok(wrong.map_or_else(|| "ok".to_owned(), |(of, found, wanted)| format!("{of}: {found}, and not {wanted}")))
+        Ok(wrong.map_or_else(|| "ok".to_owned(), |(of, found, wanted)| format!("{of}: {found} instead of {wanted}")))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Runs the real `tp-bench` and checks its output and its exit code.
-#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this module.
+//! Runs the program `tp-bench`, and checks its output and its exit code.
+#![allow(dead_code)] // Each file of tests is a separate program, and uses only a part of this module.
 
 #[path = "../../../cli/tests/tp/said.rs"]
 mod said;
@@ -14,7 +14,7 @@ pub fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tp-bench"))
 }
 
-/// Runs `tp-bench` with any words.
+/// Runs `tp-bench WORDS..`.
 pub fn tp_bench(words: &[&str]) -> Said {
     let mut command = command();
     command.args(words);

@@ -1,8 +1,8 @@
 //! A lock for the duration of a write: only one program at a time writes a file in plain mode.
 //!
-//! The lock belongs to the open file, and covers a byte far behind the end. So it does not conflict with the programs'
-//! own locks: `flock` locks are of another kind, and an `fcntl` lock on the file's records may belong to this very
-//! program, which would then wait for itself. This module waits only for a lock of its own kind.
+//! The lock belongs to the open file description, and covers a byte far after the file's end. It must not conflict with
+//! the programs' own locks: `flock` locks are of another kind, but an `fcntl` lock may cover the byte and belong to
+//! this very process, which would then wait for itself. So this module waits only for locks of open file descriptions.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,14 +11,15 @@ use std::time::Duration;
 
 /// The last byte that a file can have.
 const BYTE: libc::off_t = libc::off_t::MAX - 1;
-/// The time between two tries for the lock: about the time in which the holder writes and syncs.
+/// The pause between two tries to lock: about the time that the holder needs to write and sync.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// While this guard lives, no other program with this lock writes the file. Dropping it releases the lock.
 pub(crate) struct Alone<'f>(&'f File);
 
 impl<'f> Alone<'f> {
-    /// Waits until the current writer is done. Does not wait on a filesystem without such locks.
+    /// Waits until no other program writes the file, and locks it. On a filesystem without these locks, neither waits
+    /// nor locks.
     pub(crate) fn wait_for(file: &'f File) -> Alone<'f> {
         while !lock(file, libc::F_WRLCK) && is_ours(file) {
             std::thread::sleep(MOMENT);
@@ -48,7 +49,7 @@ fn lock(file: &File, kind: libc::c_int) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) == 0 }
 }
 
-/// Returns whether the conflicting lock belongs to an open file, or has been released by now.
+/// Returns whether the conflicting lock belongs to an open file description, or has been released by now.
 fn is_ours(file: &File) -> bool {
     let mut request = request(libc::F_WRLCK);
     // SAFETY: as above; the kernel writes the conflicting lock into the request.

@@ -1,7 +1,7 @@
 //! `txn_begin`, `txn_commit`, `txn_abort`: the transaction of a thread (LIBTP 3.2.5).
 //!
-//! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. The transaction really
-//! begins with the first of these calls, in the environment of that call's file.
+//! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. `txn_begin` only notes
+//! that there is a transaction; the first of these calls begins it, in the environment of that call's file.
 //!
 //! Invariants
 //! 1. The transaction is dropped before the environment that it borrows from (by the order of the fields).
@@ -38,9 +38,9 @@ thread_local! {
     static CURRENT: RefCell<Current> = const { RefCell::new(Current::None) };
 }
 
-/// Returns the refusal for a thread that is ending: its transaction has been aborted.
+/// Returns the refusal for a thread that is ending. Its transaction, if it had one, has been aborted.
 fn ended() -> Refusal {
-    Refusal::invalid("the thread is ending, and has no transaction any more")
+    Refusal::invalid("the thread is ending, and no longer has a transaction")
 }
 
 /// Returns the refusal for a thread that is inside another call, for example in a function of the program.
@@ -50,7 +50,7 @@ fn busy() -> Refusal {
     )
 }
 
-/// Does some work with a database: in the thread's transaction, if the thread has one.
+/// Does some work with a database in the thread's transaction. Returns `None`, and does nothing, if there is none.
 pub(crate) fn within<T>(
     home: &Arc<OpenEnvironment>,
     name: &str,
@@ -61,8 +61,8 @@ pub(crate) fn within<T>(
         if let Current::Empty = *current {
             let home = Arc::clone(home);
             let env: *const OpenEnvironment = Arc::as_ptr(&home);
-            // SAFETY: the `Arc` beside the transaction keeps the environment alive, and is dropped after the
-            // transaction (invariant 1).
+            // SAFETY: the `Arc` in `Begun` keeps the environment alive, and is dropped after the transaction
+            // (invariant 1).
             let env = unsafe { &*env };
             let txn = env.env.begin()?;
             *current = Current::Begun(Box::new(Begun { txn, home, used: Vec::new(), texts: Vec::new() }));
@@ -103,9 +103,8 @@ pub(crate) fn has_used(home: &Arc<OpenEnvironment>, name: &str) -> Answer<bool> 
     CURRENT.try_with(look).unwrap_or_else(|_| Err(ended()))
 }
 
-/// Schedules a text file to be written when the thread's transaction in that environment ends. Returns false if there
-/// is no such transaction. If the file were written at once, the write would wait for that transaction for ever, and
-/// would miss its changes.
+/// Schedules a text file to be written when the thread's transaction in this environment ends. Returns false if the
+/// thread has no such transaction. (A write at once would wait for the transaction's locks for ever.)
 pub(crate) fn afterwards(home: &Arc<OpenEnvironment>, text: &Arc<TextFile>) -> Answer<bool> {
     let add = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
         Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
@@ -125,7 +124,9 @@ fn begin() -> Answer<()> {
             *current = Current::Empty;
             Ok(())
         }
-        _ => Err(Refusal::invalid("the thread has a transaction, which goes on; commit or abort it first")),
+        _ => Err(Refusal::invalid(
+            "the thread has a transaction already, which is still running; commit or abort it first",
+        )),
     };
     CURRENT.try_with(begin).unwrap_or_else(|_| Err(ended()))
 }
@@ -138,8 +139,8 @@ fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
             let Begun { txn, home: _home, texts, .. } = *begun;
             let ended = how(txn);
             for text in texts {
-                // If the text file cannot be written, its records stay in the list, and the next sync of the file
-                // reports the reason.
+                // If the text file cannot be written, the records stay in the list, and the next sync of the file
+                // reports the error.
                 let _ = text.sync();
             }
             Ok(ended?)

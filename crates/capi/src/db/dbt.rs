@@ -52,7 +52,7 @@ impl DbtPointer {
     }
 }
 
-/// Compares two keys from C. For comparison functions that have a name and that the program may also call.
+/// Compares two keys from C, for the library's comparison functions, which C may call, too.
 pub(crate) fn compare(
     one: *const Dbt,
     other: *const Dbt,

@@ -1,6 +1,6 @@
 //! The environments of shared files. A directory that has shared files is an environment. A process opens each
-//! environment once. The environment stays open while one of its files is open or a transaction runs in it. An
-//! environment that was removed and made again under the same path is another one: the control file tells them apart.
+//! environment once. The environment stays open while one of its files is open or a transaction runs in it. If an
+//! environment is removed and a new one is made under the same path, the control file distinguishes the two.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::log_types::with_log_types;
 pub(crate) struct OpenEnvironment {
     pub(crate) env: Env,
     pub(crate) directory: PathBuf,
-    /// Device and number of the control file, which stays open with the environment: no other file gets them.
+    /// Device and inode number of the control file. The environment has the file open, so no other file gets the same
+    /// numbers.
     control: Option<(u64, u64)>,
 }
 
@@ -29,8 +30,9 @@ type Opened = Vec<(u32, Weak<OpenEnvironment>)>;
 /// its parent's environments.
 static OPEN: Mutex<Opened> = Mutex::new(Vec::new());
 
-/// Every thread locks the list for very short times only. If a process does not get the lock within this time, it is a
-/// child of a fork that was made while another thread held the lock. Such a child never gets the lock.
+/// The longest wait for the lock of the list. Every thread locks the list for a very short time. A process that does
+/// not get the lock within this time is the child of a fork that was made while another thread held the lock. Such a
+/// child never gets the lock.
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn list() -> Answer<MutexGuard<'static, Opened>> {
@@ -40,7 +42,7 @@ fn list() -> Answer<MutexGuard<'static, Opened>> {
             Ok(list) => return Ok(list),
             Err(TryLockError::Poisoned(list)) => return Ok(PoisonError::into_inner(list)),
             Err(TryLockError::WouldBlock) if begun.elapsed() > LONGEST => {
-                let what = "this process was forked while another thread of its parent was opening a file, so it cannot open files: start a program in it (exec)";
+                let what = "this process was forked while another thread of its parent was opening a file, so it can open no file: use exec to start a program in it";
                 return Err(Refusal::new(libc::EAGAIN, what));
             }
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
@@ -55,7 +57,7 @@ fn find(list: &[(u32, Weak<OpenEnvironment>)], directory: &Path) -> Option<Arc<O
     ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory && home.control == control)
 }
 
-/// Returns device and number of the control file in a directory.
+/// Returns device and inode number of the control file in a directory.
 fn control_of(directory: &Path) -> Option<(u64, u64)> {
     let metadata = directory.join(CONTROL).metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -67,7 +69,7 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
     let full = directory.canonicalize();
     let full = full.map_err(|error| Refusal::io(&format!("the directory {}", directory.display()), &error))?;
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Refusal::invalid(format!("{} names no file", path.display())))?;
+    let name = name.ok_or_else(|| Refusal::invalid(format!("the path {} names no file", path.display())))?;
     Ok((full, name.strip_suffix(".tp").unwrap_or(name).to_owned()))
 }
 
@@ -75,8 +77,7 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
 pub(crate) struct Wishes<'a> {
     pub(crate) create: bool,
     pub(crate) database: &'a str,
-    /// Page size of the database if it is made, in bytes; zero if the program asks for none. Used only if the
-    /// environment is not open yet.
+    /// Page size, in bytes, of the database if the program makes it; zero for the default.
     pub(crate) page_bytes: u64,
 }
 
@@ -100,13 +101,13 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         }
         refusal
     })?;
-    // An environment that was made again under the path meanwhile has another control file.
+    // If another environment was made under the path during the opening, the control file may be of the wrong one.
     let control = control_of(directory).filter(|control| before.is_none_or(|before| before == *control));
     let home = Arc::new(OpenEnvironment { env, directory: directory.into(), control });
     let mut list = list()?;
-    // Another thread may have opened the environment meanwhile.
+    // Another thread may have opened the environment during this opening.
     if let Some(other) = find(&list, directory) {
-        // The environment opened here is not needed. It is closed after the list is unlocked.
+        // The environment that was opened here is not needed. The list is unlocked before this environment is closed.
         drop(list);
         return Ok(other);
     }
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_that_was_made_again_under_a_path_is_another_one() {
+    fn a_new_environment_under_the_path_of_a_removed_one_is_opened() {
         let place = tempfile::tempdir().unwrap();
         let wishes = Wishes { create: true, database: "kv", page_bytes: 0 };
         let first = environment(place.path(), &wishes).unwrap();

@@ -50,8 +50,8 @@ struct RecnoInfo {
     bfname: Text,
 }
 
-/// The info about a file, as far as the library uses it. The library itself decides about cache sizes, page fill and
-/// common prefixes of keys.
+/// The members of `openinfo` that the library uses. The library decides about cache sizes, page fill and common
+/// prefixes of keys itself.
 #[derive(Clone)]
 pub(crate) enum FileInfo {
     Pairs(PairsInfo),
@@ -72,7 +72,7 @@ pub(crate) struct RecordsInfo {
     /// The byte that ends a record of variable length.
     pub(crate) end: u8,
     pub(crate) is_without_keys: bool,
-    /// `bfname`: the file that keeps the records while the text file is open.
+    /// `bfname`: a second file that has the records.
     pub(crate) kept_in: Option<PathBuf>,
 }
 
@@ -106,9 +106,7 @@ fn check_page(bytes: c_uint) -> Answer<()> {
     match bytes {
         0 => Ok(()),
         even if even % 2 == 0 && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&even) => Ok(()),
-        other => {
-            Err(Refusal::invalid(format!("pages have 512 to 65536 bytes, an even number, and {other} were asked for")))
-        }
+        other => Err(Refusal::invalid(format!("a page has 512 to 65536 bytes, an even number, and psize is {other}"))),
     }
 }
 
@@ -118,7 +116,7 @@ impl Info {
     /// # Safety
     /// The pointer is NULL or the address of a `T`.
     unsafe fn read<T: Copy>(&self) -> Option<T> {
-        // SAFETY: the caller promises that.
+        // SAFETY: the caller promises that the pointer is NULL or the address of a `T`.
         unsafe { self.0.cast::<T>().as_ref() }.copied()
     }
 

@@ -1,7 +1,7 @@
 //! DB_BTREE and DB_HASH: the flags of db(3), over any store of pairs.
 //!
-//! The manual pages are dbopen(3), btree(3) and hash(3). A place names the pair, not the pair's position. So in any
-//! mode, a cursor whose pair is deleted stands between the pair's neighbours.
+//! The manual pages are dbopen(3), btree(3) and hash(3). A `Place` names a pair by its bytes, not by its position in
+//! the file. So in all modes, if the pair at a cursor is deleted, the cursor is between the pair's neighbours.
 
 use std::ffi::c_int;
 
@@ -37,7 +37,7 @@ pub(crate) trait Pairs: Send {
     /// Stores a pair. If the store has duplicates, keeps the key's other values; otherwise replaces the key's value.
     /// Returns `None`, and changes nothing, if `is_new` and the key exists.
     fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>>;
-    /// Replaces the pair at a place. Returns `None` if the pair is gone.
+    /// Replaces the pair at a place. Returns the place of the new pair, or `None` if the old pair was removed.
     fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>>;
     /// Removes a key with all its values. Returns whether the key existed.
     fn delete(&mut self, key: &[u8]) -> Answer<bool>;
@@ -103,7 +103,7 @@ impl Keyed {
         Ok(place.is_some())
     }
 
-    /// Deletes a key or the pair at the cursor. Returns whether it existed.
+    /// Deletes a key, or the pair at the cursor. Returns whether the key or the pair existed.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 => {

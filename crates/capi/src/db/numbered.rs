@@ -1,7 +1,7 @@
 //! DB_RECNO: the flags of db(3), over any store of records.
 //!
-//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without holes. So an insertion or a
-//! deletion changes the numbers of the records behind it. The cursor stays with its record.
+//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without gaps. So an insertion or a
+//! deletion changes the numbers of all later records. The cursor stays on its record.
 
 use std::ffi::c_int;
 
@@ -17,7 +17,7 @@ pub(crate) enum SeekTo {
     First,
     Last,
     Number(u32),
-    /// The record behind the cursor, or the first record if the cursor is not set.
+    /// The record after the cursor, or the first record if the cursor is not set.
     Next,
     /// The record before the cursor, or the last record if the cursor is not set.
     Previous,
@@ -35,12 +35,12 @@ pub(crate) enum When {
 
 /// A store of records numbered from 1, with one cursor. Each call is either completed or changes nothing.
 pub(crate) trait Records: Send {
-    /// Returns the record with this number, or `None` if the number lies behind the last record.
+    /// Returns the record with this number, or `None` if the number is after the last record.
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>>;
-    /// Stores a record under a number. If the number lies behind the last record, fills the numbers between with empty
-    /// records. Returns whether the record was stored.
+    /// Stores a record under a number. If the number is after the last record, stores empty records under the numbers
+    /// in between. Returns whether the record was stored.
     fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool>;
-    /// Inserts a record in front of this number. Behind the last record, does the same as `put`.
+    /// Inserts a record before the record with this number. For a number after the last record, does the same as `put`.
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()>;
     /// Removes the record with this number. Returns whether the record existed.
     fn delete(&mut self, number: u32) -> Answer<bool>;
@@ -48,10 +48,10 @@ pub(crate) trait Records: Send {
     fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>>;
     /// Returns whether the cursor was ever set.
     fn has_cursor(&self) -> bool;
-    /// Replaces the record at the cursor. Returns false if that record is gone.
+    /// Replaces the record at the cursor. Returns false if that record was removed.
     fn put_here(&mut self, record: &[u8]) -> Answer<bool>;
-    /// Removes the record at the cursor. The cursor then stands between the record's neighbours. Returns false if the
-    /// record was already gone.
+    /// Removes the record at the cursor. The cursor is then between the record's neighbours. Returns false if the
+    /// record was removed before.
     fn delete_here(&mut self) -> Answer<bool>;
     /// Syncs the file or list that stores the records. With `is_text`, also syncs the text file.
     fn sync(&mut self, is_text: bool) -> Answer<()>;
@@ -63,7 +63,7 @@ pub(crate) trait Records: Send {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     Variable,
-    /// A fixed number of bytes. A shorter record gets the given byte at its end.
+    /// A fixed number of bytes, and the byte with which shorter records are padded.
     Fixed(usize, u8),
 }
 
@@ -96,7 +96,7 @@ impl Length {
 pub(crate) enum CursorPlace {
     Nowhere,
     On(u32),
-    /// The cursor's record is gone: the cursor stands between this number and the number before it.
+    /// The cursor's record was removed: the cursor is between this number and the number before it.
     Before(u32),
 }
 
@@ -113,7 +113,7 @@ impl CursorPlace {
         }
     }
 
-    /// Adjusts the cursor after an insertion in front of `number`.
+    /// Adjusts the cursor after an insertion before the record `number`.
     pub(crate) fn inserted(&mut self, number: u32) {
         match self {
             CursorPlace::On(at) if *at >= number => *at += 1,
@@ -178,7 +178,7 @@ impl Numbered {
     }
 
     /// Stores a record. With R_NOOVERWRITE an existing record stays. With R_IAFTER and R_IBEFORE the call returns the
-    /// new number.
+    /// number of the inserted record.
     pub(crate) fn put(&mut self, key: &[u8], record: Vec<u8>, flags: u32) -> Answer<Stored> {
         if !matches!(flags, 0 | R_CURSOR | R_SETCURSOR | R_IAFTER | R_IBEFORE | R_NOOVERWRITE) {
             return Err(unknown("put", flags));
@@ -252,10 +252,11 @@ impl Numbered {
 
 /// The outcome of storing a record.
 pub(crate) enum Stored {
-    /// Not stored: a record was there already.
+    /// Not stored: there is a record with this number.
     No,
+    /// Stored under the caller's number, or at the cursor.
     There,
-    /// Stored under this number, which the caller did not choose.
+    /// Inserted under this number.
     As(u32),
 }
 

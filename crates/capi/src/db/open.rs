@@ -1,4 +1,4 @@
-//! `dbopen`: determines the file and the mode, and opens the file as the info argument states.
+//! `dbopen`: determines the file and the mode, and opens the file as the argument `openinfo` demands.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::{File, OpenOptions};
@@ -46,17 +46,17 @@ impl OpenMode {
             | libc::O_SYNC
             | 0o100_000; // O_LARGEFILE, on platforms that set it
         if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
-            return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: give O_RDONLY or O_RDWR, and of O_CREAT, O_EXCL, O_TRUNC, DB_LOCK, DB_SHMEM and DB_TXN those that are needed")));
+            return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: give O_RDONLY or O_RDWR, and any of O_CREAT, O_EXCL, O_TRUNC, DB_LOCK, DB_SHMEM and DB_TXN")));
         }
         Ok(OpenMode { flags, mode, modes })
     }
 
-    /// Returns how to open the file of `bfname`, which keeps the records of a text file: it is made if it is missing.
+    /// Returns how to open the file of `bfname` next to a text file: the file is created if it is missing.
     pub(crate) fn to_keep() -> OpenMode {
         OpenMode { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
     }
 
-    /// Returns how to open the file of `bfname` if it has the records and there is no text file.
+    /// Returns how to open the file of `bfname` without a text file: the file must exist.
     pub(crate) fn to_go_on() -> OpenMode {
         OpenMode { flags: libc::O_RDWR, mode: 0, modes: 0 }
     }
@@ -145,7 +145,7 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
     if is_emptied {
         let make = maker(&home.env, &given)?;
         match make(&name) {
-            // If the database has the requested form, it is only emptied, and other programs can go on using it.
+            // A database of the requested form is only emptied, so other programs can continue to use it.
             Ok(()) => {}
             Err(Error::Database { .. }) => {
                 check_may_make_anew(&home, &name, how)?;
@@ -160,7 +160,7 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
-        // A hash function only decides where a pair lies. In shared mode the library uses its own function.
+        // A hash function only decides which page a pair is on. In shared mode the library uses its own function.
         PairsInfo::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
@@ -171,8 +171,8 @@ fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
     }
 }
 
-/// Returns a closure that takes a name. The closure opens the database with that name if it has the requested form,
-/// with pages of any size, and makes the database if it is missing.
+/// Returns a closure that takes a name. It opens the database with that name, and makes the database if it is missing.
+/// It fails if the database does not have the requested form; any page size will do.
 fn maker<'a>(env: &'a Env, given: &PairsInfo) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
     let (has_duplicates, order) = match given {
         PairsInfo::Btree { has_duplicates, compare, .. } => {
@@ -196,7 +196,8 @@ fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_empt
         false => tree(env, name, compare).map(Tree::One),
     };
     let opened = match (opened, has_duplicates) {
-        // The tree may be of the other kind. If it is of neither kind, the error for the requested kind is returned.
+        // The tree may be of the other kind. If it is of neither kind, the caller gets the error for the requested
+        // kind.
         (Err(Wrong::Kind(_)), true) => tree(env, name, compare).map(Tree::One),
         (Err(Wrong::Kind(first)), false) => lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first)),
         (opened, _) => opened,
@@ -250,14 +251,14 @@ impl From<Error> for Wrong {
 
 /// Returns the order of a comparison function, or `None` if no function was given.
 fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
-    let what = "a comparison function was given whose order has no name, and other processes cannot call it. Give it one before dbopen, in every program that opens the file: tp_order(\"NAME\", ..) registers how a key is spelled so that the bytes are in that order, and db_order(compare, \"NAME\") says that the comparison is that order. Or use db_compare_descending, db_compare_caseless or db_compare_little_endian, which have names. Nothing was opened";
+    let what = "the order of the given comparison function has no name, and other processes cannot call the function. Give the order a name before dbopen, in every program that opens the file: tp_order(\"NAME\", ..) registers an encoding of keys whose bytes are in that order, and db_order(compare, \"NAME\") says that the function compares in that order. Or use db_compare_descending, db_compare_caseless or db_compare_little_endian, whose orders have names. Nothing was opened";
     let named = |compare| order_of(compare).ok_or_else(|| Wrong::Else(Refusal::invalid(what)));
     compare.map(named).transpose()
 }
 
 fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
     let Some(order) = order(compare)? else {
-        // An existing tree may be in one of the library's orders. Then that order is used.
+        // If an existing tree is in one of the library's orders, it is opened in that order.
         return match env.btree(name) {
             Err(refused @ Error::Database { .. }) => match env.database(name) {
                 Ok(Database::Btree(db)) => Ok(db),

@@ -28,7 +28,7 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &OpenMode, given: &RecordsInf
     }
     if let Some(kept_in) = given.kept_in.as_deref() {
         let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
-        // Without a text file, only the file of `bfname` has the records.
+        // Without a text file, only the file of `bfname` has the records, so it must exist.
         let file = if path.is_some() || how.has(libc::O_CREAT) { OpenMode::to_keep() } else { OpenMode::to_go_on() };
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
@@ -37,12 +37,13 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &OpenMode, given: &RecordsInf
             None => records.go_on_with(kept)?,
         }
     }
-    // Even if the text is opened for reading, changes are allowed and stay in memory. So the records count as writable.
+    // Even if the text file is opened for reading only, the program may change the records: the changes go to memory
+    // and to the file of `bfname`.
     Ok(Store::Numbered(Numbered::new(Box::new(records), given.length, false)))
 }
 
-/// Opens the text file at `path`. Its records are in a list. The list is in the environment of the text's directory,
-/// under the text's name, or where `bfname` states.
+/// Opens the text file at `path`, and the list that has its records. The list is in the environment of the text file's
+/// directory, and has the text file's name, unless `bfname` names another directory and name.
 pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> Answer<Store> {
     let (directory, name) = of_path(path)?;
     let text = directory.join(&name);
@@ -66,8 +67,8 @@ pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> A
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
         (Some(Err(_)), _) => true,
     };
-    // If the database has the requested form, it is only emptied, and other programs can go on using it. O_TRUNC
-    // applies to `path`, not to `bfname`.
+    // A database of the requested form is only emptied, so other programs can continue to use it. O_TRUNC applies to
+    // `path`, not to `bfname`, so a database that `bfname` names is not replaced.
     if how.has(libc::O_TRUNC) && !fits && given.kept_in.is_none() {
         check_may_make_anew(&home, &name, how)?;
         let records = with_text(&home, (&name, Place::Anew), &text, (how, given))?;
@@ -81,12 +82,12 @@ pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> A
     Ok(Store::Numbered(Numbered::new(records, given.length, how.is_read_only())))
 }
 
-/// State of the list with a text's records.
+/// The state of the database that is to have the text's records.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Missing,
     There,
-    /// A database of another form has the list's name, and is made anew as a list.
+    /// A database of another form has the list's name. A new list is to replace this database.
     Anew,
 }
 
@@ -96,7 +97,7 @@ fn with_kept_numbers(
     (how, given): (&OpenMode, &RecordsInfo),
 ) -> Answer<Box<dyn Records>> {
     if how.has(libc::O_TRUNC) && given.kept_in.is_some() {
-        let what = format!("{name}, which bfname names, has records that no text file has, and O_TRUNC does not empty it: open it by its own path, or without O_TRUNC. Nothing was opened");
+        let what = format!("{name}, which bfname names, has records that are in no text file, and O_TRUNC does not empty it: open it by its own path, or without O_TRUNC. Nothing was opened");
         return Err(Refusal::invalid(what));
     }
     let Length::Fixed(bytes, _) = given.length else {
@@ -127,7 +128,7 @@ fn with_text(
         // Refuses a database of a wrong kind before anything changes in the text file.
         home.env.list(name)?;
     }
-    // All checks that can refuse come before the first deletion.
+    // All calls that can fail come before the first change.
     drop(how.open_without(libc::O_TRUNC, text)?);
     let text = text.canonicalize().map_err(|error| Refusal::io(&text.display().to_string(), &error))?;
     if place == Place::Anew {

@@ -1,8 +1,8 @@
-//! Plain mode: the pairs of one file, in this process's memory and in the order of the file's rule. After `sync` they
-//! are also in the file.
+//! Plain mode: the pairs of one file, in this process's memory and in the order of the file's rule. `sync` writes the
+//! changes to the file.
 //!
-//! Paper: none; this is db(3) without LIBTP. It has no log, no locks and no shared memory, so only one program at a
-//! time may use a file.
+//! Paper: none; this is db(3) without LIBTP. Plain mode has no log, no locks on records and no shared memory, so only
+//! one program at a time may use a file.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -13,7 +13,7 @@ use crate::db::plain_file::{Frame, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::rule::{Entry, Rule};
 
-/// The length of the pair's number, which stands in front of the key in a place.
+/// The length of a pair's number, in bytes. A place is the pair's number and then its key.
 const NUMBER_BYTES: usize = 8;
 
 /// The pairs, with their file if there is one.
@@ -29,7 +29,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Returns the pairs of a file, or no pairs without one.
+    /// Reads the pairs of a file. Without a file there are no pairs.
     pub(crate) fn open(rule: Rule, has_duplicates: bool, mut file: Option<PlainFile>) -> Answer<Plain> {
         let mut plain = Plain { rule, pairs: BTreeMap::new(), file: None, has_duplicates, next: 1, live_bytes: 0 };
         if let Some(file) = &mut file {
@@ -47,7 +47,7 @@ impl Plain {
     fn insert(&mut self, key: &[u8], number: u64, value: &[u8]) {
         let entry = Entry::new(self.rule, key, number);
         self.next = self.next.max(number + 1);
-        // An equal key may have different bytes. The key and the value of the last put are kept.
+        // An equal key may have different bytes. The bytes of the last put stay.
         self.take(&entry);
         self.live_bytes += Frame::Put { key, number, value }.bytes();
         self.pairs.insert(entry, value.into());
@@ -96,7 +96,7 @@ fn check_length(what: &str, bytes: &[u8]) -> Answer<()> {
     match u32::try_from(bytes.len()) {
         Ok(_) => Ok(()),
         Err(_) => Err(Refusal::invalid(format!(
-            "{what} of {} bytes was given, and the most is 4 GiB less one byte",
+            "{what} of {} bytes was given, and the limit is 4 GiB less one byte",
             bytes.len()
         ))),
     }
@@ -140,7 +140,7 @@ impl Pairs for Plain {
         let mut found = false;
         while let Some((entry, _)) = self.first_of(key) {
             let entry = Entry::new(self.rule, &entry.key, entry.number);
-            // If a comparison function defines no order, a key may not be found again.
+            // If the program's comparison function defines no order, the pair may not be found again.
             if !self.remove(&entry) {
                 break;
             }

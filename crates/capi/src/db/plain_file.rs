@@ -1,12 +1,12 @@
-//! The file of plain mode (docs/formats/plain.md): a header, and a sequence of frames. Each frame records a put or a
-//! deletion.
+//! The file of plain mode (docs/formats/plain.md): a header with two slots, and a sequence of frames. Each frame
+//! records a put or a deletion. A slot names the range of frames that are the file's contents.
 //!
 //! Invariants
-//! 1. The file's contents are the frames between two ends. The valid slot with the greater generation names these ends.
-//!    The frames were synced before the slot was written.
-//! 2. Bytes that the slot names are not overwritten before another slot names other bytes.
-//! 3. Only `sync` writes, and only into a file with the contents that this process last read or wrote. So unsynced
-//!    changes of two processes do not collide.
+//! 1. The file's contents are the frames in the range of the valid slot with the greater generation. These frames were
+//!    synced before the slot was written.
+//! 2. The frames of a slot are not overwritten before a later slot with another range is on the disk.
+//! 3. Only `sync` writes, and only if the file has the contents that this process last read or wrote. So no process
+//!    overwrites changes of another process.
 //!
 //! If we die here: the file has the contents of the last `sync`.
 
@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"libtp db";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
 const SLOT_BYTES: usize = 32;
-/// The first place for a frame.
+/// The offset of the first frame.
 const FIRST: u64 = (HEADER_BYTES + 2 * SLOT_BYTES) as u64;
 const FRAME_BYTES: usize = 24;
 const PUT: u32 = 1;
@@ -35,8 +35,8 @@ const DELETE: u32 = 2;
 // format: end
 /// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
-/// The bytes that dead frames may take beyond the size of the live frames, and that unwritten frames may take beyond
-/// half of that size.
+/// The bytes that dead frames may take in addition to the size of the live frames, and that unwritten frames may take
+/// in addition to half of that size.
 const WASTE_MAX: u64 = 1 << 16;
 
 /// The kind of a file, as its header states.
@@ -125,21 +125,21 @@ pub(crate) struct PlainFile {
     kind: Kind,
     /// The slot that names the file's contents; `None` while the file is empty.
     slot: Option<Slot>,
-    /// A later slot that was written, and whose sync failed. On the disk, this slot may name the contents instead.
+    /// A later slot that was written, and whose sync failed. It may or may not be on the disk.
     doubtful: Option<Slot>,
     /// Frames that are not written yet.
     noted: Vec<u8>,
     /// The end of the last frame that was written.
     written: u64,
     is_changed: bool,
-    /// Whether all live frames must be written again: the unwritten frames are incomplete, or a written frame may be
+    /// Whether the next sync must write all live frames: `noted` does not have all changes, or a written frame may be
     /// missing on the disk.
     is_to_be_anew: bool,
 }
 
 impl PlainFile {
-    /// Opens a file. An empty file gets the kind `wanted`. If the file is not empty, its header decides about
-    /// duplicates, and a file with another type or hash function is refused.
+    /// Opens a file. An empty file gets the kind `wanted`. The header of any other file says whether it has duplicates.
+    /// Refuses a file with another type or hash function than `wanted`.
     pub(crate) fn open(file: File, path: &Path, wanted: Kind) -> Answer<PlainFile> {
         let mut opened = PlainFile {
             file: Arc::new(file),
@@ -158,7 +158,7 @@ impl PlainFile {
         let mut header = [0; HEADER_BYTES];
         let read = opened.file.read_exact_at(&mut header, 0);
         if read.is_err() || header[..8] != MAGIC {
-            return Err(opened.wrong("it is not a file that libtp made in plain mode"));
+            return Err(opened.wrong("libtp has not made this file in plain mode"));
         }
         if u32_at(&header, 8) != VERSION || u32_at(&header, 28) != crc32c::crc32c(&header[..28]) {
             return Err(opened.wrong("its header is damaged, or of a later version of libtp"));
@@ -205,15 +205,15 @@ impl PlainFile {
         self.file
             .read_exact_at(&mut bytes, HEADER_BYTES as u64)
             .map_err(|error| self.trouble("its header cannot be read", &error))?;
-        // A file that was never synced has only one slot. A file without a valid slot is damaged, because a slot is
-        // written as a whole or not at all.
+        // A file that was never synced has only one slot. If a slot is invalid, the file is damaged, because the disk
+        // writes a slot as a whole or not at all.
         let made = bytes.chunks(SLOT_BYTES).filter(|slot| slot.iter().any(|byte| *byte != 0));
         let slots: Option<Vec<Slot>> = made.map(Slot::of_bytes).collect();
         let newest = slots.and_then(|slots| slots.into_iter().max_by_key(|slot| slot.generation));
         newest.ok_or_else(|| self.wrong("a slot of its header is damaged"))
     }
 
-    /// Passes all frames to `each`, the oldest first.
+    /// Passes all frames of the contents to `each`, the oldest first.
     pub(crate) fn read(&mut self, mut each: impl FnMut(Frame<'_>)) -> Answer<()> {
         let Some(slot) = self.slot else { return Ok(()) };
         let mut from = BufReader::with_capacity(1 << 16, At { file: &self.file, at: slot.start, end: slot.end });
@@ -244,7 +244,7 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Returns whether the file still has the contents that this process last read or wrote. Another process may have
+    /// Returns whether the file still has the contents that this process last read or wrote: no other process has
     /// written or emptied the file since.
     fn is_as_known(&self) -> Answer<bool> {
         let length = self.length()?;
@@ -276,14 +276,14 @@ impl PlainFile {
         }
         frame.append_to(&mut self.noted);
         if self.noted.len() as u64 > live_bytes / 2 + WASTE_MAX {
-            // The next sync then writes all live frames, which takes at most twice as long. Keeping the unwritten
-            // frames would double the memory.
+            // The unwritten frames are dropped, to save memory, and the next sync writes all live frames instead. That
+            // takes at most about twice as long.
             self.is_to_be_anew = true;
             self.noted = Vec::new();
         }
     }
 
-    /// Writes the unwritten frames behind the written ones, where no slot names any bytes.
+    /// Writes the unwritten frames after the written frames, where no slot names any bytes.
     fn write_noted(&mut self) -> Answer<()> {
         self.check_is_as_known()?;
         if self.slot.is_none() {
@@ -296,8 +296,8 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Syncs the file. After a failed sync the system may take bytes for written that are not on the disk. So all live
-    /// frames must then be written again.
+    /// Syncs the file. After a failed sync, the system may regard bytes as written that are not on the disk. So the
+    /// next sync writes all live frames again.
     fn force(&mut self) -> Answer<()> {
         let synced = self.file.sync_data();
         #[cfg(test)]
@@ -308,11 +308,12 @@ impl PlainFile {
 
     /// Makes `live` the file's contents. `live` is the result of all changes so far.
     pub(crate) fn sync<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<()> {
-        // A new file is written even if it has no pairs, unless another program has made the file meanwhile.
+        // A new file is written even if it has no pairs, unless another program has written it since this process
+        // opened it.
         if !self.is_changed && (self.slot.is_some() || !self.is_as_known()?) {
             return Ok(());
         }
-        // The lock gets a file handle of its own, because `self` changes while the lock is held.
+        // The lock borrows this clone and not `self.file`, because `self` changes while the lock is held.
         let file = Arc::clone(&self.file);
         let _alone = Alone::wait_for(&file);
         self.check_is_as_known()?;
@@ -325,7 +326,7 @@ impl PlainFile {
         self.write_noted()?;
         self.force()?;
         let slot = Slot { generation: self.next_generation(), start, end: self.written };
-        // The sync may have taken long, and another program may have written to the file meanwhile.
+        // The sync may have taken long. A program without this lock may have written to the file in that time.
         self.check_is_as_known()?;
         let named = self.file.write_all_at(&slot.to_bytes(), slot.place());
         named.map_err(|error| self.trouble("its header cannot be written", &error))?;
@@ -334,30 +335,31 @@ impl PlainFile {
         (self.slot, self.doubtful) = (Some(slot), None);
         (self.is_changed, self.is_to_be_anew) = (false, false);
         if matches!(self.is_as_known(), Ok(true)) {
-            // Bytes behind the end belong to no frame and do no harm, so a failure of this call does not matter.
+            // Bytes after the end belong to no frame and do no harm, so a failure of this call does not matter.
             let _ = self.file.set_len(slot.end);
         }
         Ok(())
     }
 
-    /// Returns the next generation. A file's first generation comes from the clock, so that a file which was emptied
-    /// and made again has different slots.
+    /// Returns the next generation. A file's first generation comes from the clock, so that the slots differ from those
+    /// of an earlier file at the same path, which was emptied.
     fn next_generation(&self) -> u64 {
         match self.slot {
             Some(slot) if slot.generation > 0 => slot.generation + 1,
             _ => {
                 let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-                // The number is odd, because a new file has no slot at the place for odd generations.
+                // The number is odd, because the slot for odd generations is unused in a new file.
                 u64::try_from(nanos).unwrap_or(0) | 1
             }
         }
     }
 
-    /// Collects the live frames, to write them anew: before the frames of the current slot if there is room, else after
-    /// those frames. Returns the place of the first frame.
+    /// Writes all live frames again: before the frames of the current slot if there is room, and otherwise after them.
+    /// Leaves the last frames in `noted`. Returns the offset of the first frame.
     fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
         self.noted.clear();
-        // While a slot is doubtful, its frames may lie in the room in front, and the frames of both slots must stay.
+        // If there is a doubtful slot, its frames may be in the room before the current slot's frames, and the frames
+        // of both slots must stay.
         let front = self.slot.filter(|_| self.doubtful.is_none()).map_or(0, |slot| slot.start - FIRST);
         let named = [self.slot, self.doubtful].into_iter().flatten().map(|slot| slot.end).fold(FIRST, u64::max);
         let start = if live_bytes <= front { FIRST } else { named };
@@ -389,7 +391,7 @@ impl PlainFile {
     }
 }
 
-/// A part of a file, read from its start.
+/// A reader of a part of a file, which begins at the part's start.
 struct At<'f> {
     file: &'f File,
     at: u64,
@@ -412,7 +414,7 @@ pub(crate) mod faults {
     use std::io;
 
     thread_local! {
-        /// The number of syncs that succeed before a sync fails.
+        /// The number of syncs that succeed before one fails; `None` if all succeed.
         pub(crate) static SYNCS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 

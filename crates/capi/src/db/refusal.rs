@@ -1,4 +1,4 @@
-//! The failure of a call of `<db.h>`: a number for `errno`, and a sentence for `tp_error`.
+//! The failure of a call of `<db.h>`: a number for `errno`, and a text for `tp_error`.
 
 use std::ffi::c_int;
 use std::io;

@@ -1,7 +1,7 @@
 //! The order of the pairs of a plain file: by bytes, or by functions of the program.
 //!
-//! A function is called wherever two keys are compared, with no lock held. The function must return: if it leaves by
-//! `longjmp`, the file stays in use for ever.
+//! The program's function is called for every comparison of two keys, and no lock is held then. The function must
+//! return: if it leaves by `longjmp`, the file's handle stays in use for ever.
 
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
@@ -18,15 +18,15 @@ pub(crate) type HashFunction = extern "C" fn(*const c_void, usize) -> u32;
 pub(crate) enum Rule {
     Bytes,
     Compared(Compare),
-    /// By db(3)'s own hash function of the key, then by bytes. The order has no meaning, but readers of a file with few
-    /// keys have always got the pairs in this order.
+    /// By db(3)'s own hash function of the key, then by bytes. db 1.85 returns the pairs of a small file in this order,
+    /// and programs may rely on it.
     Scattered,
     /// By the value of the program's hash function, then by bytes.
     Hashed(HashFunction),
 }
 
 impl Rule {
-    /// Returns the hash value of a key. The value is kept with the key.
+    /// Returns the hash value of a key; zero for a rule without a hash function.
     fn hash(self, key: &[u8]) -> u32 {
         match self {
             Rule::Hashed(hash) => hash(key.as_ptr().cast(), key.len()),

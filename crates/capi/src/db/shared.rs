@@ -16,16 +16,16 @@ use crate::db::refusal::{Answer, Refusal};
 pub(crate) struct Shared {
     pub(crate) home: Arc<OpenEnvironment>,
     pub(crate) name: String,
-    /// Whether the file was opened with DB_TXN. Its calls then belong to the thread's transaction, or are durable when
-    /// they return.
+    /// Whether the file was opened with DB_TXN. Each call then belongs to the thread's transaction, or is durable when
+    /// it returns.
     pub(crate) is_protected: bool,
     pub(crate) is_read_only: bool,
     pub(crate) descriptor: Option<File>,
 }
 
 impl Shared {
-    /// Does some work in the thread's transaction, or else in a transaction of its own, which is run again if
-    /// necessary.
+    /// Does some work in the thread's transaction, or, if there is none, in a separate transaction, which is run again
+    /// if necessary.
     pub(crate) fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
         if !self.is_protected {
             self.refuse_own_locks()?;
@@ -44,7 +44,7 @@ impl Shared {
             return Ok(());
         }
         let what = format!(
-            "{}: the thread's transaction has used this database, and a file that was opened without DB_TXN has no part in it: the call would wait for that transaction. Commit or abort it before, or open the file with DB_TXN. Nothing was changed",
+            "{}: the thread's transaction has used this database, and calls on a file that was opened without DB_TXN do not belong to that transaction: this call would wait for it for ever. Commit or abort the transaction first, or open the file with DB_TXN. Nothing was changed",
             self.home.directory.join(&self.name).display()
         );
         Err(Refusal::new(libc::EDEADLK, what))
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A B-tree with one value for each key, or a hash file. The key is the place.
+/// A B-tree with one value for each key, or a hash file. A pair's `Place` is its key.
 pub(crate) struct SharedPairs {
     pub(crate) at: Shared,
     pub(crate) db: Db,
@@ -160,13 +160,13 @@ pub(crate) struct SharedLists {
     pub(crate) multi: Multi,
 }
 
-/// Returns the pair under a cursor with its place.
-fn arrived(cursor: &MultiCursor<'_>, pair: Option<(Vec<u8>, Vec<u8>)>) -> Option<Found> {
+/// Returns the pair at a cursor with its place.
+fn found_at_cursor(cursor: &MultiCursor<'_>, pair: Option<(Vec<u8>, Vec<u8>)>) -> Option<Found> {
     let ((key, value), place) = (pair?, cursor.place()?.to_vec());
     Some(Found { place, key, value })
 }
 
-fn step_list(cursor: &mut MultiCursor<'_>, sought: SeekTo<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+fn step_duplicates(cursor: &mut MultiCursor<'_>, sought: SeekTo<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     match sought {
         SeekTo::First => cursor.first(),
         SeekTo::Last => cursor.last(),
@@ -185,7 +185,7 @@ fn step_list(cursor: &mut MultiCursor<'_>, sought: SeekTo<'_>) -> Result<Option<
     }
 }
 
-/// Moves a cursor to a place and returns whether it found the pair there.
+/// Moves a cursor to a place. Returns whether there is a pair at this place.
 fn stands_on(cursor: &mut MultiCursor<'_>, place: &Place) -> Result<bool> {
     cursor.go_to(place)?;
     Ok(cursor.place() == Some(place))
@@ -247,8 +247,8 @@ impl Pairs for SharedLists {
     fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>> {
         self.at.work(|txn| {
             let mut cursor = self.multi.cursor(txn);
-            let pair = step_list(&mut cursor, sought)?;
-            Ok(arrived(&cursor, pair))
+            let pair = step_duplicates(&mut cursor, sought)?;
+            Ok(found_at_cursor(&cursor, pair))
         })
     }
 

@@ -1,9 +1,9 @@
 //! DB_RECNO in shared mode: a list of an environment, and the text file from which the list is read and to which it is
 //! written back.
 //!
-//! The cursor outlives transactions, and other processes renumber records meanwhile. So the record on which the cursor
-//! stands is kept, and each call looks that record up again. A call is one transaction, or a part of the thread's
-//! transaction, so no other session intervenes between a step and its result.
+//! The cursor outlives transactions, and other processes renumber records between the calls. So the cursor stores which
+//! record it is on, and not the record's number, and each call finds the record again. A call is one transaction, or a
+//! part of the thread's transaction, so no other session changes the list between a step and its result.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::db::numbered::{Length, Records, SeekTo, When};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::shared::Shared;
 
-/// A list of an environment, with its text.
+/// A list of an environment, with its text file.
 pub(crate) struct SharedList {
     at: Shared,
     list: List,
@@ -50,8 +50,8 @@ impl SharedList {
         SharedList { at, list, text: Arc::new(text), length, place: None }
     }
 
-    /// Stores a record under a number. If the number lies behind the last record, fills the numbers between with empty
-    /// records.
+    /// Stores a record under a number. If the number is after the last record, stores empty records under the numbers
+    /// in between.
     fn store(&self, txn: &Txn<'_>, number: u64, record: &[u8], count: u64) -> Result<()> {
         self.list.put(txn, number, record)?;
         if let Length::Fixed(..) = self.length {
@@ -74,7 +74,7 @@ impl Records for SharedList {
             self.text.check(txn, record)?;
             let count = self.list.count(txn)?;
             if number > count {
-                // Replacing a record needs no lock on the whole list.
+                // Only a put after the last record needs a lock on the whole list.
                 self.list.lock(txn)?;
             }
             let count = self.list.count(txn)?;

@@ -1,7 +1,8 @@
-//! DB_RECNO in shared mode over a database that keeps its numbers: a database made by `tp_recno_open` or by a Rust
-//! program.
+//! DB_RECNO in shared mode over a database whose records keep their numbers: `tp_recno_open` or a Rust program has made
+//! it.
 //!
-//! Other programs may have stored these numbers elsewhere, as links. So calls that would change a number are refused.
+//! Other programs may have stored the record numbers in other records, as references. So calls that would change a
+//! record's number are refused.
 
 use std::ffi::c_int;
 
@@ -38,8 +39,8 @@ impl SharedRecords {
         })
     }
 
-    /// Returns a record whose number is not behind the last. A record that another program has deleted reads as an
-    /// empty record.
+    /// Returns a record whose number is at most the last number. Returns an empty record if another program has deleted
+    /// the record.
     fn record(&self, txn: &Txn<'_>, number: u64) -> Result<Vec<u8>> {
         Ok(self.recno.get(txn, number)?.unwrap_or_else(|| self.length.filler()))
     }
@@ -81,7 +82,7 @@ impl Records for SharedRecords {
     }
 
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
-        // Behind the last record, an insertion changes no number.
+        // An insertion after the last record changes no number.
         match self.put(number, record, When::New)? {
             true => Ok(()),
             false => Err(self.no_renumbering()),

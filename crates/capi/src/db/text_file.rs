@@ -1,9 +1,9 @@
 //! DB_RECNO in plain mode. The records are the lines of a text file, or its parts of fixed length.
 //!
-//! Any other program can read and write the text file: opening reads it, and `sync` writes it as a whole. With `bfname`
-//! a second file has the records too, and a crash cannot cut that file short.
+//! Any other program can read and write the text file. Opening reads the whole file, and `sync` writes the whole file.
+//! With `bfname` a second file has the records, too; a crash cannot truncate the second file.
 //!
-//! If we die here: a crash during a write may cut the text file short, as in db(3). A program that needs more safety
+//! If we die here: a crash during a write may truncate the text file, as in db(3). A program that needs more safety
 //! opens the file with DB_TXN.
 
 use std::ffi::c_int;
@@ -29,10 +29,10 @@ pub(crate) struct TextFile {
     end: u8,
     file: Option<(File, PathBuf)>,
     is_changed: bool,
-    /// Whether the text file stays as it is, because it is opened for reading: changes stay in memory, and in the file
-    /// of `bfname`.
+    /// Whether the text file was opened for reading only, so that no sync writes it: changes go only to memory and to
+    /// the file of `bfname`.
     is_left: bool,
-    /// `bfname`: a file that has the records under their numbers.
+    /// The file that `bfname` names. It has the records under their numbers.
     kept: Option<Plain>,
     /// Whether the records have changed since the file of `bfname` was last updated.
     is_ahead: bool,
@@ -62,8 +62,8 @@ impl TextFile {
         Ok(opened)
     }
 
-    /// Keeps the records in `kept` too, from the next sync of a change on. Until then `kept` stays as it is: it may
-    /// hold records that a dead program has not written to the text.
+    /// Makes `kept` a second file for the records. The next sync of a change writes it. Until then `kept` stays as it
+    /// is, because it may have records that a dead program has not written to the text.
     pub(crate) fn keep_in(&mut self, mut kept: Plain) -> Answer<()> {
         each_kept(&mut kept, |_| Ok(()))?;
         self.kept = Some(kept);
@@ -75,7 +75,7 @@ impl TextFile {
         self.is_left = true;
     }
 
-    /// Takes the records from `kept`: there is no text file that has them.
+    /// Reads the records from `kept`, and makes `kept` the file for them. For an opening without a text file.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
         let (records, length) = (&mut self.records, self.length);
         each_kept(&mut kept, |record| {
@@ -83,7 +83,7 @@ impl TextFile {
                 let (number, has) = (records.len() + 1, record.len());
                 if has != bytes {
                     return Err(Refusal::wrong_file(format!(
-                        "the record {number} in the file that bfname names has {has} bytes, and reclen says {bytes}: give that file's reclen, or none and no R_FIXEDLEN. Nothing was opened"
+                        "the record {number} in the file that bfname names has {has} bytes, and reclen says {bytes}: give that file's reclen, or neither reclen nor R_FIXEDLEN. Nothing was opened"
                     )));
                 }
             }
@@ -119,13 +119,14 @@ impl TextFile {
     }
 
     fn count(&self) -> Answer<u32> {
-        u32::try_from(self.records.len()).map_err(|_| Refusal::invalid("the file has more records than numbers"))
+        u32::try_from(self.records.len())
+            .map_err(|_| Refusal::invalid("the file has more records than a recno_t can number"))
     }
 
     fn take_apart(&mut self, text: &[u8]) {
         match self.length {
             Length::Variable => {
-                // The last record may have no end byte.
+                // The end byte may be missing after the last record.
                 let whole = text.strip_suffix(&[self.end]).unwrap_or(text);
                 if !text.is_empty() {
                     self.records = whole.split(|byte| *byte == self.end).map(Box::from).collect();
@@ -172,7 +173,7 @@ fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> A
     while let Some(pair) = found {
         if numbers.next().is_none_or(|number| pair.key != number.to_be_bytes()) {
             return Err(Refusal::wrong_file(
-                "the file that bfname names has other keys than the numbers of records: name another, or none. Nothing was opened",
+                "the file that bfname names has other keys than record numbers: name another file, or none. Nothing was opened",
             ));
         }
         take(pair.value)?;
@@ -260,7 +261,8 @@ impl Records for TextFile {
     }
 
     fn sync(&mut self, is_text: bool) -> Answer<()> {
-        // R_RECNOSYNC updates the file of `bfname` even if no record has changed: an editor makes this call first.
+        // R_RECNOSYNC updates the file of `bfname` even if no record has changed: an editor makes this call before its
+        // first change.
         if self.is_ahead || !is_text {
             self.keep()?;
         }

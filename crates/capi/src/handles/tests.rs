@@ -1,4 +1,4 @@
-//! Misuse of handles, and threads that open and close values.
+//! Tests of handles: misuse, and threads that insert and remove values at once.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn handle(word: usize) -> Handle<Thing> {
 }
 
 #[test]
-fn a_value_that_is_no_handle_is_refused_with_a_sentence() {
+fn a_word_that_is_no_handle_is_refused_with_an_error() {
     assert!(message_of(THINGS.pin(Handle::NULL)).starts_with("NULL was given for a database"));
     let on_the_stack = 7;
     let address = (&raw const on_the_stack).addr() & !1;
@@ -38,7 +38,7 @@ fn a_value_that_is_no_handle_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_closed_handle_is_refused_although_its_slot_is_used_again() {
+fn a_closed_handle_is_refused_even_after_its_slot_has_a_new_value() {
     let first = THINGS.insert(Thing(1)).ok().unwrap();
     assert_eq!(THINGS.remove(first, "").ok().unwrap().0, 1);
     let mut others = Vec::new();
@@ -63,7 +63,7 @@ fn holding_or_removing_a_value_is_refused_while_another_call_uses_the_value() {
     drop((one, other));
     let mut held = THINGS.hold(thing).ok().unwrap();
     held.0 = 6;
-    // The child of a fork made by another thread now finds the same state.
+    // If another thread forks now, the child finds the value held, and gets the same error.
     let refused = message_of(THINGS.hold(thing));
     assert!(refused.contains("another call of this program") && refused.contains("the child of a fork"));
     assert!(message_of(THINGS.pin(thing)).contains("another call of this program"));
@@ -73,7 +73,7 @@ fn holding_or_removing_a_value_is_refused_while_another_call_uses_the_value() {
 }
 
 #[test]
-fn threads_that_open_and_close_get_no_slot_twice() {
+fn no_two_threads_get_the_same_slot_at_once() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {

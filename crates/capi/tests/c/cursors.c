@@ -1,9 +1,10 @@
 /*
- * Reads commands line by line, carries each out on a database of one kind, through two cursors of one transaction, and prints an answer.
+ * Carries out commands on a database of one kind, through two cursors of one transaction, and prints an answer to each.
  *
  *   cursors DIRECTORY KIND commit|abort|snapshot
  *
- * A line has a word, the number of a cursor, a key or number, and a value; a letter is a key or a value.
+ * A command is a line of the standard input: a word, the number of a cursor, a key or a record number, and a value.
+ * Keys and values are single letters.
  */
 #include <stdio.h>
 #include <stdlib.h>

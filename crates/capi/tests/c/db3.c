@@ -1,9 +1,10 @@
 /*
  * Checks the statements of db(3)'s manual pages: dbopen(3), btree(3), hash(3), recno(3) of 4.4BSD. The checks run in plain mode, in
- * shared mode, and in transactions of the caller. Each statement stands above its check.
+ * shared mode, and in transactions of the caller. Above each check is the statement that it checks.
  *
- * usage: db3 DIRECTORY MODE [PREFIX], MODE one of plain, memory, lock, txn, within; PREFIX is in front of the names of all files, so
- *        that several processes may do this in one directory
+ * usage: db3 DIRECTORY MODE [PREFIX]
+ *        MODE is plain, memory, lock, txn or within. The names of all files begin with PREFIX, so that several processes can run these
+ *        checks in one directory.
  */
 #include <db.h>
 
@@ -53,7 +54,7 @@ static int del(DB *db, const char *key, unsigned flags)
     return db->del(db, &k, flags);
 }
 
-/* Whether a get finds this data; with NULL, whether the key is missing. */
+/* Returns whether a get finds this data. With NULL for the data, returns whether the key is missing. */
 static int gets_(DB *db, const char *key, const char *data)
 {
     DBT k = dbt(key), d;
@@ -61,7 +62,7 @@ static int gets_(DB *db, const char *key, const char *data)
     return data == NULL ? code == RET_SPECIAL : code == RET_SUCCESS && is(&d, data);
 }
 
-/* Whether a step leads to this pair; with a NULL key, whether the step finds no pair. */
+/* Returns whether a step leads to this pair. With NULL for the key, returns whether the step finds no pair. */
 static int steps(DB *db, unsigned flags, const char *from, const char *key, const char *data)
 {
     DBT k = dbt(from), d;
@@ -170,7 +171,7 @@ static void opening(void)
     db = open_("order", O_RDWR | O_TRUNC, DB_BTREE, NULL);
     CHECK(db != NULL && steps(db, R_FIRST, "", NULL, NULL));
     CHECK(db->close(db) == 0);
-    /* The file is made anew, with the settings of this call: */
+    /* O_TRUNC replaces a file of another type by a new file, with the settings of this call: */
     db = open_("order", O_RDWR | O_TRUNC, DB_HASH, NULL);
     CHECK(db != NULL && db->type == DB_HASH && put(db, "b", "2", 0) == 0 && gets_(db, "b", "2") && db->close(db) == 0);
     CHECK(open_("order", O_RDWR, DB_BTREE, NULL) == NULL && errno == EFTYPE);
@@ -208,7 +209,7 @@ static void pairs(DBTYPE type, const char *name)
     CHECK(del(db, "three", 0) == RET_SPECIAL);
     CHECK(del(db, "two", 0) == 0);
     CHECK(gets_(db, "two", NULL));
-    /* Bytes of any kind are a key. */
+    /* A key may have any bytes. */
     k.data = (void *)"\0\xff\0";
     k.size = 3;
     d = dbt("zeros");
@@ -240,7 +241,7 @@ static void pairs(DBTYPE type, const char *name)
     CHECK(db->sync(db, 0) == 0);
     db = again(db, name, type, NULL);
     begin();
-    /* R_FIRST, then R_NEXT to the end: each pair once, in order if there is one. */
+    /* R_FIRST, then R_NEXT to the end: each pair once, and with DB_BTREE in the order of the keys. */
     {
         char seen[300] = {0};
         int last = -1, is_sorted = 1, found = 0;
@@ -260,7 +261,7 @@ static void pairs(DBTYPE type, const char *name)
         CHECK(code == RET_SPECIAL && found == 300);
         CHECK(is_sorted || type == DB_HASH);
     }
-    /* "R_CURSOR (del): Delete the record referenced by the cursor": every second one, on the way. */
+    /* "R_CURSOR (del): Delete the record referenced by the cursor": every second record, while the cursor moves. */
     {
         int kept = 0, deleted = 0;
         unsigned how = R_FIRST;
@@ -268,7 +269,7 @@ static void pairs(DBTYPE type, const char *name)
             how = R_NEXT;
             if ((kept + deleted) % 2 == 0) {
                 CHECK(db->del(db, &k, R_CURSOR) == 0);
-                /* The pair is gone: a second deletion at the cursor finds no pair. */
+                /* After that, a second deletion at the cursor finds no pair. */
                 if (deleted == 0)
                     CHECK(del(db, "", R_CURSOR) == RET_SPECIAL);
                 deleted++;
@@ -278,8 +279,8 @@ static void pairs(DBTYPE type, const char *name)
         CHECK(kept == 150 && deleted == 150);
     }
     if (type == DB_HASH) {
-        /* "R_LAST, R_PREV: applicable only to the DB_BTREE and DB_RECNO access methods". The manual allows R_CURSOR; a hash file has
-         * no next greater key, and db 1.85 refused it, too. */
+        /* "R_LAST, R_PREV: applicable only to the DB_BTREE and DB_RECNO access methods". The manual allows R_CURSOR,
+         * but in a hash file there is no next greater key, and db 1.85 refused R_CURSOR, too. */
         REFUSED(db->seq(db, &k, &d, R_LAST), EINVAL);
         REFUSED(db->seq(db, &k, &d, R_PREV), EINVAL);
         k = dbt("one");
@@ -311,7 +312,8 @@ static void order_of_keys(void)
     CHECK(steps(db, R_FIRST, "", NULL, NULL) && steps(db, R_LAST, "", NULL, NULL));
     CHECK(steps(db, R_NEXT, "", NULL, NULL) && steps(db, R_PREV, "", NULL, NULL));
     CHECK(put(db, "b", "2", 0) == 0 && put(db, "d", "4", 0) == 0 && put(db, "f", "6", 0) == 0);
-    /* "R_NEXT: ... If the cursor is not yet set, this is the same as the R_FIRST flag", R_PREV as R_LAST: */
+    /* "R_NEXT: ... If the cursor is not yet set, this is the same as the R_FIRST flag"; and R_PREV is the same as
+     * R_LAST: */
     CHECK(steps(db, R_NEXT, "", "b", "2"));
     CHECK(steps(db, R_NEXT, "", "d", "4"));
     CHECK(steps(db, R_PREV, "", "b", "2"));
@@ -325,7 +327,7 @@ static void order_of_keys(void)
     CHECK(steps(db, R_NEXT, "", "f", "6"));
     CHECK(steps(db, R_CURSOR, "g", NULL, NULL));
     CHECK(steps(db, R_CURSOR, "", "b", "2"));
-    /* If the pair under the cursor is deleted, the cursor stands between the pair's neighbours. */
+    /* If the pair at the cursor is deleted, the cursor is between the pair's neighbours. */
     CHECK(steps(db, R_CURSOR, "d", "d", "4"));
     CHECK(del(db, "d", 0) == 0);
     CHECK(put(db, "e", "5", 0) == 0);
@@ -366,7 +368,7 @@ static void several_values(void)
     CHECK(put(db, "m", "x", 0) == 0 && put(db, "z", "9", 0) == 0 && put(db, "m", "y", 0) == 0);
     CHECK(put(db, "m", "w", R_NOOVERWRITE) == RET_SPECIAL);
     commit();
-    /* The file's header says that its keys may have duplicates, so this open names no flag. */
+    /* The file's header says that its keys may have duplicates, so this open needs no R_DUP. */
     db = again(db, "several", DB_BTREE, NULL);
     begin();
     CHECK(gets_(db, "m", "z"));
@@ -378,7 +380,7 @@ static void several_values(void)
     CHECK(steps(db, R_NEXT, "", "z", "9"));
     CHECK(steps(db, R_PREV, "", "m", "y"));
     CHECK(steps(db, R_PREV, "", "m", "x"));
-    /* One duplicate is replaced in its place, and one is deleted. */
+    /* A duplicate is replaced at its place, and another is deleted. */
     CHECK(put(db, "m", "X", R_CURSOR) == 0);
     CHECK(steps(db, R_PREV, "", "m", "y"));
     CHECK(del(db, "", R_CURSOR) == 0);
@@ -388,7 +390,7 @@ static void several_values(void)
     CHECK(steps(db, R_NEXT, "", "z", "9"));
     CHECK(steps(db, R_PREV, "", "m", "last"));
     CHECK(steps(db, R_PREV, "", "m", "y"));
-    /* "del: ... removes key/data pairs": all of the key's. */
+    /* "del: ... removes key/data pairs": all pairs of the key. */
     CHECK(del(db, "m", 0) == 0 && del(db, "m", 0) == RET_SPECIAL);
     k = dbt("");
     CHECK(db->seq(db, &k, &d, R_FIRST) == 0 && is(&k, "a"));
@@ -424,7 +426,7 @@ static void functions(void)
 
     memset(&tree, 0, sizeof tree);
     memset(&hash, 0, sizeof hash);
-    /* A comparison that the library knows may be given in any mode. */
+    /* A comparison function of the library may be given in any mode. */
     tree.compare = db_compare_caseless;
     db = open_("caseless", O_RDWR | O_CREAT, DB_BTREE, &tree);
     CHECK(db != NULL);
@@ -440,7 +442,7 @@ static void functions(void)
     tree.prefix = no_prefix;
     hash.hash = poor_hash;
     if (mode_flags != 0) {
-        /* Other processes do not have the program's own comparison. */
+        /* A comparison function of the program is refused, because other processes do not have it. */
         CHECK(open_("mine", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
         CHECK(strstr(tp_error(), "tp_order") != NULL && strstr(tp_error(), "db_order") != NULL);
         /* The program's hash function is ignored: the library chooses the place of each pair itself. */
@@ -462,7 +464,7 @@ static void functions(void)
     db = again(db, "poor", DB_HASH, &hash);
     CHECK(gets_(db, "a", "1") && gets_(db, "b", "2") && gets_(db, "c", "3"));
     CHECK(db->close(db) == 0);
-    /* "hash: ... a file that is opened with another function": */
+    /* The manual demands the same hash function at each open. Another function is refused: */
     if (!is_memory)
         CHECK(open_("poor", O_RDWR, DB_HASH, NULL) == NULL && errno == EINVAL);
 }
@@ -550,7 +552,7 @@ static void fixed_records(void)
     db = again(db, "fixed", DB_RECNO, &info);
     CHECK(gets_number(db, 1, "one.") && gets_number(db, 5, "five") && gets_number(db, 6, NULL));
     begin();
-    /* Insertions and deletions renumber records of fixed length, too. */
+    /* Insertions and deletions also renumber records of fixed length. */
     CHECK(steps_number(db, R_CURSOR, 3, 3, "drei"));
     CHECK(del_number(db, 1, 0) == 0 && gets_number(db, 1, "two.") && gets_number(db, 5, NULL));
     CHECK(put_number(db, 1, "1", R_IBEFORE, &stored) == 0 && stored == 1 && gets_number(db, 1, "1..."));
@@ -568,7 +570,7 @@ static void fixed_records(void)
     CHECK(db->close(db) == 0);
 }
 
-/* Whether the text file contains this text. */
+/* Returns whether the contents of the text file are this text. */
 static int text_is(const char *name, const char *wanted)
 {
     char text[256];
@@ -616,7 +618,7 @@ static void lines(void)
     CHECK(steps_number(db, R_CURSOR, 3, 3, "one and a half"));
     CHECK(del_number(db, 1, 0) == 0);
     CHECK(steps_number(db, R_NEXT, 0, 3, "before"));
-    /* If the record at the cursor is deleted, the cursor stands between the record's neighbours. */
+    /* If the record at the cursor is deleted, the cursor is between the record's neighbours. */
     CHECK(del_number(db, 0, R_CURSOR) == 0);
     CHECK(del_number(db, 0, R_CURSOR) == RET_SPECIAL);
     REFUSED(put_number(db, 0, "x", R_CURSOR, NULL), EINVAL);
@@ -635,7 +637,7 @@ static void lines(void)
     CHECK(steps_number(db, R_PREV, 0, 5, "") && steps_number(db, R_NEXT, 0, 6, "fuenf"));
     CHECK(put_number(db, 6, "six", R_NOOVERWRITE, NULL) == RET_SPECIAL && gets_number(db, 6, "fuenf"));
     CHECK(del_number(db, 6, 0) == 0 && del_number(db, 5, 0) == 0 && del_number(db, 1, 0) == 0);
-    /* Behind the last record, these flags act as a put does, and make empty records in between. */
+    /* After the last record, R_IAFTER acts as a put does, and makes empty records in between. */
     CHECK(put_number(db, 5, "six", R_IAFTER, &stored) == 0 && stored == 6 && gets_number(db, 4, "") && gets_number(db, 5, ""));
     CHECK(del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0);
     commit();
@@ -656,7 +658,7 @@ static void text_file(void)
     if (is_memory)
         return;
     memset(&info, 0, sizeof info);
-    /* "The flat-file format is a byte stream file": as any program reads and writes it. */
+    /* "The flat-file format is a byte stream file": any program can read and write it. */
     CHECK(open_("text", O_RDWR, DB_RECNO, NULL) == NULL && errno == ENOENT);
     write_text("text", "w", "one\n\nthree");
     CHECK(open_("text", O_RDWR | O_CREAT | O_EXCL, DB_RECNO, NULL) == NULL && errno == EEXIST);
@@ -700,7 +702,7 @@ static void text_file(void)
     db = open_("text", O_RDONLY, DB_RECNO, NULL);
     CHECK(db != NULL && gets_number(db, 1, "one") && gets_number(db, 3, NULL));
     if (mode_flags == 0) {
-        /* As 4.4BSD's: the text is only read, and changes stay in memory. */
+        /* As in 4.4BSD, the text file is only read, and changes stay in memory. */
         CHECK(put_number(db, 1, "x", 0, NULL) == 0 && del_number(db, 2, 0) == 0 && put_number(db, 1, "y", R_IAFTER, NULL) == 0);
         CHECK(gets_number(db, 1, "x") && gets_number(db, 2, "y") && db->sync(db, 0) == 0);
     } else {
@@ -774,12 +776,12 @@ static void kept_elsewhere(void)
         db = open_("kept", O_RDWR, DB_BTREE, NULL);
         CHECK(db != NULL && db->seq(db, &k, &d, R_LAST) == 0 && k.size == 4 && is(&d, "two"));
         CHECK(memcmp(k.data, "\0\0\0\2", 4) == 0 && db->close(db) == 0);
-        /* Changes of a text that is open only for reads go to the B-tree file alone. Without a text the B-tree file can be read, too, as an
-         * editor's recovery does. */
+        /* If the text file is open only for reading, changes go only to the B-tree file. Without a text file, the
+         * records are read from the B-tree file, as an editor's recovery does. */
         db = open_("behind", O_RDONLY, DB_RECNO, &info);
         CHECK(db != NULL && put_number(db, 1, "edited", 0, NULL) == 0 && put_number(db, 3, "added", 0, NULL) == 0);
         CHECK(db->sync(db, R_RECNOSYNC) == 0 && db->close(db) == 0 && text_is("behind", "one\ntwo\n"));
-        /* Opening the text only for reads leaves the unwritten edits in the B-tree file. */
+        /* Opening the text file only for reading does not overwrite the edits in the B-tree file. */
         db = open_("behind", O_RDONLY, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 1, "one") && db->sync(db, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDONLY, 0600, DB_RECNO, &info);
@@ -787,12 +789,12 @@ static void kept_elsewhere(void)
         CHECK(db != NULL && gets_number(db, 4, NULL) && del_number(db, 2, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 2, "added") && gets_number(db, 3, NULL) && db->close(db) == 0);
-        /* The length of these records differs from the length of R_FIXEDLEN. */
+        /* The records in the B-tree file do not have the length reclen. */
         info.flags = R_FIXEDLEN;
         info.reclen = 6;
         CHECK(dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info) == NULL && errno == EFTYPE);
         info.flags = 0;
-        /* A file without records by number is refused and not changed. */
+        /* A B-tree file with other keys than record numbers is refused and not changed. */
         snprintf(kept, sizeof kept, "%s/%spairs", directory, prefix);
         db = dbopen(kept, O_RDWR | O_CREAT, 0600, DB_BTREE, NULL);
         CHECK(db != NULL && put(db, "pears", "7", 0) == 0 && db->close(db) == 0);
@@ -804,7 +806,7 @@ static void kept_elsewhere(void)
         return;
     }
     CHECK(access(path_of("kept.tp"), F_OK) == 0 && access(path_of("behind.tp"), F_OK) != 0);
-    /* This record would become two records in the text. */
+    /* These records would become two records in the text file. */
     db = open_("behind", O_RDWR, DB_RECNO, &info);
     CHECK(db != NULL);
     REFUSED(put_number(db, 1, "a\nb", 0, NULL), EINVAL);
@@ -812,7 +814,7 @@ static void kept_elsewhere(void)
     CHECK(db->close(db) == 0 && text_is("behind", "half\none\ntwo\n"));
     if (!is_within)
         return;
-    /* Opening reads the text file; these reads cannot be part of a running transaction, so the opening is refused. */
+    /* Opening reads the text file. This cannot be done in a running transaction, so the opening is refused. */
     db = open_("tree", O_RDWR, DB_BTREE, NULL);
     begin();
     CHECK(db != NULL && gets_(db, "none", NULL));
@@ -821,7 +823,8 @@ static void kept_elsewhere(void)
     CHECK(db->close(db) == 0);
 }
 
-/* In a new file a record may have any bytes, also the byte that ends the records of a text. */
+/* As long as the text file has no records, a record may have any bytes, also the byte that ends the records of a text
+ * file. */
 static void any_bytes(void)
 {
     DB *db = open_("bytes", O_RDWR | O_CREAT, DB_RECNO, NULL);
@@ -841,8 +844,9 @@ static void any_bytes(void)
     CHECK(db->close(db) == 0 && text_is("bytes", "one\ntwo\n\nfour\n"));
 }
 
-/* A file that is opened without DB_TXN has no part in the thread's transaction: a call that might wait for the transaction is refused
- * until the transaction has ended. A call with a file that the transaction has not used is not refused. */
+/* Calls with a file that is opened without DB_TXN do not belong to the thread's transaction. Such a call is refused if
+ * the transaction has used the file, because the call might wait for the transaction. It is not refused if the
+ * transaction has not used the file. */
 static void beside(const char *name, DBTYPE type)
 {
     recno_t number = 1;

@@ -1,14 +1,14 @@
 /*
- * The databases that O_TRUNC makes anew in shared mode, and the databases that it leaves unchanged.
+ * Databases that O_TRUNC replaces by new databases in shared mode, and databases that it leaves unchanged.
  *
- * usage: db3_anew DIRECTORY refused     a failed opening leaves the database of the same name
- *        db3_anew DIRECTORY bfname      the database that bfname names stays
- *        db3_anew DIRECTORY kinds       a database of a kind that db(3) never makes stays
- *        db3_anew DIRECTORY others      handles that were open before
- *        db3_anew DIRECTORY race        two processes make the database anew all the time, and a third always finds it
- *        db3_anew DIRECTORY make        makes a B-tree with one pair
- *        db3_anew DIRECTORY anew        makes it anew as a hash file
- *        db3_anew DIRECTORY look        prints whether it is the B-tree or the hash file, and whether another database exists
+ * usage: db3_anew DIRECTORY refused     checks that a failed opening leaves the database unchanged
+ *        db3_anew DIRECTORY bfname      checks that the database that bfname names is not replaced
+ *        db3_anew DIRECTORY kinds       checks that a database of a kind that db(3) never makes is not replaced
+ *        db3_anew DIRECTORY others      checks handles that were open before the database was emptied or replaced
+ *        db3_anew DIRECTORY race        two processes replace the database all the time, and a third process always finds it
+ *        db3_anew DIRECTORY make        makes the B-tree stock with one pair
+ *        db3_anew DIRECTORY anew        replaces stock by a hash file
+ *        db3_anew DIRECTORY look        prints whether stock is the B-tree or the hash file, and whether another database exists
  */
 #include <db.h>
 #include <libtp.h>
@@ -67,7 +67,7 @@ static int has(DB *db, const char *key)
     return db->get(db, &k, &d, 0) == 0;
 }
 
-/* Whether the B-tree has its pair. */
+/* Returns whether stock is the B-tree with its pair. */
 static int is_whole(void)
 {
     int kept_errno = errno, is_there;
@@ -89,7 +89,7 @@ static int first_byte(const void *key, size_t key_size, const void *value, size_
     return value_size == 0 ? TP_OK : tp_index_add(keys, value, 1);
 }
 
-/* An index of a database, and a file of pages. */
+/* Makes an index of a database, and a file of pages. */
 static void make_others(void)
 {
     tp_env *env;
@@ -113,7 +113,7 @@ static int is_kind(const char *name, const char *kind)
     return tp_env_close(env) == TP_OK && is_it;
 }
 
-/* Stores a record of four bytes, or looks for it. */
+/* With is_new, stores a record of four bytes. Otherwise checks that the record is there. */
 static int numbers(int is_new)
 {
     tp_env *env;
@@ -138,16 +138,16 @@ static void refused(void)
     DB *db;
 
     make();
-    /* First the text file is missing; then a directory has its name. */
+    /* First the text file does not exist. Then a directory has its name. */
     REFUSED(O_RDWR | O_TRUNC, DB_RECNO, NULL, ENOENT);
     CHECK(mkdir(path_of("stock"), 0777) == 0);
     REFUSED(O_RDWR | O_TRUNC | O_CREAT, DB_RECNO, NULL, EISDIR);
     CHECK(rmdir(path_of("stock")) == 0);
-    /* An opening only for reads makes no file anew. */
+    /* An opening for reading only replaces no database. */
     REFUSED(O_RDONLY | O_TRUNC, DB_HASH, NULL, EINVAL);
     REFUSED(O_RDONLY | O_TRUNC | O_CREAT, DB_RECNO, NULL, EINVAL);
     CHECK(access(path_of("stock"), F_OK) != 0);
-    /* A database that may be made anew as the records of a text is made anew. */
+    /* With O_CREAT and no directory in the way, the database is replaced by the list of a text file. */
     db = open_("stock", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, NULL);
     CHECK(db != NULL && db->close(db) == 0 && access(path_of("stock"), F_OK) == 0 && is_kind("stock", "list"));
 }
@@ -164,7 +164,7 @@ static void bfname(void)
     snprintf(kept, sizeof kept, "%s/stock", directory);
     info.bfname = kept;
     CHECK(open_("lines", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, &info) == NULL && errno == EINVAL && is_whole());
-    /* Records that belong to no text file are not emptied, either. */
+    /* The same holds for a database whose records belong to no text file. */
     CHECK(numbers(1));
     snprintf(kept, sizeof kept, "%s/numbers", directory);
     info.flags = R_FIXEDLEN;
@@ -182,7 +182,7 @@ static void kinds(void)
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_HASH, NULL) == NULL && errno == EINVAL);
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, NULL) == NULL && errno == EINVAL);
     CHECK(is_kind("heap", "pages"));
-    /* A database under the name in between stays if it has records. */
+    /* If a database with records has the name under which the new database is made first, the opening fails. */
     make();
     {
         DB *db = open_("stock.successor", O_RDWR | O_CREAT, DB_BTREE, NULL);
@@ -204,14 +204,15 @@ static void others(void)
     CHECK(other != NULL);
     if (other == NULL)
         return;
-    /* A database of the same type is emptied and keeps its page size, also if another page size is asked for. */
+    /* A database of the same type is only emptied, whatever page size the program asks for: the older handle stays
+     * valid. */
     memset(&info, 0, sizeof info);
     for (info.psize = 4096; info.psize <= 65536; info.psize *= 4) {
         db = open_("stock", O_RDWR | O_TRUNC, DB_BTREE, &info);
         CHECK(db != NULL && !has(db, "pears") && put(other, "pears", "7") == 0);
         CHECK(db != NULL && has(db, "pears") && db->close(db) == 0);
     }
-    /* A database of another type is a new file: the older handle still has the old file open. */
+    /* A database of another type is a new file. The older handle still has the old file, which was dropped. */
     db = open_("stock", O_RDWR | O_TRUNC, DB_HASH, NULL);
     CHECK(db != NULL && put(db, "plums", "2") == 0 && db->close(db) == 0);
     errno = 0;
@@ -230,7 +231,7 @@ static void race(void)
         for (round = process; round < 100; round++) {
             int flags = process < 2 ? O_RDWR | O_TRUNC : O_RDONLY;
             DB *db = open_("stock", flags, round % 2 ? DB_HASH : DB_BTREE, NULL);
-            /* The database may be of the other type, or another process may have made it anew during this call. */
+            /* The database may be of the other type, or another process may have replaced it during this call. */
             CHECK(db != NULL ? db->close(db) == 0 : errno == ESTALE || errno == EINVAL);
         }
         _exit(wrong != 0 && fflush(stdout) == 0);

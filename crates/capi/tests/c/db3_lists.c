@@ -1,20 +1,20 @@
 /*
- * db(3) and the cases of the test lists of 4.4BSD (tests 1 to 13 and 20, and the list of the hash tests) and of NetBSD, FreeBSD too
- * (named cases). Each function performs one test; its comment has the number and the names. The words and data are generated here. A
- * model of the file, a sorted array, computes the expected answers.
+ * Runs the cases of the test lists for db(3) of 4.4BSD (tests 1 to 13 and 20, and the list of the hash tests) and of
+ * NetBSD and FreeBSD (named cases). Each function performs one test; its comment has the test's number and names. The
+ * words and data are generated here. A model of the file, a sorted array, computes the expected answers.
  *
  * usage: db3_lists DIRECTORY MODE [SHARE [TEST]]
  *
  * MODE is plain; lock (DB_LOCK); txn (DB_TXN, each call is a transaction); or within (DB_TXN, in transactions of the caller with
- * hundreds of calls). SHARE divides the counts of the large tests, for valgrind. With TEST that test alone is performed.
+ * hundreds of calls). SHARE divides the counts of the large tests, for valgrind. With TEST only that test is performed.
  *
- * Four things differ from the lists:
- *   - NetBSD's btree_recursive_traversal cuts pages out of the tree through the library's internals, and then uses R_RNEXT and R_RPREV,
- *     which 4.4BSD does not have. Here the test loads and reads the same file, and the two flags are refused.
+ * Four cases differ from the lists:
+ *   - NetBSD's btree_recursive_traversal removes pages of the tree through the library's internals, and then uses R_RNEXT and R_RPREV,
+ *     which 4.4BSD does not have. Here the test loads and reads the same file, and checks that the two flags are refused.
  *   - In shared mode pages have 4096 bytes or more: a smaller psize or bsize is accepted and rounded up.
  *   - In shared mode a hash function of the program is accepted and not called (hash(3)), and a key has at most a quarter of a page
- *     (tp_btree_open(3)): driver2 expects the refusal.
- *   - Data of one key come in the order of insertion, where 4.4BSD promises no order; a hash file's deletion with R_CURSOR deletes the
+ *     (tp_btree_open(3)): driver2 expects an error for a longer key.
+ *   - The data of one key are in the order of insertion; 4.4BSD promises no order. In a hash file, a deletion with R_CURSOR deletes the
  *     record at the cursor (docs/design/0018-db3.md).
  */
 #include <db.h>
@@ -24,7 +24,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LINES_MAX 20  /* complaints that are printed */
+#define LINES_MAX 20  /* failed checks that are printed */
 #define CALLS_MAX 300 /* calls in a transaction of the caller */
 #define TEXT_MAX 2048 /* bytes of a generated text */
 #define WORD_MAX 32
@@ -54,20 +54,21 @@ static void *memory(size_t size)
     return block;
 }
 
-/* Whether each call is a transaction that waits for the disk. The large tests are then smaller: mode within has all sizes. */
+/* Returns whether each call is a transaction that waits for the disk. The large tests are then smaller; mode within
+ * runs them in full. */
 static int is_slow(void)
 {
     return strcmp(mode, "txn") == 0;
 }
 
-/* The count of a large test. */
+/* Returns the count of a large test in this mode and with this SHARE. */
 static unsigned large(unsigned count)
 {
     unsigned parts = is_slow() ? 40 * share : share;
     return count / parts < 40 ? 40 : count / parts;
 }
 
-/* The step through a list of bucket sizes and fill factors: each fourth, in most cases with another bucket size, or each. */
+/* Returns the step through a list of bucket sizes and fill factors: 4 for a short run, otherwise 1. */
 static unsigned next_variant(void)
 {
     return is_slow() || share > 3 ? 4 : 1;
@@ -119,7 +120,8 @@ static int compare(const DBT *key, const struct item *other)
     return order != 0 ? order : (key->size > other->key_size) - (key->size < other->key_size);
 }
 
-/* The first place whose key is not below the key; or, if is_behind, the first whose key is above. */
+/* Returns the first place whose key is not below this key. With is_behind, returns the first place whose key is above
+ * this key. */
 static size_t place(const struct file *file, const DBT *key, int is_behind)
 {
     size_t low = 0, high = file->count;
@@ -161,7 +163,7 @@ static recno_t number_of(const DBT *key)
     return number;
 }
 
-/* The item of a key, or NULL. */
+/* Returns the item of a key, or NULL. */
 static struct item *model_find(const struct file *file, const DBT *key)
 {
     size_t at = file->type == DB_RECNO ? number_of(key) - 1 : place(file, key, 0);
@@ -203,7 +205,8 @@ static int is_same(const DBT *found, const unsigned char *bytes, size_t size)
     return found->size == size && (size == 0 || memcmp(found->data, bytes, size) == 0);
 }
 
-/* Called before each call of a large test: begins a transaction of the caller, or ends a full transaction and begins the next. */
+/* Runs before each call of a large test. In mode within, begins a transaction if none runs, and commits after CALLS_MAX
+ * calls. */
 static void call(struct file *file)
 {
     if (!is_within)
@@ -231,8 +234,8 @@ static int open_again(struct file *file, int flags, const void *info)
 }
 
 /*
- * Opens a new file in a directory of the same name. In shared mode the directory is an environment, and each page size needs a new
- * one: psize matters only for a process's first file in its directory.
+ * Opens a new file in its own directory. In shared mode the directory is an environment. psize matters only for a
+ * process's first file in an environment, so each page size needs a new environment.
  */
 static int open_new(struct file *file, DBTYPE type, const void *info)
 {
@@ -269,7 +272,7 @@ static void finish(struct file *file)
     forget(file);
 }
 
-/* A put, a get or a del, with the file and with the model. */
+/* Each of put, get and del makes a call with the file, and does the same with the model. */
 
 static void put(struct file *file, DBT key, DBT data, unsigned flags)
 {
@@ -302,7 +305,8 @@ static void del(struct file *file, DBT key)
         model_remove(file, place(file, &key, 0));
 }
 
-/* A step of the cursor to this item of the model, or to nowhere. */
+/* Moves the cursor. The expected item of the model is at this place; if the model has no such place, the step must find
+ * no record. */
 static void step(struct file *file, unsigned flags, DBT key, size_t at)
 {
     DBT data;
@@ -322,7 +326,7 @@ static void step(struct file *file, unsigned flags, DBT key, size_t at)
         CHECK(is_same(&key, file->items[at]->key, file->items[at]->key_size));
 }
 
-/* Visits all records: each once in a hash file, in order in the other files. */
+/* Visits all records: in a hash file each once, and in other files in order. */
 static void walk(struct file *file, int is_backward)
 {
     DBT key = dbt(NULL, 0), data;
@@ -355,7 +359,8 @@ static void walk(struct file *file, int is_backward)
 
 /* Words and data. */
 
-/* The word with a number below 216000: the words are different, and in order. */
+/* Makes the word with a number below 216000. Different numbers give different words, and the words are in the order of
+ * the numbers. */
 static DBT word(char *to, unsigned number)
 {
     static const char *const endings[] = {"", "s", "ed", "ing", "able", "ation", "iveness", "ologically"};
@@ -381,7 +386,7 @@ static DBT reversed(char *to, unsigned number)
     return found;
 }
 
-/* A text of this length without a newline, which begins with another text. */
+/* Makes a text of at least this length without a newline, which begins with the text begin. */
 static DBT text(const char *begin, size_t size)
 {
     static char bytes[TEXT_MAX * 5];
@@ -394,7 +399,7 @@ static DBT text(const char *begin, size_t size)
     return dbt(bytes, size);
 }
 
-/* The numbered line of a test of records. */
+/* Makes the line with this number, for a test of records. */
 static DBT line(unsigned number, size_t filled)
 {
     char begin[64];
@@ -414,7 +419,7 @@ static DBT name(char *to, const char *format, unsigned number)
     return dbt(to, strlen(to));
 }
 
-/* A key for a file of any type: the record's number, or a word. */
+/* Makes a key for a file of any type: a record number, or a word. */
 static DBT key_of(const struct file *file, char *to, recno_t *number, unsigned value)
 {
     return file->type == DB_RECNO ? numbered(number, value + 1) : word(to, value);
@@ -452,7 +457,7 @@ static const void *hash_info(unsigned bsize, unsigned ffactor, unsigned nelem, i
     return &info;
 }
 
-/* Puts 200 pairs, and gets each at once. */
+/* Puts 200 pairs, and gets each pair directly after its put. */
 static void small_pairs(DBTYPE type, int is_medium)
 {
     struct file file;
@@ -486,7 +491,7 @@ static void test_2(void)
     small_pairs(DB_RECNO, 1);
 }
 
-/* The data of test 3: bytes of all kinds, as programs have. */
+/* Makes data for test 3: any bytes, as in the program files that 4.4BSD's test uses. */
 static DBT program(unsigned char *bytes, unsigned which)
 {
     static const size_t sizes[] = {0, 1, 340000, 5, 4096, 511, 512, 513, 16384, 65535, 65536, 65537, 9999, 140001};
@@ -532,7 +537,7 @@ static void test_3(void)
     }
 }
 
-/* Puts or gets the records from one number on. */
+/* Puts or gets count records: from, from + step_, and so on. */
 static void records(struct file *file, int is_put, unsigned from, unsigned step_, unsigned count, unsigned lengths)
 {
     recno_t number;
@@ -544,7 +549,7 @@ static void records(struct file *file, int is_put, unsigned from, unsigned step_
     }
 }
 
-/* 4.4BSD test 4; NetBSD random_recno: records here and there, those before them are empty. */
+/* 4.4BSD test 4; NetBSD random_recno: records with scattered numbers; the records in between are empty. */
 static void test_4(void)
 {
     struct file file;
@@ -591,7 +596,7 @@ static void test_6(void)
     finish(&file);
 }
 
-/* Deletes the record at the cursor, which is this one of the model. */
+/* Deletes the record at the cursor. In the model the record is at this place. */
 static void del_here(struct file *file, size_t at)
 {
     DBT key = dbt(NULL, 0);
@@ -634,7 +639,7 @@ static void test_7(void)
     delete_at_cursor(DB_RECNO);
 }
 
-/* The size of the file on the disk after a sync. */
+/* Syncs the file, and returns its size on the disk. */
 static long size_of(struct file *file)
 {
     struct stat there;
@@ -673,9 +678,9 @@ static void repeated(DBTYPE type)
 }
 
 /*
- * 4.4BSD test 8; NetBSD repeated_btree, repeated_hash: big data of two keys is put and deleted in ten rounds. In thirty further rounds
- * the file uses its pages again: no sync leaves more than twice the bytes of the first sync. A plain file may have twice the bytes that
- * its pairs need.
+ * 4.4BSD test 8; NetBSD repeated_btree, repeated_hash: big data of two keys is put and deleted in ten rounds. Thirty
+ * further rounds check that the file reuses its pages: after each sync the file has at most twice the bytes that it had
+ * after the first sync. (A plain file may have twice the bytes that its pairs need.)
  */
 static void test_8(void)
 {
@@ -683,7 +688,7 @@ static void test_8(void)
     repeated(DB_HASH);
 }
 
-/* 4.4BSD test 9; NetBSD duplicate_btree: 271 data of one key among 272 other keys. */
+/* 4.4BSD test 9; NetBSD duplicate_btree: one key with 271 data, and 272 other keys. */
 static void test_9(void)
 {
     struct file file;
@@ -745,7 +750,7 @@ static void test_11(void)
     finish(&file);
 }
 
-/* 4.4BSD test 12; NetBSD small_page_btree: 20000 words, whose letters are reversed, on small pages. */
+/* 4.4BSD test 12; NetBSD small_page_btree: 20000 words with their letters in reverse order, on small pages. */
 static void test_12(void)
 {
     struct file file;
@@ -818,7 +823,7 @@ static void test_20(void)
     }
 }
 
-/* NetBSD four_char_hash: one pair comes and goes, with buckets of 65536 bytes, or FreeBSD's 32768. */
+/* NetBSD four_char_hash: one pair is put and deleted, with buckets of 32768 bytes (FreeBSD) and 65536 bytes. */
 static void four_char_hash(void)
 {
     struct file file;
@@ -835,7 +840,7 @@ static void four_char_hash(void)
     }
 }
 
-/* One of 65536 keys, of 1 to 256 equal bytes: an odd factor makes the keys different. */
+/* Makes one of 65536 keys of 1 to 256 equal bytes. The factor is odd, so different numbers give different keys. */
 static DBT torture_key(unsigned char *to, unsigned number)
 {
     unsigned mixed = (number * 40503u + 12345u) & 0xffff;
@@ -844,8 +849,8 @@ static DBT torture_key(unsigned char *to, unsigned number)
 }
 
 /*
- * NetBSD bsize_torture: 1000 keys and data of 1 to 256 bytes are put, found, deleted, and not found any more, in buckets of each size.
- * The plain file is in memory, as in NetBSD's test.
+ * NetBSD bsize_torture: 1000 keys and data of 1 to 256 bytes are put, found, deleted, and then not found, in buckets of
+ * each size. The plain file is in memory, as in NetBSD's test.
  */
 static void bsize_torture(void)
 {
@@ -878,8 +883,9 @@ static void bsize_torture(void)
 }
 
 /*
- * NetBSD btree_weird_page_split: eight pairs of about half a page, in falling order, for each length near the half. O_TRUNC empties the
- * file for each length. In shared mode the first open file keeps the environment open meanwhile, because opening it takes long.
+ * NetBSD btree_weird_page_split: eight pairs of about half a page, in descending order, for each length near half a
+ * page. O_TRUNC empties the file for each length. In shared mode a second handle of the file keeps the environment open
+ * for all lengths, because opening an environment takes long.
  */
 static void weird_page_split(void)
 {
@@ -914,7 +920,8 @@ static void put_sized(struct file *file, char letter, unsigned number, size_t si
     put(file, dbt(to, 4), text(to, 4 + size), 0);
 }
 
-/* NetBSD btree_tricky_page_split: the page that is split on its first place is not the leftmost. Lengths around the critical one. */
+/* NetBSD btree_tricky_page_split: a page that is not the leftmost is split at its first slot. Runs lengths near the
+ * critical length. */
 static void tricky_page_split(void)
 {
     struct file file;
@@ -950,7 +957,8 @@ static void tricky_page_split(void)
     }
 }
 
-/* NetBSD btree_recursive_traversal, without the pages that are cut out; and its flags, which 4.4BSD's db.h does not have. */
+/* NetBSD btree_recursive_traversal, without the removal of pages. Its two flags, which 4.4BSD's db.h does not have, are
+ * refused. */
 static void recursive_traversal(void)
 {
     struct file file;
@@ -969,7 +977,7 @@ static void recursive_traversal(void)
     finish(&file);
 }
 
-/* Two pairs in a file of 512-byte pages in each byte order; they are found again after another open. */
+/* Puts two pairs into a file of 512-byte pages, in each byte order, and finds them after the file was opened again. */
 static void two_pairs(size_t key_size, size_t data_size)
 {
     struct file file;
@@ -1003,7 +1011,8 @@ static void byteswap(void)
     two_pairs(7, 491);
 }
 
-/* NetBSD t_db_hash_seq, test_hash_seq6: records are deleted at the cursor while it goes on, all but each sixth. */
+/* NetBSD t_db_hash_seq, test_hash_seq6: while the cursor visits all records, five of six records are deleted at the
+ * cursor. */
 static void hash_seq6(void)
 {
     struct file file;
@@ -1058,7 +1067,7 @@ static void page_fill(unsigned bsize, unsigned ffactor, unsigned nelem, unsigned
     for (at = 0; at < count; at++)
         put(&file, word(to, at), is_long ? text("", at * 997 % 8000) : word(value, at), R_NOOVERWRITE);
     close_(&file);
-    /* 4.4BSD's reading programs name other sizes than the file has: these sizes have no effect. */
+    /* 4.4BSD's reading programs give other sizes than the file has. These sizes have no effect. */
     for (turn = 0; turn < 2; turn++) {
         if (!open_again(&file, O_RDONLY, turn == 0 ? hash_info(256, 8, nelem, 0) : hash_info(64, 1, nelem, 0)))
             return;
@@ -1132,9 +1141,9 @@ static void one_hash_value(unsigned bsize, size_t key_max)
 }
 
 /*
- * 4.4BSD's list of hash tests, driver2: 500 pairs with one hash value, the keys and data of 128 to 1151 bytes, on pages that are too
- * small for one pair. In shared mode a key has at most a quarter of a page (tp_btree_open(3)): on pages of 4096 bytes a key of more than
- * 1024 bytes is refused. Pages of 8192 bytes have room for all keys.
+ * 4.4BSD's list of hash tests, driver2: 500 pairs with one hash value, with keys and data of 128 to 1151 bytes, on
+ * pages that are too small for one pair. In shared mode a key has at most a quarter of a page (tp_btree_open(3)): on
+ * pages of 4096 bytes a key of more than 1024 bytes is refused, and on pages of 8192 bytes all keys are accepted.
  */
 static void driver_2(void)
 {

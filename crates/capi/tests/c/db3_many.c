@@ -1,11 +1,12 @@
 /*
  * Several processes use db(3) on the same files.
  *
- * usage: db3_many DIRECTORY transfers SEED COUNT    money goes from account to account (DB_TXN); until killed if COUNT is 0
- *        db3_many DIRECTORY open COUNT               accounts with 100 each
- *        db3_many DIRECTORY audit                    prints accounts, their sum, and how many entries the journal has
- *        db3_many DIRECTORY shared FLAGS COUNT       one process puts, the other sees it at once (DB_LOCK, DB_SHMEM)
- *        db3_many DIRECTORY forked                   a file that is shared does not go through a fork
+ * usage: db3_many DIRECTORY transfers SEED COUNT    moves money between accounts in COUNT transactions (DB_TXN), or until it is
+ *                                                    killed if COUNT is 0
+ *        db3_many DIRECTORY open COUNT               makes COUNT accounts with 100 each
+ *        db3_many DIRECTORY audit                    prints the number of accounts, their sum, and the number of journal entries
+ *        db3_many DIRECTORY shared FLAGS COUNT       one process puts, and the other sees each put at once (DB_LOCK, DB_SHMEM)
+ *        db3_many DIRECTORY forked                   the child of a fork cannot use a shared file of its parent
  *        db3_many DIRECTORY turns COUNT              processes take turns with a plain file, which they lock
  */
 #include <db.h>
@@ -151,7 +152,7 @@ static void shared(const char *directory, int flags, int count)
     printf("%d\n", turn == 0 ? number : -1);
 }
 
-/* In the child, the parent's file and transaction are refused; the child opens the file itself, and both processes go on. */
+/* In the child, calls with the parent's file fail. The child opens the file itself, and then both processes continue. */
 static void forked(const char *directory)
 {
     DB *db = open_(directory, "forked", (int)DB_TXN, DB_BTREE, NULL);

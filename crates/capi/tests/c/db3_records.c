@@ -1,10 +1,10 @@
 /*
  * db(3)'s records by number: several processes insert and delete records, which renumbers the records of all of them.
  *
- * usage: db3_records DIRECTORY open COUNT          cards with the numbers from 0, in order
- *        db3_records DIRECTORY moves NAME COUNT    moves COUNT cards, each with a line in the diary; if COUNT is 0, moves cards until it is killed
- *        db3_records DIRECTORY marks NAME COUNT    puts a card of its own in the middle, and writes on it through the cursor
- *        db3_records DIRECTORY audit               prints the number of cards, their sum, and the numbers of marks and lines
+ * usage: db3_records DIRECTORY open COUNT          makes COUNT cards, numbered from 0, in order
+ *        db3_records DIRECTORY moves NAME COUNT    moves COUNT cards (if COUNT is 0: until it is killed), each with a line in the diary
+ *        db3_records DIRECTORY marks NAME COUNT    inserts its own card in the middle, and writes to it through the cursor
+ *        db3_records DIRECTORY audit               prints the numbers of cards, marks and diary lines, and the cards' sum
  *
  * A card is a record "card N", and every N exists once. A move deletes a card and inserts it elsewhere. The diary has a line "NAME N"
  * for each move, in the order of the commits. The diary's oldest lines are deleted.
@@ -140,7 +140,7 @@ static void marks(const char *name, int count)
     recno_t number;
     int done;
     snprintf(mine, sizeof mine, "mark %s 0", name);
-    /* In one transaction: between two transactions other processes would renumber the records. */
+    /* All steps are in one transaction, because other processes renumber the records between two transactions. */
     for (;;) {
         if (txn_begin() != 0)
             give_up("txn_begin");
@@ -157,7 +157,8 @@ static void marks(const char *name, int count)
             give_up("put at the cursor");
         if (done % 8 != 0)
             continue;
-        /* A step forward and a step back: in two transactions, the second step could lead to a card that was inserted between them. */
+        /* A step forward and a step back. Between two transactions a card could be inserted here, so the steps are in
+         * one. */
         while (txn_begin() == 0) {
             int there = seq(cards, &number, text, sizeof text, R_NEXT);
             int back = there < 0 ? -1 : seq(cards, &number, text, sizeof text, there == 0 ? R_PREV : R_LAST);

@@ -1,9 +1,9 @@
 /*
- * An editor over db(3), as nvi is one: a text that is opened only to be read, lines that change in the file behind it, a list of
- * changes in memory, and a recovery from the file behind alone.
+ * An editor that uses db(3) as nvi does: it opens the text file only for reading, its edits go to the file of bfname
+ * (KEPT), it has a list of changes in memory, and it recovers the edits from KEPT without the text file.
  *
- * usage: editor edit TEXT KEPT: edits, makes the edits safe, edits on, and waits to be killed
- *        editor recover TEXT KEPT: writes the safe edits in KEPT to TEXT
+ * usage: editor edit TEXT KEPT: edits, syncs the edits to KEPT, makes another edit, and waits to be killed
+ *        editor recover TEXT KEPT: writes the synced edits in KEPT to TEXT
  */
 #include <db.h>
 

@@ -1,7 +1,7 @@
-/* A child that a process with an open environment makes by fork; and two processes, one of which is killed.
+/* A process with an open environment that forks; and a process whose child is killed.
  *
- *   fork DIRECTORY handles     the child tries its parent's handles, and opens the environment for itself
- *   fork DIRECTORY killed      the child is killed with a record locked and changed, and the parent goes on
+ *   fork DIRECTORY handles     the child uses its parent's handles, which fails, and opens the environment for itself
+ *   fork DIRECTORY killed      the child is killed after it has locked and changed a record, and the parent continues
  */
 #include <signal.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static int show(const struct place *place, const char *key)
     return tp_abort(snapshot) != TP_OK;
 }
 
-/* Runs in the child. The child ends by _exit, so that the parent's output is not flushed twice. */
+/* Runs in the child. The child then ends by _exit, so that it does not print its copy of the parent's output. */
 static int try_handles(const char *directory, const struct place *theirs, tp_txn *txn)
 {
     struct place mine;
@@ -79,7 +79,7 @@ static int try_handles(const char *directory, const struct place *theirs, tp_txn
         return 11;
     if (tp_snapshot(env, &other) != TP_FORKED || tp_env_flush(env) != TP_FORKED)
         return 12;
-    /* The child may close the handles that it inherited; closing them changes nothing. */
+    /* The child may close the handles that it inherited. This changes nothing in the parent. */
     if (tp_abort(txn) != TP_FORKED || close_place(theirs) != 0)
         return 13;
     if (open_place(directory, &mine) != 0 || stored(&mine, "child", "its own") != 0 || close_place(&mine) != 0)

@@ -1,5 +1,6 @@
-/* Memory of an environment under the guard: a store to a declared range succeeds, and a store of a transaction that has declared no range
- * ends the process. (A store beside a declared range ends the process if the guard protects pages, not if it uses protection keys.)
+/* A guarded segment of an environment: a store to a declared range succeeds, and a store in a transaction that has
+ * declared no range ends the process. (If a transaction has declared a range, a store outside of it ends the process
+ * only if the guard protects pages, not if it uses protection keys.)
  *
  *   guarded DIRECTORY [wild]
  */
@@ -39,7 +40,7 @@ int main(int argc, char **argv)
         fflush(stdout);
         *(volatile long *)&longs[4096] = 1000;
     }
-    printf("%ld kept, %ld beside\n", longs[0], longs[4096]);
+    printf("%ld in the declared range, %ld outside it\n", longs[0], longs[4096]);
     if (tp_abort(txn) != TP_OK || tp_segment_close(segment) != TP_OK || tp_env_close(env) != TP_OK)
         return failed("close");
     return 0;

@@ -1,4 +1,4 @@
-/* Calls that a program must not make: each is refused with its code and a sentence, and has no other effect. */
+/* Calls that a program must not make: each fails with its code and a text, and has no other effect. */
 #include <stdio.h>
 #include <string.h>
 
@@ -202,7 +202,8 @@ static void savepoints(tp_env *env, tp_db *db)
     expect(tp_savepoint_roll_back(txn, first), TP_MISUSE, "kept or rolled back");
     expect(tp_savepoint(txn, NULL), TP_MISUSE, "place of the savepoint");
     expect(tp_snapshot_durable(txn), TP_MISUSE, "the call needs a snapshot");
-    /* One that is neither kept nor gone back to ends with its transaction, and what was done is kept. */
+    /* A savepoint that is neither kept nor rolled back ends with its transaction, and the changes since the savepoint
+     * are kept. */
     fine(tp_savepoint(txn, &first));
     fine(tp_put(db, txn, "left", 4, "1", 1));
     fine(tp_commit(txn));

@@ -11,7 +11,7 @@ pub fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns a file of the library that cargo has built: beside the test, or one directory above.
+/// Returns a file of the library that cargo has built: in the test's directory, or in the directory above.
 pub fn built(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let found = here.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.exists());
@@ -21,12 +21,12 @@ pub fn built(name: &str) -> PathBuf {
 /// All warnings, each an error.
 pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"];
 
-/// Returns the compiler that the environment variable names, or else the usual one.
+/// Returns the compiler that the environment variable names, or the usual compiler.
 pub fn compiler(variable: &str, usual: &str) -> Command {
     Command::new(std::env::var(variable).unwrap_or_else(|_| usual.into()))
 }
 
-/// Returns the compiler of C with all warnings, for a program with these headers.
+/// Returns the compiler of C with all warnings as errors, for a program that includes the headers of this crate.
 fn strict_compiler() -> Command {
     let mut command = compiler("CC", "cc");
     command.args(["-std=c99", "-D_DEFAULT_SOURCE", "-g", "-O1"]).args(WARNINGS).arg("-I").arg(home().join("include"));
@@ -62,8 +62,8 @@ pub fn compiled(source: &str, workshop: &Path, link: Link) -> PathBuf {
     linked(command, workshop, link, program)
 }
 
-/// Compiles sources of this crate into one program, which runs the sources that its arguments name, one after the other
-/// (`together.c`).
+/// Compiles several programs of this crate into one program, which runs the programs that its arguments name, one after
+/// the other (`together.c`).
 pub fn compiled_together(sources: &[&str], workshop: &Path) -> PathBuf {
     let mut command = strict_compiler();
     let mut programs = String::new();
@@ -101,17 +101,17 @@ pub fn say_together_under_valgrind(program: &Path, arguments: &[Vec<String>]) ->
     let all = arguments.join(&"--".to_owned());
     let message = says_under_valgrind(program, &all.iter().map(String::as_str).collect::<Vec<_>>());
     let mut outputs: Vec<String> = message.split("---- next program\n").map(str::to_owned).collect();
-    assert_eq!(outputs.pop().as_deref(), Some(""), "each ends with the line");
+    assert_eq!(outputs.pop().as_deref(), Some(""), "the last program's output ends with the line");
     outputs
 }
 
-/// Returns the output with the exit code.
+/// Returns a program's exit status and output as a text, for messages.
 pub fn told(output: &Output) -> String {
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{}\n{out}{error}", output.status)
 }
 
-/// Returns the command for a program with its arguments.
+/// Returns the command for a program with its arguments, without valgrind.
 pub fn plainly(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
@@ -128,7 +128,7 @@ pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
     succeeded(&mut under_valgrind(program, arguments))
 }
 
-/// The exit code of a program in which valgrind has found an error.
+/// The exit code of valgrind if it has found an error.
 pub const FOUND: i32 = 99;
 
 /// The treatment of leaks at a program's end.
@@ -136,22 +136,23 @@ pub const FOUND: i32 = 99;
 pub enum Leaks {
     /// Each leak is an error.
     Errors,
-    /// valgrind looks for leaks, but no leak is an error. At the end an open environment's tables have only pointers
-    /// into their blocks, and the child of a fork has the memory of its parent's threads.
+    /// valgrind looks for leaks, but no leak is an error. For a program that ends with an open environment, whose
+    /// tables have only pointers into the middle of blocks; and for the child of a fork, which has the memory of its
+    /// parent's threads.
     Sought,
-    /// valgrind does not look for leaks: an open segment may use all addresses into which it may grow, and valgrind
-    /// would read all of them.
+    /// valgrind does not look for leaks. For a program that ends with an open segment: valgrind would read all
+    /// addresses into which the segment can grow.
     Unsought,
 }
 
 /// Returns the command for a program and its children, under valgrind if it is installed.
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
-    let ends_with_it = ["fork", "apart"].iter().any(|name| program.ends_with(name))
+    let ends_with_open_handles = ["fork", "apart"].iter().any(|name| program.ends_with(name))
         || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
-    valgrind(program, arguments, if ends_with_it { Leaks::Sought } else { Leaks::Errors })
+    valgrind(program, arguments, if ends_with_open_handles { Leaks::Sought } else { Leaks::Errors })
 }
 
-/// Returns the command for [`under_valgrind`] with a choice about leaks.
+/// Returns the command for a program and its children, under valgrind if it is installed, with this treatment of leaks.
 pub fn valgrind(program: &Path, arguments: &[&str], leaks: Leaks) -> Command {
     let mut command = Command::new("valgrind");
     if !is_installed("valgrind", "valgrind") {
@@ -168,14 +169,14 @@ pub fn valgrind(program: &Path, arguments: &[&str], leaks: Leaks) -> Command {
     command
 }
 
-/// Returns whether a test runs: always under `cargo xtask test --deep`; under `test` on one of `days` days, by the
-/// test's `number` and the day's seed.
+/// Returns whether an expensive test runs: always under `cargo xtask test --deep`; otherwise on one of `days` days. The
+/// test's `number` and the day's seed decide which day.
 pub fn is_turn_of(number: usize, days: usize) -> bool {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<usize>().ok());
     is_deep() || seed.is_none_or(|seed| (seed + number) % days == 0)
 }
 
-/// Returns whether all programs run both directly and under valgrind.
+/// Returns whether all programs run twice: directly, and under valgrind.
 pub fn is_deep() -> bool {
     std::env::var_os("LIBTP_TEST_DEEP").is_some()
 }
@@ -186,8 +187,7 @@ fn succeeded(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns whether a tool is installed. A missing tool is reported by a conspicuous message. Where no test may be
-/// skipped, it is a failure.
+/// Returns whether a tool is installed. If it is missing, prints a conspicuous message, and in CI panics.
 pub fn is_installed(tool: &str, package: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).exists()));

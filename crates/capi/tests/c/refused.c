@@ -1,5 +1,5 @@
-/* Calls that a program must not make with ranges, several values, lists, plain files, indices, memory and words: each is refused with
- * its code and a sentence, and has no other effect. */
+/* Calls that a program must not make with ranges, keys with several values, lists, plain files, indices, segments and
+ * transactions that are passed on: each fails with its code and a text, and has no other effect. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static size_t as_is(const void *bytes, size_t size, void *made, size_t room, voi
     return size;
 }
 
-/* Returns a size that no memory has. */
+/* An encoding that is always too long: returns a size that no memory has. */
 static size_t endless(const void *bytes, size_t size, void *made, size_t room, void *argument)
 {
     (void)bytes;
@@ -52,7 +52,7 @@ static size_t endless(const void *bytes, size_t size, void *made, size_t room, v
     return size + ((size_t)-1 >> 1);
 }
 
-/* Returns the code of a get in the same transaction. */
+/* Visits a pair with a call that is not allowed: a get in the cursor's transaction. Returns the code of the get. */
 static int uses_it(const void *key, size_t key_size, const void *value, size_t value_size, void *argument)
 {
     struct scene *scene = argument;
@@ -231,13 +231,13 @@ static void lists(struct scene *scene)
     expect(tp_list_cursor_first(reading, NULL, NULL), TP_NOTFOUND, "");
     expect(tp_list_cursor_put(reading, "x", 1), TP_MISUSE, "a snapshot was given");
     expect(tp_list_cursor_set(reading, 1, "x", 1), TP_MISUSE, "a snapshot was given");
-    expect(tp_list_cursor_next((tp_list_cursor *)(void *)text, NULL, NULL), TP_MISUSE, "and a file of text was given");
+    expect(tp_list_cursor_next((tp_list_cursor *)(void *)text, NULL, NULL), TP_MISUSE, "and a text file was given");
     fine(tp_list_cursor_close(reading));
     fine(tp_commit(txn));
     expect(tp_list_cursor_next(cursor, NULL, NULL), TP_MISUSE, "the cursor's transaction has ended");
     fine(tp_list_cursor_close(cursor));
     fine(tp_list_cursor_close(NULL));
-    /* A record that the file cannot hold. */
+    /* The first record contains a newline, so it cannot be written as one line. */
     expect(tp_text_sync(text, NULL), TP_DATABASE, "record 1 cannot be written");
     expect(tp_text_close(text), TP_DATABASE, "record 1 cannot be written");
     expect(tp_text_close(text), TP_MISUSE, "ended or closed before");
@@ -356,7 +356,7 @@ struct mover {
     volatile int is_over;
 };
 
-/* Another program, which renames the directory away and back again and again. */
+/* Does what another program may do: renames the directory away and back, again and again. */
 static void *moves(void *argument)
 {
     struct mover *mover = argument;
@@ -369,8 +369,8 @@ static void *moves(void *argument)
     return NULL;
 }
 
-/* A commit whose file cannot be put in its place yet, because its directory has disappeared after the commit. The code of the commit
- * states the fate of the transaction, even while the directory moves. */
+/* Commits whose file cannot be put in its place, because its directory was renamed during the commit: the code of the
+ * commit says whether the transaction is committed, even while the directory is renamed. */
 static void files_that_wait(struct scene *scene)
 {
     tp_txn *txn;
@@ -418,7 +418,7 @@ static void files_that_wait(struct scene *scene)
     tp_buffer_free(&contents);
 }
 
-/* The library calls the function in a transaction of its own, of which C has no handle. */
+/* The code of a function that the library calls in its own transaction, of which C has no handle. */
 enum { OF_ITS_OWN = 43 };
 
 struct kept {
@@ -427,7 +427,7 @@ struct kept {
     int code;
 };
 
-/* Adds the value, twice, and makes calls that are refused. Returns the code in its argument. */
+/* Adds the value twice, and makes calls that must fail. Returns the code in its argument. */
 static int function(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys, void *argument)
 {
     struct kept *kept = argument;
@@ -497,13 +497,13 @@ static void indices(struct scene *scene)
     fine(tp_index_cursor_close(NULL));
     fine(tp_commit(txn));
     fine(tp_begin(scene->env, TP_DEFAULT, &scene->txn));
-    /* An index that cannot be made leaves no index behind. */
+    /* If an index cannot be made because the function refuses a record, no index remains. */
     kept.code = OF_ITS_OWN;
     expect(tp_index_open(db, "refused", function, &kept, &refused), OF_ITS_OWN, "refuses the record");
     holds(refused == NULL);
     kept.code = 0;
     fine(tp_put(db, scene->txn, "kurt", 4, "logician", 8));
-    /* A handle of the environment that does not know the index's function may not write to the database. */
+    /* An environment handle without the index's function may not write to the database. */
     fine(tp_db_close(db));
     fine(tp_hash_open(scene->other, "people", &db));
     fine(tp_abort(scene->txn));

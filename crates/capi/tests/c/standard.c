@@ -1,5 +1,7 @@
-/* A program without standard descriptors: no file of the library gets their numbers. argv: DIRECTORY. The exit status
- * is the number of the step after which a standard descriptor is open. */
+/* Closes the standard descriptors, and checks that no file of the library gets their numbers. usage: standard DIRECTORY
+ *
+ * The exit status is the number of the first step after which a standard descriptor is open, or 100 or more if a call
+ * fails. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

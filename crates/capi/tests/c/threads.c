@@ -1,5 +1,5 @@
-/* Threads that wait for each other in a circle; threads that share a transaction, which is refused; and a thread that hands a
- * transaction to another thread. */
+/* Threads whose transactions deadlock; a thread that uses a transaction while another thread is in a call with it,
+ * which fails; and a thread that gives its transaction's handle to another thread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int add(struct scene *scene, tp_txn *txn, const char *key)
     return tp_put(scene->db, txn, key, 1, text, strlen(text));
 }
 
-/* Reads and then writes two keys. Threads with an even number take the keys in the other order, which causes deadlocks. */
+/* Reads and then writes two keys. Threads with an even number do this in the opposite order, which causes deadlocks. */
 static int both(tp_txn *txn, void *argument)
 {
     struct scene *scene = argument;
@@ -82,7 +82,7 @@ static int run_circles(struct scene *scene)
     return tp_abort(snapshot) != TP_OK;
 }
 
-/* Stands in the middle of a call with the transaction while the other thread tries. */
+/* Stays inside a call with the transaction while the other thread makes its calls. */
 static void waits(void *value, size_t size, void *argument)
 {
     struct scene *scene = argument;
@@ -110,7 +110,7 @@ static int run_intruder(struct scene *scene)
 {
     pthread_t thread;
     pthread_barrier_init(&scene->barrier, NULL, 2);
-    /* Each thread has its own text of an error. */
+    /* This error text must stay, because each thread has its own error text. */
     if (tp_begin(scene->env, TP_DEFAULT, &scene->txn) != TP_OK || tp_get(scene->db, scene->txn, "none", 4, NULL) != TP_NOTFOUND)
         return failed("begin");
     pthread_create(&thread, NULL, intrudes, scene);

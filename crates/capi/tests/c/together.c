@@ -1,5 +1,5 @@
 /*
- * Programs that run after each other in one process. The test makes programs.h, with PROGRAM(name) for each program.
+ * Runs programs one after the other in one process. The test makes programs.h, with PROGRAM(name) for each program.
  *
  * usage: together NAME ARGUMENT... [-- NAME ARGUMENT...]...
  */

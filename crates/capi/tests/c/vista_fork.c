@@ -1,4 +1,4 @@
-/* A child that a process makes by fork, or by a raw clone, in the middle of a transaction on a segment.
+/* A child that a process makes with fork, or with the system call clone, in the middle of a transaction on a segment.
  *
  *   vista_fork FILE
  */
@@ -16,7 +16,7 @@ static int is_refused(int answer)
     return answer == -1 && strstr(vista_error(), "cannot use the inherited handle") != NULL;
 }
 
-/* Runs in the child. Returns the number of a call that was not refused; 0 if all calls were refused. */
+/* Runs in the child, where all these calls must fail. Returns the number of the first step with another result, or 0. */
 static int use_all(vista *segment, char *bytes, void *block)
 {
     if (!is_refused(vista_begin_transaction(segment)))
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
             return 1;
         bytes[0] = 1;
         void *block = vista_malloc(segment, 100);
-        /* Otherwise the child would also inherit the unprinted output. */
+        /* Otherwise the child would inherit the buffered output. */
         fflush(stdout);
         pid_t child = way % 2 == 0 ? fork() : (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
         if (child == 0)
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         if (vista_set_range(segment, bytes + 8, 8) != 0)
             return 1;
         bytes[8] = 1;
-        /* Two rounds abort, which needs all saved bytes; two rounds end the transaction. */
+        /* Two rounds abort the transaction, which needs all before-images; two rounds end it. */
         if ((way < 2 ? vista_abort_transaction(segment) : vista_end_transaction(segment)) != 0)
             return 1;
         printf("the parent has %d and %d\n", bytes[0], bytes[8]);

@@ -1,5 +1,5 @@
 //! Runs the real `tp` and checks its output and its exit code.
-#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this module.
+#![allow(dead_code)] // Every file of tests is a separate program, and uses only a part of this module.
 
 mod said;
 

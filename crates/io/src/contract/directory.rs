@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// Names are plain file names: not empty, no `/`, not `.` or `..` (see [`check_name`]).
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Opens the file `name` as `mode` says. A power cut may take away the name of a file made here until
+    /// Opens the file `name` in the mode `mode`. A power cut may take away the name of a file made here until
     /// [`Directory::sync`] has returned, even if the file itself was synced.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
 
     /// Opens the directory `name` inside this directory, and makes it if it is missing. The name of a new directory is
-    /// durable when *this* directory is synced; its contents need syncs of their own.
+    /// durable when *this* directory is synced; the files in it need their own syncs.
     ///
     /// # Errors
     /// As [`Directory::open`], without [`Error::Exists`].
@@ -61,8 +61,8 @@ pub trait Directory: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Returns whether a file or directory `name` is here now. It may be gone at the next call. A caller that must make
-    /// the file itself opens it with [`OpenMode::CreateNew`].
+    /// Returns whether a file or directory `name` exists now. Another process may remove it before the next call. A
+    /// caller that must make the file itself opens it with [`OpenMode::CreateNew`].
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Io`].
@@ -86,8 +86,8 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// [`Error::Io`] and [`Error::Full`].
     fn sync(&self) -> Result<()>;
 
-    /// Returns a description of where `name` lies, for messages. The description is no path to open, and nothing is
-    /// looked up for it.
+    /// Returns a description of the path of `name`, for messages. A caller must not open it as a path. The call does
+    /// not access the disk.
     fn describe(&self, name: &str) -> String;
 
     /// Returns the directory's identity, which does not depend on its path; `None` if the disk has no identities.
@@ -104,8 +104,9 @@ pub trait Directory: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns whether the directory is on a network filesystem. There the locks, shared mappings and syncs of several
-    /// machines do not keep this contract. A list of known types decides; an unknown type counts as local.
+    /// Returns whether the directory is on a network filesystem. On such a filesystem the locks, shared mappings and
+    /// syncs of several machines do not keep this contract. A list of known types decides; an unknown type counts as
+    /// local.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.

@@ -31,7 +31,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// when the disk cannot write.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one call if the
+    /// Writes `first` at `offset` and `second` directly after it, as [`File::write_at`] does, in one call if the
     /// system has such a call. The call is no more atomic than two writes: it only saves a call for a ring that wraps.
     ///
     /// # Errors
@@ -72,13 +72,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// A filesystem may check each block of the range, existing blocks too (tmpfs does). So a caller that extends a
     /// file step by step should pass only the new part.
     ///
-    /// If the filesystem has no such call, this call writes zeros behind the old end; holes before the old end stay.
+    /// If the filesystem has no such call, this call writes zeros after the old end; holes before the old end stay.
     ///
     /// # Errors
     /// [`Error::Full`] when the filesystem has too few blocks, [`Error::ReadOnly`], [`Error::Io`].
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Gives the blocks in `range` back to the filesystem. The bytes then read as zero, and the length stays. A later
+    /// Frees the blocks in `range` on the filesystem. The bytes then read as zero, and the length stays. A later
     /// write to these bytes may find the disk full. A power cut before the next sync of the file may bring the old
     /// bytes back.
     ///
@@ -105,10 +105,10 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Io`] and [`Error::Full`]; either is final for the unsynced bytes.
     fn sync(&self) -> Result<()>;
 
-    /// Locks one byte for this open file and returns whether it did. Returns `Ok(false)` only if another handle holds a
-    /// conflicting lock and `wait` is false. The kernel drops the lock when the last copy of the handle is closed,
-    /// however the process ends, and not before. The byte need not exist. If this handle has locked the byte already,
-    /// the lock's mode changes to `mode`.
+    /// Locks one byte for this open file and returns whether the byte is now locked. Returns `Ok(false)` only if
+    /// another handle holds a conflicting lock and `wait` is false. The kernel drops the lock when the last copy of the
+    /// handle is closed, however the process ends, and not before. The byte need not exist. If this handle has locked
+    /// the byte already, the lock's mode changes to `mode`.
     ///
     /// In the child of a fork the handle refers to no file, so the child does not keep the lock. A child made by a raw
     /// `clone` must call [`give_up_inherited`](crate::give_up_inherited) at once.
@@ -154,7 +154,7 @@ pub trait File: Send + Sync + fmt::Debug {
 pub enum LockMode {
     /// The lock may be held together with other shared locks.
     Shared,
-    /// The lock is held alone.
+    /// The lock excludes every other lock on the byte.
     Exclusive,
 }
 
@@ -178,9 +178,9 @@ impl Identity {
     }
 }
 
-/// Returns whether the descriptor of `file`, which had this identity when it was opened, is no longer the file's. Then
-/// the program has closed the descriptor, and its number may be a file of the program: nothing is written through it,
-/// and nothing closes it. If the disk does not answer, the descriptor counts as the file's.
+/// Returns whether the program has closed the descriptor of `file`, which had this identity when it was opened. Then
+/// the number of the descriptor may belong to a file of the program, so the caller must neither write through the
+/// descriptor nor close it. If the system reports no identity, the descriptor counts as open.
 pub fn is_foreign(file: &dyn File, identity: &Identity) -> bool {
     match file.identity() {
         Ok(now) => now != *identity,

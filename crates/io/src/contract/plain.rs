@@ -83,7 +83,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// Makes every change of a name in `directory` safe from a power cut before this call returns.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Full`], final as those of [`File::sync`]; as [`PlainFiles::status`].
+    /// [`Error::Io`] and [`Error::Full`], as final as an error of [`File::sync`]; as [`PlainFiles::status`].
     fn sync(&self, directory: &str) -> Result<()>;
 }
 
@@ -103,19 +103,19 @@ pub enum PlainKind {
 /// Status of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlainStatus {
-    /// Its kind.
+    /// The kind of the entry.
     pub kind: PlainKind,
-    /// Its number on its filesystem.
+    /// The entry's number on its filesystem.
     pub inode: u64,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Time of the last change of its contents, nanoseconds since 1970.
+    /// Time of the last change of the contents, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// Its permissions, twelve bits.
+    /// The permissions, twelve bits.
     pub mode: u32,
-    /// Its owner.
+    /// The owner's user number.
     pub owner: u32,
-    /// Its group.
+    /// The group's number.
     pub group: u32,
 }
 

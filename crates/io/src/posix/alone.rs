@@ -1,4 +1,4 @@
-//! A lock that no child of this process has. A mapping, and no descriptor, keeps the lock's open file.
+//! A lock that no child of this process has. A mapping, and not a descriptor, keeps the lock's file open.
 //!
 //! The file is opened a second time for the lock, because every child has a copy of the descriptor that is used for
 //! writing.

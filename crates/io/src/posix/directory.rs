@@ -22,7 +22,7 @@ pub struct PosixDirectory {
 }
 
 impl PosixDirectory {
-    /// Opens the directory at `path`, which must be there.
+    /// Opens the directory at `path`, which must exist.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::Unsuitable`] when the path leads to something that is not a
@@ -50,7 +50,7 @@ impl PosixDirectory {
         let parent = match path.parent() {
             Some(above) if above.as_os_str().is_empty() => Path::new("."),
             Some(above) => above,
-            // Only the root has no parent, and the root is there.
+            // Only the root has no parent, and the root exists.
             None => return PosixDirectory::open(path),
         };
         let parent = PosixDirectory::create(parent)?;

@@ -4,7 +4,7 @@
 //! or syncs do not hold between machines. The library refuses such an environment. This list decides which filesystems
 //! are refused.
 
-/// Filesystems whose files lie on another machine, or that several machines change at once: NFS, SMB, CIFS, SMB2, 9P,
+/// Filesystems whose files are on another machine, or that several machines change at once: NFS, SMB, CIFS, SMB2, 9P,
 /// AFS, AFS of the kernel, Ceph, Coda, NCP, GFS2, OCFS2, Lustre.
 const NETWORK_MAGICS: [u32; 13] = [
     0x6969,

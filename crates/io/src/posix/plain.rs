@@ -1,8 +1,7 @@
 //! Plain files of the machine's own filesystems.
 //!
-//! Each call opens the directories of its path anew, name by name and never through a symbolic link. No directory is
-//! kept open between calls. So a call that comes hours after the path was given, or from another process, takes the
-//! same way as any other.
+//! Each call opens all directories of its path again, name by name and never through a symbolic link. No directory is
+//! kept open between calls. So a call resolves the path in the same way hours later and in another process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -55,7 +54,7 @@ impl PosixPlain {
                     Errno::NOTDIR | Errno::LOOP if is_link() => Error::Unsuitable {
                         operation,
                         file: self.words(path),
-                        what: "its path leads through a symbolic link, which another may change: name the directory that it leads to",
+                        what: "its path leads through a symbolic link, which another user may change: give the path of the link's target instead",
                     },
                     _ => self.error(operation, path, errno),
                 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own for one test, removed afterwards.
+/// A separate directory for one test, removed afterwards.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -117,7 +117,7 @@ fn only_the_given_range_is_allocated() {
 
 #[test]
 fn a_filesystem_in_memory_notes_no_first_writes() {
-    // A memfd lies on tmpfs on every machine.
+    // A memfd is on tmpfs on every machine.
     let of_memory = rustix::fs::memfd_create("first-writes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     assert!(!PosixFile::new(of_memory, "a file in memory".into(), true).notes_first_writes());
     let of_another = std::fs::File::open("/proc/version").unwrap();
@@ -125,7 +125,7 @@ fn a_filesystem_in_memory_notes_no_first_writes() {
 }
 
 #[test]
-fn where_there_is_no_fallocate_zeros_are_written_and_old_bytes_stay() {
+fn without_fallocate_zeros_are_written_and_old_bytes_stay() {
     let scratch = Scratch::new();
     let directory = scratch.directory();
     let opened = directory.open_or_make("file").unwrap();
@@ -180,7 +180,8 @@ fn a_lock_dies_with_its_process() {
     assert!(file.lock(byte, LockMode::Exclusive, false).unwrap());
 }
 
-/// The work of the child of the test above. Without the environment variable it does nothing.
+/// Not a test, but the work of the child of `a_lock_dies_with_its_process`. Without the environment variable it does
+/// nothing.
 #[test]
 fn hold_a_lock_for_a_parent() {
     let Some(path) = std::env::var_os("LIBTP_IO_HOLD") else {
@@ -204,7 +205,7 @@ fn closing_another_handle_of_the_file_keeps_the_lock() {
 }
 
 #[test]
-fn the_identity_is_that_of_the_inode() {
+fn the_identity_follows_the_inode_and_not_the_name() {
     let scratch = Scratch::new();
     let directory = scratch.directory();
     let file = directory.open("file", OpenMode::Create).unwrap();

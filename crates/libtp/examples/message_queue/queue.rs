@@ -9,7 +9,7 @@ use libtp::{Env, Result, Segment, Txn};
 const SLOTS: u64 = 64;
 /// A slot: the message's length, and the message.
 const SLOT_BYTES: u64 = 64;
-/// The slots follow the numbers of the first message and of the next one.
+/// The offset of the first slot, after the number of the first message and the number of the next message.
 const FIRST_SLOT: u64 = 64;
 
 /// A queue.
@@ -21,7 +21,7 @@ impl Queue {
         Ok(Queue(env.segment(name, FIRST_SLOT + SLOTS * SLOT_BYTES)?))
     }
 
-    /// Puts a message of at most 56 bytes at the end; false if the queue is full.
+    /// Puts a message of at most 56 bytes at the end; returns false if the queue is full.
     pub fn put(&self, txn: &Txn<'_>, message: &[u8]) -> Result<bool> {
         let mut memory = txn.join(&self.0)?;
         let (first, next) = (number(&memory.bytes()[..8]), number(&memory.bytes()[8..]));
@@ -35,7 +35,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Takes the first message; `None` if the queue is empty.
+    /// Takes the first message; returns `None` if the queue is empty.
     pub fn take(&self, txn: &Txn<'_>) -> Result<Option<Vec<u8>>> {
         let mut memory = txn.join(&self.0)?;
         let (first, next) = (number(&memory.bytes()[..8]), number(&memory.bytes()[8..]));

@@ -1,4 +1,5 @@
-//! A token that processes pass round while they are killed: there is always one, and its holder does its work once.
+//! A token that processes pass round while they are killed: there is always one token, and each piece of work is done
+//! once.
 //!
 //! `cargo run --release -p libtp --example token`
 

@@ -1,4 +1,5 @@
-//! A token that goes round among stations: a segment of memory has its holder and the number of its moves.
+//! A token that goes round among stations: a segment of memory has the number of the token's holder, and how often the
+//! token was passed on.
 //!
 //! Paper: Rio Vista, section 6. The holder does a piece of work and passes the token on, in one transaction: the work
 //! is done if and only if the token was passed on. So there is one token, and each piece is done once and in order.
@@ -15,7 +16,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Opens a ring of `stations` stations, or makes it if it is missing: the first station has the token.
+    /// Opens a ring of `stations` stations, or makes it if it is missing. In a new ring the first station has the
+    /// token.
     pub fn open(env: &Env, stations: u64) -> Result<Ring> {
         Ok(Ring { env: env.clone(), token: env.segment("token", 16)?, work: env.recno("work", 16)?, stations })
     }

@@ -1,7 +1,7 @@
-//! Archiving the log's segment files: listing the unneeded ones, copying them, and removing them.
+//! Archives the log's segment files: lists, copies and removes those that are not needed.
 //!
-//! The library itself reuses unneeded log; `keep_log` keeps more, and these calls show it. After Berkeley DB's
-//! `db_archive`.
+//! The library itself reuses the files of unneeded log. The setting `keep_log` keeps more of the log, which these calls
+//! list and copy. They are modelled on Berkeley DB's `db_archive`.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ const UNFINISHED: &str = "log.copying";
 /// A segment file of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogFile {
-    /// Its name in the log's directory.
+    /// The file's name in the log's directory.
     pub name: String,
     /// The LSN of its first byte.
     pub start: u64,
-    /// The LSN behind its last byte.
+    /// The LSN just after its last byte.
     pub end: u64,
     /// Whether a restart, a running transaction, a snapshot or a backup may need it, or it is not fully written yet.
     pub is_needed: bool,
@@ -48,10 +48,10 @@ impl Env {
     }
 
     /// Copies the unneeded files of the log to the directory `to`, except those that are there already; returns the
-    /// copied ones. A copy gets its name when it is whole and synced.
+    /// files that were copied. A copy gets its name when it is complete and synced.
     ///
     /// # Errors
-    /// `Full`, `Io`: the files copied before are there.
+    /// `Full`, `Io`: the files that were copied before the error stay.
     pub fn archive_log(&self, to: impl AsRef<Path>) -> Result<Vec<LogFile>> {
         self.0.check_writable("moving log files")?;
         let to = PosixDirectory::create(to)?;
@@ -76,7 +76,8 @@ impl Env {
                     break;
                 }
             }
-            // A segment file is reused under another name when it is given up: the copy may then be of two segments.
+            // When a segment is given up, its file may be reused under another name: the copy may then have parts of
+            // two segments.
             if !self.log_files()?.contains(&file) {
                 to.remove(UNFINISHED)?;
                 return Err(Error::Io(format!("the log file {} was used again while it was copied. The files copied before it are complete; set a larger `keep_log` in libtp.toml, which keeps more of the log, and copy again", file.name).into()));
@@ -89,8 +90,8 @@ impl Env {
         Ok(copied)
     }
 
-    /// Takes a checkpoint, and removes the unneeded files of the log, also those kept by `keep_log`: the next backup
-    /// must be a full one then.
+    /// Takes a checkpoint, and removes the unneeded files of the log, also those that `keep_log` keeps. Afterwards, the
+    /// next backup must be a full backup.
     ///
     /// # Errors
     /// As [`Env::checkpoint`].
@@ -99,7 +100,7 @@ impl Env {
         self.remove_log_below(u64::MAX)
     }
 
-    /// As [`Env::remove_old_log`], for the files that end at or below `end`: those that were copied, for example. More
+    /// As [`Env::remove_old_log`], for the files that end at or below `end`, for example those that were copied. More
     /// files may be unneeded after the checkpoint; they stay.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
-//! Backup: a copy of an environment, taken while it is in use, from which another can be made (`restore.rs`).
+//! Backup: a copy of an environment, taken while the environment is in use. `restore.rs` makes an environment from the
+//! copy.
 //!
 //! Not in the paper; after Berkeley DB's hot backup and PostgreSQL's base backup (docs/design/0016-backup.md, PROTOCOLS
-//! L10). In this order:
+//! L10). The steps, in this order:
 //!
 //! 1. Take a checkpoint; from it on, keep the log (`txn/kept_log`).
 //! 2. Copy the files, page by page, while other sessions write them (`copy_file.rs`).
@@ -9,14 +10,14 @@
 //! 4. Read the copied log back, record by record.
 //! 5. Write the manifest, which completes the backup.
 //!
-//! Later calls add the log since then: the manifest's end moves, the copied files stay.
+//! A later call adds the log since then: it raises the manifest's end, and the copied files stay as they are.
 //!
 //! Invariants
-//! 1. A directory with a manifest has a whole backup that ends where the manifest says. Other files in it belong to an
-//!    unfinished backup and do not count.
-//! 2. A backup changes nothing in the environment, except that it takes checkpoints and keeps log meanwhile.
-//! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: no other process
-//!    takes the files there for the files of a dead process.
+//! 1. A directory with a manifest has a whole backup that ends where the manifest says. Any further files in it belong
+//!    to an unfinished backup, and are ignored.
+//! 2. A backup changes nothing in the environment, except that it takes checkpoints, and keeps log while it runs.
+//! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: so no other
+//!    process takes the files in the directory for files of a dead process.
 //!
 //! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
 //! the same directory starts over; an extension is done again.
@@ -54,8 +55,8 @@ const PAGES_NEW: u64 = 3;
 /// The number of bytes at a backup's end that are compared with the log that is to continue it.
 const WITNESS_BYTES: u64 = 4096;
 
-/// The locked byte, far behind all that is read: some network filesystems keep other processes from reading a locked
-/// byte.
+/// The locked byte, far after all bytes that are read: some network filesystems keep other processes from reading a
+/// locked byte.
 const LOCKED_BYTE: u64 = 1 << 40;
 
 /// The result of a backup.
@@ -63,7 +64,7 @@ const LOCKED_BYTE: u64 = 1 << 40;
 pub struct BackedUp {
     /// The earliest state that can be restored: everything logged before this LSN.
     pub earliest: u64,
-    /// The end of its log, and so the latest state that can be restored.
+    /// The end of the backup's log, and so the latest state that can be restored.
     pub end: u64,
     /// Database files that were copied.
     pub files: u64,
@@ -78,9 +79,9 @@ pub struct BackedUp {
 }
 
 impl Env {
-    /// Copies the environment to the directory `to`, which is missing or empty, while other sessions go on. The copy
-    /// has all commits made before the backup begins, and some of those made meanwhile. It does not include
-    /// segments of recoverable memory.
+    /// Copies the environment to the directory `to`, which is missing or empty, while other sessions continue their
+    /// work. The copy has all commits that were made before the backup begins, and some of the commits that are made
+    /// meanwhile. It does not include segments of recoverable memory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -108,7 +109,7 @@ impl Env {
     ///
     /// # Errors
     /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
-    /// the settings); else as [`Env::backup`]. The backup is unchanged then.
+    /// the settings); else as [`Env::backup`]. After an error the backup is unchanged.
     pub fn backup_more(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.backup_more_to(&directory_at(to.as_ref())?, watch)
     }
@@ -162,7 +163,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
         if !is_alone && !planted("libtp: two backups run into one directory") {
             return Err(refused(
                 to,
-                "another backup to it is running, and goes on; nothing was changed. Wait for the end of that backup",
+                "another backup to it is running; nothing was changed. Wait for the end of that backup",
             ));
         }
         // The former holder may have ended meanwhile, and removed or replaced the file.
@@ -180,7 +181,7 @@ fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
     refuse_what_is_there(to)?;
     let alone = take_alone(to, BACKING_UP, OpenMode::Create)?
         .ok_or_else(|| refused(to, "no file can be made in it; nothing was changed. Name another directory"))?;
-    // Once more: another process may have finished its backup before the lock was granted.
+    // Checked again: another process may have finished its backup before the lock was granted.
     if let Err(refused) = refuse_what_is_there(to) {
         to.remove(BACKING_UP)?;
         return Err(refused);
@@ -240,7 +241,8 @@ impl<'e> Copying<'e> {
     /// Keeps other sessions from dropping or renaming a database until the backup ends.
     fn keep_names(&self) -> Result<()> {
         self.with(|managers, seat| {
-            // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end that one.
+            // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end it while it
+            // waits.
             let _open = libtp_lock::OpenHere::new();
             let (files, wait) = (lock_names::files(), self.env.wait);
             Ok(managers.locks.lock(seat.session(), seat.locker(), files, Mode::S, wait)?)
@@ -272,7 +274,7 @@ impl<'e> Copying<'e> {
         })
     }
 
-    /// Returns the log's time: a commit with a later time is behind everything logged by now.
+    /// Returns the log's time: a commit with a later time is after everything logged by now.
     fn time(&self) -> Result<u64> {
         self.with(|managers, _| Ok(managers.log.time()))
     }
@@ -306,7 +308,7 @@ impl<'e> Copying<'e> {
         let time = self.time()?;
         let end =
             if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
-        // From here on the control file is later than all log records of the copied pages.
+        // The control file that is read now is later than all log records of the copied pages.
         let mut control = self.control()?;
         for file in self.found(&control)? {
             let is_new = !files.iter().any(|known| known.info.id == file.info.id);
@@ -404,7 +406,7 @@ impl<'e> Copying<'e> {
             .try_fold(0, |total, file| Ok(total + directory.open(&file.info.file_name(), OpenMode::ReadOnly)?.len()?))
     }
 
-    /// Reads the page through the cache, even if its writer died.
+    /// Reads a page through the page cache, which also repairs the page if its writer has died.
     fn read_cached(&self, id: PageId, page: &mut [u8]) -> Result<()> {
         self.with(|managers, seat| {
             page.copy_from_slice(&managers.buffers.shared(seat.session(), id, Rank::page(0))?);

@@ -1,11 +1,11 @@
-//! A new environment that is filled before any other process opens it: `tp load` makes one.
+//! A new environment that is filled before any other process opens it, for example by `tp load`.
 //!
-//! Paper: none. An interrupted load must not leave an environment that is empty or half filled, and passes for a
-//! complete environment. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the
-//! mark when everything is durable. As long as the mark is there, every opening but the load's own is refused.
+//! Paper: none. After an interrupted load, an empty or half filled environment must not pass for a complete
+//! environment. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the mark when
+//! everything is durable. As long as the mark is there, every opening but the load's own is refused.
 //!
-//! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark
-//! last.
+//! If we die here: the mark stays, and openings of the environment are refused. Only [`Filling::abandon`] removes
+//! files, the mark last.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,8 +22,8 @@ use crate::open::platform::{Platform, REGION_NAME};
 use crate::open::unfinished;
 use crate::{Builder, Env, Result};
 
-/// An environment that is open to be filled. An environment that existed before is open as usual. A new environment is
-/// refused to other openings until [`Filling::finish`], and for ever if this value is dropped before.
+/// An environment that is open to be filled. An environment that existed before is open as usual. Other openings of a
+/// new environment are refused until [`Filling::finish`], and for ever if this value is dropped without that call.
 #[derive(Debug)]
 pub struct Filling {
     env: Env,
@@ -54,7 +54,7 @@ impl Builder {
         self.fill(platform, missing, watch)
     }
 
-    /// As [`Builder::open_to_fill`], on any disk. The directories of `missing` were made for it.
+    /// As [`Builder::open_to_fill`], on any disk. The directories in `missing` did not exist before this opening.
     pub(crate) fn fill(&self, platform: Platform, missing: Vec<PathBuf>, watch: &mut Watch<'_>) -> Result<Filling> {
         let before = Before { names: names_of(&platform)?, missing };
         let begun = Cell::new(false);
@@ -96,7 +96,7 @@ impl Filling {
     /// its databases first.
     ///
     /// # Errors
-    /// `Io`: the remains are no environment.
+    /// `Io`: the files that remain are no environment.
     pub fn abandon(self) -> Result<bool> {
         let platform = self.env.0.platform.clone();
         drop(self.env);
@@ -106,7 +106,7 @@ impl Filling {
     }
 }
 
-/// Returns the names in both directories.
+/// Returns the names in the environment's directory and in the log's directory.
 fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::from_iter(platform.directory.list()?);
     names.extend(platform.log_directory.list()?);
@@ -134,8 +134,8 @@ impl Before {
     }
 }
 
-/// Returns whether a file of that name belongs to an environment. Other programs may make files beside an environment's
-/// meanwhile.
+/// Returns whether a file of that name belongs to an environment. Other programs may make files next to an
+/// environment's files meanwhile.
 fn is_ours(name: &str) -> bool {
     [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
         || segment_number(name).is_some()

@@ -1,8 +1,9 @@
-//! Looking at an environment without attaching to it: for tools that show which session keeps which waiting.
+//! Opens an environment for an observer, who does not attach: for tools that show which session keeps which other
+//! session waiting.
 //!
 //! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,
-//! and other processes cannot notice it. Its view may be a moment old; memory that is rebuilt meanwhile it sees in the
-//! old state.
+//! and other processes cannot notice it. Its view may be a moment old. If the shared memory is rebuilt meanwhile, the
+//! observer still sees the old memory.
 //!
 //! If we die here: no other process notices.
 
@@ -24,9 +25,9 @@ use crate::{Env, Result};
 
 impl Builder {
     /// Opens the environment in `directory` to watch the processes at work in it: [`Env::sessions`],
-    /// [`Env::transactions`], [`Env::stats`], [`Env::opening_process`]. This never waits, so it returns even while a
-    /// stopped process keeps all others waiting; every other call is refused. Returns `None` if no process has the
-    /// environment open, or the shared memory cannot be seen at this moment.
+    /// [`Env::transactions`], [`Env::stats`], [`Env::opening_process`]. The opening never waits, so it returns even
+    /// while a stopped process keeps all other processes waiting. The environment refuses every other call. Returns
+    /// `None` if no process has the environment open, or the shared memory cannot be seen at this moment.
     ///
     /// # Errors
     /// `Environment` when there is no environment; `Settings`; `Corrupt`; `Io`.

@@ -16,7 +16,7 @@ impl Builder {
     /// Opens the environment in `directory`.
     ///
     /// # Errors
-    /// `Environment` when the environment cannot be opened, with the remedy; `Corrupt` when restart met damage;
+    /// `Environment` when the environment cannot be opened, with the remedy; `Corrupt` when the restart found damage;
     /// `Settings`; `Io`.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
         let directory = directory.as_ref();

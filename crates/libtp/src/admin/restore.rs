@@ -1,13 +1,13 @@
-//! Restore: makes an environment from a backup, in its state at a place in the log.
+//! Restore: makes an environment from a backup, in the state at a chosen place in the log.
 //!
-//! The copied files, each page from another moment, and the log up to that place are put in the new environment's
+//! The copied files, each page from a moment of its own, and the log up to that place are put in the new environment's
 //! directory. Opening it restarts as after a crash: redo of the whole log, and undo of the transactions that had not
 //! committed. States before the last page was copied cannot be restored.
 //!
 //! The result is a *new* environment: it has an id of its own, in the control file, in page 0 of each file and in the
 //! segments of the log. So the restored environment never takes shared memory of another environment for its own (F1):
-//! of the environment that was backed up, or of the environment that lay here before. Its log continues independently,
-//! and segments of memory that belong to another environment are refused.
+//! of the environment that was backed up, or of the environment that was in this directory before. Its log continues
+//! independently, and segments of memory that belong to another environment are refused.
 //!
 //! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
 //! of an unfinished restore, or a log. The remains are no environment, and opening them reports that (`unfinished.rs`);
@@ -35,7 +35,7 @@ use crate::open::platform::{has_control, Platform};
 use crate::open::unfinished::{self, MANIFEST, RESTORING};
 use crate::{Builder, Env, Error, Opened, Result};
 
-/// The name of the backup's settings file where the settings do not take effect.
+/// The name of the backup's settings file if the settings must not take effect.
 const SETTINGS_ASIDE: &str = "libtp.toml.backup";
 
 /// The state to restore.
@@ -43,12 +43,12 @@ const SETTINGS_ASIDE: &str = "libtp.toml.backup";
 pub enum RestorePoint {
     /// The latest state.
     End,
-    /// The state behind the log record at this LSN: it has the transactions whose commit records are at this LSN or
+    /// The state after the log record at this LSN: it has the transactions whose commit records are at this LSN or
     /// before.
     Lsn(u64),
     /// The state at a time: it has every commit that had been answered as on disk by then, and no record logged later.
-    /// The log records the time of each flush. Times in the log never go back: while the wall clock is behind them they
-    /// stand still ([`Restored::clock_behind`]).
+    /// The log records the time of each flush. Times in the log never go back: while the wall clock is behind the log's
+    /// last time, they grow only by a microsecond a flush ([`Restored::clock_behind`]).
     Time(SystemTime),
 }
 
@@ -87,15 +87,16 @@ pub struct Restored {
     /// Uncommitted transactions that were undone.
     pub undone: u64,
     /// The number of flushes in the backup's log made while the wall clock was behind the log's last time: the clock
-    /// had been set back, or was wrong before. Their times stand still; restore states of that period by LSN.
+    /// had been set back, or was wrong before. Their times do not follow the clock; restore states of that period by
+    /// LSN.
     pub clock_behind: u64,
     /// The LSN of the first of these flushes, or zero.
     pub clock_behind_from: u64,
     /// If the state of a time was asked for, the time of the first flush that was left out, in microseconds since 1970,
     /// or zero. If it is far from the time asked for, the wall clock may have been ahead.
     pub left_out_time: u64,
-    /// Whether the backup's settings were laid aside as `libtp.toml.backup`, because they name directories, which
-    /// belong to the other environment.
+    /// Whether the backup's settings were stored without effect, as `libtp.toml.backup`, because they cannot be read,
+    /// or name directories, which belong to the other environment.
     pub settings_aside: bool,
     /// The duration in milliseconds.
     pub millis: u64,
@@ -175,14 +176,14 @@ impl Backup {
         })
     }
 
-    /// Makes an environment from the backup in `directory`. A missing directory is created; an existing one may contain
-    /// only a `libtp.toml`, which then holds the new environment's settings.
+    /// Makes an environment from the backup in `directory`. A missing directory is created; an existing directory may
+    /// contain only a `libtp.toml`, which then has the new environment's settings.
     ///
     /// # Errors
     /// `Backup` when the backup does not contain that state; `Corrupt` when it is damaged, with the file and the place;
-    /// `Environment` when the directory is not empty; `Full`, `Io`. The remains are no environment then: remove them.
-    /// `LogType` when the log has records of the program's types: the environment is complete then, and a program that
-    /// registers the types opens it, which replays the log.
+    /// `Environment` when the directory is not empty; `Full`, `Io`. After these errors, the files that remain are no
+    /// environment: remove them. `LogType` when the log has records of the program's types: the environment is then
+    /// complete, and a program that registers the types can open it, which replays the log.
     pub fn restore(&self, directory: impl AsRef<Path>, until: RestorePoint, watch: &mut Watch<'_>) -> Result<Restored> {
         self.restore_with(&Env::builder(), directory, until, watch)
     }
@@ -256,8 +257,8 @@ impl Backup {
         refused(self.directory.as_ref(), what)
     }
 
-    /// Puts everything in its place, with the log up to `end`, without replaying it. Returns whether the settings were
-    /// laid aside.
+    /// Makes all files of the new environment, with the log up to `end`, without replaying the log. Returns whether the
+    /// settings were stored without effect.
     fn lay_out(&self, builder: &Builder, platform: &Platform, end: Lsn, watch: &mut Watch<'_>) -> Result<bool> {
         platform.check_local()?;
         // First, because a refused restore changes nothing.
@@ -312,7 +313,7 @@ impl Backup {
         Ok(cut)
     }
 
-    /// Returns the place behind the last record of that state, and the findings about the log's times.
+    /// Returns the LSN just after the last record of that state, and the findings about the log's times.
     fn cut(&self, until: RestorePoint, last: Lsn) -> Result<Cut> {
         let until_micros = match until {
             RestorePoint::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
@@ -334,10 +335,10 @@ impl Backup {
         }
         let files = self.log(last)?;
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
-        // For a time: the end is behind the last time mark before that time. A mark stands behind the records that its
+        // For a time, the end is just after the last flush mark that is not later. A mark follows the records that its
         // flush made durable.
         let mut cut = Cut::at(last);
-        // The time of the record before, zero at the first record with a time.
+        // The time of the previous record that has a time; zero before the first of them.
         let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
@@ -347,7 +348,7 @@ impl Backup {
                 _ => {}
             }
             let Some(stated) = record.header.time() else { continue };
-            // Builds before this one let times go back.
+            // Earlier builds let times go back.
             let earliest = before.saturating_add(1);
             let time = stated.max(earliest);
             if before != 0 && time == earliest {
@@ -474,7 +475,8 @@ impl Backup {
 /// The settings of a backup.
 struct TheirSettings {
     text: Vec<u8>,
-    /// The settings cannot be read, or name directories of the other environment.
+    /// Whether the settings are stored without effect, because they cannot be read, or name directories of the other
+    /// environment.
     is_aside: bool,
 }
 

@@ -19,8 +19,9 @@ use crate::db::sort::Sorter;
 use crate::ground::progress::{Progress, Watch};
 use crate::{Env, Error, Result};
 
-/// The number of records, and of their bytes, that one transaction puts into the new database.
+/// The number of records that one transaction puts into the new database.
 const BATCH_RECORDS: usize = 500;
+/// The number of bytes of records after which one transaction ends, even with fewer records.
 const BATCH_BYTES: usize = 1 << 20;
 /// Memory for sorting records that get new numbers.
 const SORT_BYTES: u64 = 64 << 20;
@@ -47,8 +48,8 @@ pub struct SalvagedCount {
 impl Env {
     /// Reads every page of the database file at `file`, of this or another environment, and puts each readable record
     /// into a new database `name` of the same kind. The file is only read, and must not be in use. The log of its
-    /// environment is ignored: changes that had not been written back are missing, and uncommitted changes may be
-    /// included.
+    /// environment is ignored: changes that had not been written to the file are missing, and uncommitted changes may
+    /// be included.
     ///
     /// The records of a list ([`Env::list`]) get new numbers, in their order. If the pages that hold the order are
     /// lost, each record follows the record that was stored before it.
@@ -56,7 +57,7 @@ impl Env {
     /// # Errors
     /// `Database` if a database `name` exists already, or the file is no database file. `Database` also for a file of
     /// the program's pages ([`Env::pages`]), which have no records, and for an index, which is made again from its
-    /// database. `Full`, `Io`. The records salvaged until then are in the new database.
+    /// database. `Full`, `Io`. The records that were salvaged before an error are in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: &mut Watch<'_>) -> Result<Salvaged> {
         self.0.check_writable("salvaging records")?;
         let file = file.as_ref();
@@ -74,7 +75,7 @@ impl Env {
             return Err(refused("the damaged file is a file of pages, which has no records that could be salvaged; nothing was made. Restore the file from a backup, or read its pages with the program that wrote them"));
         }
         if wreck.key_format().index_of.is_some() {
-            return Err(refused("the damaged file is an index, and all its data are in its database, too; nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
+            return Err(refused("the damaged file is an index, and all its data are in its database, too; nothing was made. Salvage the database; the program makes its indices again (`Db::index`)"));
         }
         let remains = wreck.key_format().is_list.then(Remains::default);
         let directory = self.0.platform.directory.as_ref();
@@ -186,7 +187,7 @@ impl Into<'_> {
         let mut next = merge.next()?;
         while let Some((key, value)) = next {
             next = merge.next()?;
-            // If a record is found twice, the last counts.
+            // If a record was found twice, the later one is kept.
             if next.as_ref().is_none_or(|(later, _)| *later != key) {
                 self.wait(SalvagedRecord::Pair { key, value, lsn: Lsn::NONE })?;
             }

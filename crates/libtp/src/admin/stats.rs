@@ -8,14 +8,14 @@ use rio::Survives;
 use crate::region::inner::Inner;
 use crate::{Durability, Error, Result};
 
-/// Counts and places of an environment. Bytes, unless the name says otherwise.
+/// Counts and positions of an environment. Amounts are in bytes, unless the name of a field says otherwise.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
     /// The environment's directory.
     pub directory: String,
     /// The file of its shared memory.
     pub region: String,
-    /// Bytes of the region handed out.
+    /// Bytes of the region that are in use.
     pub region_used: u64,
     /// Bytes of the region that have memory behind them.
     pub region_allocated: u64,
@@ -23,7 +23,7 @@ pub struct Stats {
     pub survives: &'static str,
     /// This handle's default durability.
     pub durability: &'static str,
-    /// The log's end.
+    /// The LSN of the log's end.
     pub log_tail: u64,
     /// The log is on disk up to this LSN.
     pub log_durable: u64,
@@ -31,7 +31,7 @@ pub struct Stats {
     pub log_oldest: u64,
     /// Log bytes written since the region was made.
     pub log_bytes_written: u64,
-    /// Syncs of the log since then.
+    /// Syncs of the log since the region was made.
     pub log_syncs: u64,
     /// The log's incarnation.
     pub log_incarnation: u64,
@@ -45,7 +45,7 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Transactions that committed changes, since the region was made.
     pub commits: u64,
-    /// Transactions that were aborted since then.
+    /// Transactions that were aborted since the region was made.
     pub aborts: u64,
     /// Running transactions.
     pub transactions: usize,
@@ -58,13 +58,14 @@ pub struct Stats {
     /// The median duration of repairs, from the moment when a living process learned of a death until the dead session
     /// was fully repaired, in milliseconds.
     pub repair_p50_ms: f64,
-    /// The 99th percentile of these durations.
+    /// The 99th percentile of the duration of repairs, in milliseconds.
     pub repair_p99_ms: f64,
-    /// The longest of these durations.
+    /// The longest duration of a repair, in milliseconds.
     pub repair_max_ms: f64,
-    /// The 99th percentile of the part of a repair during which other sessions may have waited for latches.
+    /// The 99th percentile of the part of a repair during which other sessions may have waited for latches, in
+    /// milliseconds.
     pub latches_p99_ms: f64,
-    /// The longest of these parts.
+    /// The longest part of a repair during which other sessions may have waited for latches, in milliseconds.
     pub latches_max_ms: f64,
     /// Dirty pages in memory.
     pub pages_dirty: usize,
@@ -94,9 +95,9 @@ pub struct Pool {
 /// One database.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatabaseInfo {
-    /// Its name.
+    /// The database's name.
     pub name: String,
-    /// Its file's number.
+    /// The number of the database's file.
     pub file: u32,
     /// Bytes of a page.
     pub page_bytes: u32,

@@ -1,5 +1,5 @@
-//! The versions of an environment's files, without opening it: each file states its format and version at a fixed
-//! place.
+//! The versions of an environment's files, read without opening the environment: each file states its format and
+//! version at a fixed place.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use serde::Serialize;
 
 use crate::{Env, Result};
 
-/// The place of the version in control file and log segments, behind eight bytes that name the format.
+/// The place of the version in control file and log segments, after eight bytes that name the format.
 const VERSION_AT: usize = 8;
-/// The place of the version in a database file, behind the header that every page has.
+/// The place of the version in a database file, after the header that every page has.
 const FILE_VERSION_AT: usize = 40;
 
 /// The version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileVersion {
-    /// Its name.
+    /// The file's name.
     pub name: String,
     /// The file's format; `None` if the file does not state it, or it does not match the name.
     pub format: Option<&'static str>,
-    /// Its version.
+    /// The file's version.
     pub version: u32,
     /// The versions that this build reads, oldest and newest.
     pub reads: [u32; 2],
-    /// Whether this build reads it.
+    /// Whether this build reads the file.
     pub is_read: bool,
 }
 
@@ -66,7 +66,7 @@ fn version_of(
     };
     let mut front = [0; FILE_VERSION_AT + 4];
     file.read_at(&mut front, 0)?;
-    let four = front[at..at + 4].try_into().expect("the front reaches behind every version");
+    let four = front[at..at + 4].try_into().expect("the front contains the version of every format");
     let version = u32::from_le_bytes(four);
     let format = (front[at - 8..at] == *magic).then_some(format);
     let is_read = format.is_some() && (reads[0]..=reads[1]).contains(&version);

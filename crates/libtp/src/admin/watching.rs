@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::ground::process_state::ProcessState;
 use crate::{Env, Result};
 
-/// The subject of a session's wait. Waits for anything but locks show only after some milliseconds.
+/// The subject of a session's wait. A wait for anything but a lock is shown only after some milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A lock, in a mode.
@@ -32,12 +32,12 @@ pub enum WaitsFor {
 /// A latch that a session holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLatch {
-    /// The subject that it guards.
+    /// The subject that the latch protects.
     pub name: String,
-    /// Whether it is held exclusively.
+    /// Whether the latch is held exclusively.
     pub alone: bool,
-    /// The time since which another session has waited for it; `None` if no session waits, or the wait is still short.
-    /// The time of its acquisition is not recorded.
+    /// The time since which another session has waited for the latch; `None` if no session waits, or the wait is still
+    /// short. The time when the latch was taken is not recorded.
     pub wanted_since: Option<SystemTime>,
 }
 
@@ -46,41 +46,42 @@ pub struct HeldLatch {
 pub struct SessionState {
     /// The session's name.
     pub id: SessionId,
-    /// The number of its process in that process's own pid namespace; zero if unknown.
+    /// The pid of the session's process, in that process's own pid namespace; zero if unknown.
     pub pid: u32,
-    /// Whether it lives.
+    /// Whether the session's process lives.
     pub process_state: ProcessState,
-    /// The transaction it runs.
+    /// The transaction that the session runs.
     pub txn: Option<TxnInfo>,
-    /// The number of latches it holds.
+    /// The number of latches that the session holds.
     pub latches: usize,
-    /// These latches, at this moment.
+    /// The latches that the session holds at this moment.
     pub held: Vec<HeldLatch>,
     /// The LSN of the log record whose change is not complete, if the session is in the middle of one.
     pub append_lsn: Option<u64>,
-    /// The tasks that it performs for the environment at this moment; other sessions wait for them if it is stopped.
-    /// For example `writes the log`.
+    /// The tasks that the session performs for the environment at this moment, for example `writes the log`. If the
+    /// session is stopped, other sessions wait for these tasks.
     pub roles: Vec<&'static str>,
-    /// The subject of its wait.
+    /// The subject of the session's wait; `None` if it does not wait.
     pub waits_for: Option<WaitsFor>,
-    /// The beginning of the wait; `None` if it does not wait, has just begun to, or the time was not recorded.
+    /// The beginning of the session's wait; `None` if it does not wait, has just begun to wait, or the time was not
+    /// recorded.
     pub waits_since: Option<SystemTime>,
 }
 
-/// A process that opens the environment, leaves it or rebuilds its memory; other processes that want to do so wait for
-/// it.
+/// A process that opens the environment, leaves it or rebuilds its memory. Other processes that want to do the same
+/// wait for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OpeningProcess {
-    /// The process, by its number in its own pid namespace.
+    /// The pid of the process, in its own pid namespace.
     pub pid: u32,
-    /// Whether it lives.
+    /// Whether the process lives.
     pub process_state: ProcessState,
 }
 
 /// A segment of memory that was joined since the shared memory was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct JoinedSegment {
-    /// The environment's number for it, as commit records name it.
+    /// The environment's number for the segment, as commit records name it.
     pub segment: u32,
     /// A committed transaction whose outcome the segment may not have got, because its process died in between; the
     /// next transaction that joins the segment delivers it. Usually `None`.
@@ -102,7 +103,7 @@ pub struct Repairs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TxnInfo {
-    /// Its number ([`Txn::id`](crate::Txn::id)).
+    /// The transaction's number ([`Txn::id`](crate::Txn::id)).
     pub id: u64,
     /// Its state.
     pub state: State,
@@ -114,7 +115,7 @@ pub struct TxnInfo {
     pub last_lsn: u64,
     /// The number of its locker ([`LockerId`](crate::LockerId)).
     pub locker: u32,
-    /// Whether the transaction is offered: no session works in it until one takes it over.
+    /// Whether the transaction was passed on, and waits until a session takes it over.
     pub is_offered: bool,
 }
 
@@ -190,7 +191,7 @@ impl Env {
         generation.guarded(|| Ok(states(&generation.managers))).unwrap_or_default()
     }
 
-    /// Returns the process at the environment's door at this moment, if it is another one.
+    /// Returns the process that opens, leaves or rebuilds the environment at this moment, if it is another process.
     pub fn opening_process(&self) -> Option<OpeningProcess> {
         self.0.check_process().ok()?;
         let passer = self.0.newest().judge().opening_process()?;
@@ -274,8 +275,8 @@ fn states(managers: &Managers) -> Vec<SessionState> {
     sessions.iter().map(state).collect()
 }
 
-/// Returns the latches that a session holds. Its notes also name a latch that it is about to take; an exclusively held
-/// latch itself names its owner.
+/// Returns the latches that a session holds. The session's notes may also name a latch that it is about to take. So a
+/// latch that is noted as exclusive is asked for its owner.
 fn held(managers: &Managers, info: &SessionInfo, all: &[SessionInfo]) -> Vec<HeldLatch> {
     let owns = |place: u64| managers.processes.latch_owner(place) == Some(info.id);
     let notes = info.noted.iter().filter(|&&(place, alone)| !alone || owns(place));

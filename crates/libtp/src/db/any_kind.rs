@@ -48,7 +48,7 @@ impl Database {
     }
 }
 
-/// Opens a tree by the order that its file names, if the library itself has that order.
+/// Opens a tree with the order that its file names, if the order is one of the library's own.
 fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
     let key_format = *open(env, name, None)?.key_format();
     let order = match &key_format.order {

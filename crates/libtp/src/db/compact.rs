@@ -1,7 +1,7 @@
 //! Compaction of a tree in use: [`Db::compact`].
 //!
-//! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, in no
-//! transaction; the database reuses the freed pages.
+//! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, outside
+//! of any transaction. The database reuses the freed pages.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Db {
         self.compact_watched(fill_percent, &mut |_| {})
     }
 
-    /// As [`Db::compact`]; calls `watch` now and then with the result so far.
+    /// As [`Db::compact`]; calls `watch` from time to time with the result so far.
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -52,7 +52,7 @@ impl Db {
     /// As [`Db::compact`]; waits for a transaction no longer than `longest`, whatever the environment's lock timeout.
     ///
     /// # Errors
-    /// As [`Db::compact`]. The part before is compacted.
+    /// As [`Db::compact`]. The leaves that were visited before the error stay compacted.
     pub fn compact_within(&self, fill_percent: u8, longest: Duration) -> Result<Compaction> {
         self.compact_waiting(fill_percent, Wait::For(longest), &mut |_| {})
     }
@@ -68,7 +68,8 @@ impl Db {
         let mut from = Some(Vec::new());
         while let Some(key) = from {
             let done = env.with_session(|managers, txn| {
-                // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end that one.
+                // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end it while
+                // it waits.
                 let _open = (!planted("libtp: a compaction waits for its own thread")).then(OpenHere::new);
                 Ok(Access::new(managers, txn, self.opened(), wait).compact(&key, LEAVES, fill_percent)?)
             })?;

@@ -14,14 +14,14 @@ use crate::{Error, Result, Snapshot, Txn};
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A place in a B-tree database. It holds no latch between steps, so other sessions can change the records it has not
-/// passed. The records it has passed are locked for reading until its transaction ends. In a [`Snapshot`] it locks
-/// nothing and shows the snapshot's state. In a hash file it has no order and visits every record in turn. A cursor of
-/// some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
+/// A place in a B-tree database. A cursor holds no latch between steps, so other sessions can change the records that
+/// it has not passed. The records that it has passed are locked for reading until its transaction ends. In a
+/// [`Snapshot`] it locks nothing and shows the snapshot's state. In a hash file it has no order and visits every record
+/// in turn. A cursor of some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
 ///
 /// A call that fails leaves the cursor in its place. So does a call that finds nothing, with two exceptions:
-/// [`Cursor::next`] then stands behind all records, and [`Cursor::prev`] before all records. When the record under a
-/// cursor is removed, the cursor stands between the neighbours. This holds for every kind of cursor.
+/// [`Cursor::next`] then moves the cursor after the last record, and [`Cursor::prev`] before the first record. When the
+/// record under a cursor is removed, the cursor stands between the neighbours. This holds for every kind of cursor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -95,7 +95,7 @@ macro_rules! at_either {
     };
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
+#[allow(clippy::should_implement_trait)] // the usual names for cursors: `next` can fail, and there is a `prev`
 impl<'t> Cursor<'t> {
     pub(crate) fn locking(txn: &'t Txn<'_>, db: &'t Db, range: KeyRange) -> Cursor<'t> {
         let access = db.access(txn);
@@ -131,7 +131,7 @@ impl<'t> Cursor<'t> {
         if let Place::HashLocking(..) | Place::HashSnapshot(..) = self.place {
             return self.another();
         }
-        // This place needs no search in the tree. If the memory was given up, the next step fails.
+        // This place needs no search in the tree. If the region was given up, the next step fails.
         let _ = self.return_to(&EntryPlace::Nowhere);
         self
     }
@@ -141,7 +141,7 @@ impl<'t> Cursor<'t> {
         self.db.name()
     }
 
-    /// Returns the same cursor, over keys in that order.
+    /// Returns this cursor, over keys in the given order.
     pub(crate) fn in_order(mut self, order: &Option<Arc<dyn Order>>) -> Cursor<'t> {
         self.order.clone_from(order);
         self
@@ -282,8 +282,9 @@ impl<'t> Cursor<'t> {
         key
     }
 
-    /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. So a cursor, of
-    /// another transaction for example, continues after the key. Works in a hash file, too.
+    /// Moves to the first pair after a key in the order of this cursor, whether or not the key exists. So a new cursor,
+    /// of another transaction for example, continues after the key at which an earlier cursor stood. Works in a hash
+    /// file, too.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -327,7 +328,8 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The place of a cursor over the entries of a tree. It may have to stay when the tree's cursor has moved.
+/// The place of a cursor over the entries of a tree. It is stored apart from the tree's cursor, because it may have to
+/// stay when that cursor has moved.
 #[derive(Debug, Default)]
 pub(crate) enum EntryPlace {
     #[default]
@@ -338,7 +340,7 @@ pub(crate) enum EntryPlace {
     AboveAll,
 }
 
-/// How such a cursor moves when its call finds no entry.
+/// How a cursor over the entries of a tree moves when its call finds no entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMiss {
     Stays,
@@ -381,7 +383,7 @@ impl EntryPlace {
         }
     }
 
-    /// Stays in place, and returns the tree's cursor there too.
+    /// Keeps this place, and moves the tree's cursor back to it.
     pub(crate) fn stay(&self, at: &mut Cursor<'_>) -> Result<()> {
         at.return_to(self)
     }

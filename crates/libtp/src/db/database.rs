@@ -37,7 +37,7 @@ impl Db {
             .map_err(|error| self.about(error, key))
     }
 
-    /// Reads, changes and writes back a value of the same length. Returns `None` if the key is missing.
+    /// Calls `change` to change the value of a key, whose length stays the same. Returns `None` if the key is missing.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -148,7 +148,7 @@ impl Db {
 
     /// Returns a cursor over the keys in order. In a transaction it locks the records it passes for reading, and the
     /// gaps between them. The cursor of a hash file has no order and moves forward only; it meets each record that
-    /// exists all the time exactly once.
+    /// exists during the whole walk exactly once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
         reader.cursor(self, KeyRange::default()).in_order(&self.order)
     }
@@ -193,8 +193,8 @@ impl Db {
         Ok(reader.cursor(self, range).in_order(&self.order))
     }
 
-    /// Returns the number of these keys. In a transaction it locks them as a cursor does: the number stays until the
-    /// transaction ends.
+    /// Returns the number of keys within `keys`. In a transaction it locks them as a cursor does, so the number does
+    /// not change until the transaction ends.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -202,8 +202,8 @@ impl Db {
         reader.count(self, self.range_of(keys.into())?)
     }
 
-    /// Removes all of these keys; returns their number. No other transaction can insert such a key until this
-    /// transaction ends.
+    /// Removes all keys within `keys`; returns their number. No other transaction can insert a key within `keys` until
+    /// this transaction ends.
     ///
     /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory for each
     /// key. From a hundred thousand locks on, the transaction tries to lock the whole database instead, and then needs
@@ -211,15 +211,16 @@ impl Db {
     /// for reuse, unless a snapshot needs them; the commit returns when this is done.
     ///
     /// # Errors
-    /// As [`Db::put`]. Some of the keys may be removed by then: end the transaction, or go back to a savepoint.
+    /// As [`Db::put`]. Some of the keys may have been removed before the error: abort the transaction, or roll back to
+    /// a savepoint.
     pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
         self.delete_raw_range(txn, self.range_of(keys.into())?)
     }
 
-    /// Locks all keys until the transaction ends, also those that do not exist yet. Snapshots go on.
+    /// Locks all keys until the transaction ends, also those that do not exist yet. Snapshots can still read.
     ///
     /// With [`PageLock::Write`] no other transaction reads or changes the database, and this transaction's changes take
-    /// no locks of their own: many changes are faster.
+    /// no further locks: many changes are faster.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Full`.

@@ -1,7 +1,7 @@
 //! Databases as a whole: dropping, renaming, emptying and listing.
 //!
-//! Not in the paper. A transaction notes its decisions in its process, and locks the databases and the names. Its
-//! commit writes all decisions in one log record, and carries them out when that record is on disk
+//! Not in the paper. A transaction notes its decisions in the memory of its process, and locks the databases and the
+//! names. Its commit writes all decisions in one log record, and carries them out when that record is on disk
 //! (`libtp_txn::databases`). An abort, or a death before the commit, has nothing to undo. Emptying differs: it deletes
 //! records one by one, and undo restores them one by one.
 
@@ -35,7 +35,8 @@ impl Txn<'_> {
     /// again. Also drops a single index. No other transaction uses the database until this transaction ends. After the
     /// commit, each use of an older handle, of any process or snapshot, is refused (`Dropped`).
     ///
-    /// The commit always returns only when it is on disk. It waits while a backup is taken.
+    /// The commit returns only when it is on disk, whatever the transaction's durability. It waits for a backup that
+    /// copies the files.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -60,12 +61,12 @@ impl Txn<'_> {
     /// `Full`, `Io`.
     pub fn drop_database(&self, name: &str) -> Result<()> {
         self.check_may_decide(name)?;
-        let open = self.whole(name)?;
-        let indices = self.whole_indices(&open)?;
+        let open = self.lock_whole(name)?;
+        let indices = self.lock_whole_indices(&open)?;
         if let Some(of) = open.key_format().index_of {
             self.remove_from_list(&open, of)?;
         }
-        // Nothing fails from here on: this call notes all drops or none, even for a program that goes on after an
+        // Nothing fails from here on: this call notes all drops or none, even for a program that continues after an
         // error.
         for one in indices.iter().chain([&open]) {
             self.decide(one, None);
@@ -83,7 +84,7 @@ impl Txn<'_> {
         self.check_may_decide(new)?;
         libtp_record::check_name(new)?;
         let refuse = |what: &str| Error::Database { name: new.into(), what: format!("{what}; nothing was changed") };
-        let open = self.whole(name)?;
+        let open = self.lock_whole(name)?;
         if name == new {
             return Ok(());
         }
@@ -108,16 +109,17 @@ impl Txn<'_> {
 
     /// Removes all records of a database, and the entries of its indices; returns the number of records. No other
     /// transaction uses the database until this transaction ends. The transaction itself can use it at once, by any
-    /// handle. Earlier snapshots still find the records. The numbers of a recno database continue after the removed
-    /// ones.
+    /// handle. Earlier snapshots still find the records. In a recno database, later records get numbers after those of
+    /// the removed records.
     ///
     /// Each removal is logged with its value. To free the disk space at once, drop the database and create it again.
     ///
     /// # Errors
-    /// `NoDatabase`; `Database` for an index and for a file of pages; else as [`Db::put`]. Nothing was removed then.
+    /// `NoDatabase`; `Database` for an index and for a file of pages; else as [`Db::put`]. After an error nothing was
+    /// removed.
     pub fn empty_database(&self, name: &str) -> Result<u64> {
         self.check_may_decide(name)?;
-        let open = self.whole(name)?;
+        let open = self.lock_whole(name)?;
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
         match open.method() {
@@ -128,10 +130,10 @@ impl Txn<'_> {
                 refuse("it is an index; empty its database instead")
             }
             Method::Btree | Method::Hash => {
-                let indices = self.whole_indices(&open)?;
+                let indices = self.lock_whole_indices(&open)?;
                 let list = || crate::List::of_tree(Db::as_stored(self.environment(), &open));
                 let count = open.key_format().is_list.then(|| list().count(self)).transpose()?;
-                // A program that goes on after an error must not commit records that an index does not find.
+                // A program that continues after an error must not commit records that an index does not find.
                 self.savepoint_of_records().around(|| {
                     indices.iter().try_for_each(|index| self.remove_all(index).map(|_| ()))?;
                     let removed = self.remove_all(&open)?;
@@ -194,12 +196,12 @@ impl Txn<'_> {
 
     /// Returns the indices of a database, each opened and locked exclusively. The transaction has locked the database
     /// exclusively.
-    fn whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
+    fn lock_whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
         if !matches!(open.method(), Method::Btree | Method::Hash) {
             return Ok(Vec::new());
         }
         let files = self.guarded(|| Ok(opening::access(self.environment(), open, self).indices()?))?;
-        files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
+        files.into_iter().filter_map(|file| self.by_number(file, |name| self.lock_whole(name)).transpose()).collect()
     }
 
     /// Returns a database by its number, unless it was dropped: the database that a decision notes, or else the result
@@ -225,7 +227,7 @@ impl Txn<'_> {
 
     /// Opens a database, and locks the database and its name exclusively. A database that the transaction has renamed
     /// is locked already.
-    fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
+    fn lock_whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
         if let Some(open) = self.decided().of_name(name) {
             return Ok(open);
         }
@@ -245,7 +247,7 @@ impl Txn<'_> {
             };
             self.lock_name(name)?;
             self.guarded(|| Ok(opening::access(env, &open, self).lock_database(Mode::X)?))?;
-            // Another transaction may have dropped or renamed it before the lock was granted.
+            // Another transaction may have dropped or renamed the database before the lock was granted.
             if self.entry(open.id())?.as_deref() == Some(name) {
                 return Ok(open);
             }
@@ -336,15 +338,15 @@ impl Env {
         is_known.then(|| listed(&self.0, name.into())).transpose()?.flatten().ok_or_else(missing)
     }
 
-    /// Drops a database that has no record, in a transaction of its own that has the database locked while it looks.
-    /// Returns false, and drops nothing, if the database has records or is a file of pages.
+    /// Drops a database that has no record, in a transaction of its own, which locks the database before it counts the
+    /// records. Returns false, and drops nothing, if the database has records or is a file of pages.
     ///
     /// # Errors
     /// As [`Txn::drop_database`] and [`Env::count_records`].
     pub fn drop_if_empty(&self, name: &str) -> Result<bool> {
         self.run(|txn| {
-            // A transaction that adds a record has the database locked: the count waits for its end.
-            txn.whole(name)?;
+            // A transaction that adds a record has the database locked: this call waits for that transaction's end.
+            txn.lock_whole(name)?;
             let is_empty = self.count_records(name)? == Some(0);
             if is_empty {
                 txn.drop_database(name)?;

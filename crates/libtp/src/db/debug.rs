@@ -46,7 +46,7 @@ impl<R: Reader> Debug for ListCursor<'_, R> {
 mod tests {
     use crate::{Duplicates, Env};
 
-    /// A thread that holds every lock of this process asks no other thread for a name.
+    /// The output is made while this thread has the list of open databases locked, so it cannot wait for that list.
     #[test]
     fn debug_output_has_the_name_and_waits_for_nothing() {
         let dir = tempfile::tempdir().unwrap();

@@ -103,7 +103,7 @@ impl Db {
         Ok(Db { env: Arc::clone(env), open, order })
     }
 
-    /// Returns a database by its keys as its file stores them, whatever order the program gives them.
+    /// Returns a handle that takes and returns keys as the database's file stores them, whatever their order.
     pub(crate) fn as_stored(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Db {
         Db { env: Arc::clone(env), open: Arc::clone(open), order: None }
     }
@@ -181,7 +181,7 @@ impl Db {
         self.open.key_bytes_max()
     }
 
-    /// Adds the key, as the tree stores it, to an error about a lock on that key.
+    /// Puts a key, which the tree stores as `stored`, into an error about the lock on that key.
     pub(crate) fn about(&self, error: Error, stored: &[u8]) -> Error {
         match error.lock_wait() {
             None => error,

@@ -1,8 +1,9 @@
-//! Iterators over databases, for `for` loops: they work on the cursors, from both ends.
+//! Iterators over databases, for `for` loops. They use cursors, and return records from both ends.
 //!
 //! Paper: none. An iterator has a cursor for each end; the second is made when it is first needed. Each step copies the
-//! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The ends compare the keys that the cursors
-//! hold, as the file stores them. An iterator ends after an error, so no loop meets the same error for ever.
+//! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). To find out whether they have met, the ends
+//! compare the keys under their cursors, as the file stores them. An iterator ends after an error, so no loop gets the
+//! same error for ever.
 
 mod listed;
 mod numbered;
@@ -20,16 +21,16 @@ pub use numbered::Records;
 
 /// One end of an iterator: a cursor.
 pub(super) trait End: Sized {
-    /// The record that a step shows.
+    /// The record that a step returns.
     type Item;
     /// The place of a record in the order of the records.
     type Place<'p>: PartialOrd
     where
         Self: 'p;
 
-    /// Moves up.
+    /// Moves to the next record.
     fn step_up(&mut self) -> Result<Option<Self::Item>>;
-    /// Moves down.
+    /// Moves to the previous record.
     fn step_down(&mut self) -> Result<Option<Self::Item>>;
     /// Returns the place of the record under the cursor.
     fn place(&self) -> Option<Self::Place<'_>>;
@@ -64,13 +65,13 @@ impl<E: End> Ends<E> {
         self.has_ended = true;
     }
 
-    /// Returns whether the ends have passed each other. An end without a place has shown no record yet.
+    /// Returns whether the ends have passed each other. An end without a place has returned no record yet.
     fn have_met(&self) -> bool {
         let back = self.back.as_ref().and_then(End::place);
         matches!((self.front.place(), back), (Some(front), Some(back)) if front >= back)
     }
 
-    /// Returns a step's record, unless the other end has shown it.
+    /// Returns a step's record, unless the other end has returned it already.
     fn shown(&mut self, step: Result<Option<E::Item>>) -> Option<Result<E::Item>> {
         let item = match step {
             Ok(Some(item)) if !self.have_met() => return Some(Ok(item)),
@@ -125,9 +126,9 @@ impl End for Cursor<'_> {
 /// An iterator over pairs of keys and values, in the order of the keys and from both ends: a [`Cursor`] in a `for`
 /// loop.
 ///
-/// In a transaction each step locks as the cursor's step does. The loop may change the database: it then meets the
-/// pairs that it puts ahead of its place, and not the pairs that it removes. A hash file has no order and no last pair:
-/// [`next_back`](DoubleEndedIterator::next_back) is refused there. After an error the iterator ends.
+/// In a transaction each step locks as the cursor's step does. The loop may change the database: it then gets the pairs
+/// that it puts ahead of its place, and does not get the pairs that it removes there. A hash file has no order and no
+/// last pair: [`next_back`](DoubleEndedIterator::next_back) is refused there. After an error the iterator ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -178,7 +179,7 @@ impl<'t> IntoIterator for Cursor<'t> {
     }
 }
 
-/// Shows an entry of a tree as the program knows it, and ends the iterator if the entry cannot be shown.
+/// Converts an entry of a tree with `show` into its form for the program. Ends the iterator if `show` fails.
 fn seen<'t, T>(
     entries: &mut Ends<Cursor<'t>>,
     entry: Option<Result<Pair>>,
@@ -313,7 +314,7 @@ impl<'t, R: Reader> IntoIterator for IndexCursor<'t, R> {
     }
 }
 
-/// Writes the state of an iterator for people, without a look at the database.
+/// Writes the state of an iterator for people, without reading the database.
 fn debug(f: &mut std::fmt::Formatter<'_>, what: &str, database: &str, has_ended: bool) -> std::fmt::Result {
     f.debug_struct(what).field("database", &database).field("has_ended", &has_ended).finish()
 }

@@ -50,8 +50,8 @@ impl Keys {
         Keys(KeySet::Between(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice)))
     }
 
-    /// Returns the range in a tree whose keys have several values each, in that order; `None` if the keys are not
-    /// adjacent there.
+    /// Returns the range of these keys in a tree in this order, whose keys have several values each; `None` if the keys
+    /// are not adjacent in the order.
     pub(crate) fn into_entries(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
             KeySet::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(&beginning)),
@@ -62,7 +62,7 @@ impl Keys {
         }
     }
 
-    /// Returns the range in a tree in that order; `None` if the keys are not adjacent there.
+    /// Returns the range of these keys in a tree in this order; `None` if the keys are not adjacent in the order.
     pub(crate) fn into_range(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
             KeySet::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
@@ -73,7 +73,7 @@ impl Keys {
         }
     }
 
-    /// Returns the bounds of the keys in that order; `None` for a prefix whose keys are not adjacent in it.
+    /// Returns the bounds of these keys in this order; `None` for a prefix whose keys are not adjacent in the order.
     fn bounds(self, order: Option<&dyn Order>) -> Option<Bounds> {
         match (self.0, order) {
             (KeySet::Prefix(beginning), _) if !beginning.is_empty() => None,
@@ -91,7 +91,7 @@ impl Keys {
     }
 }
 
-/// Converts Rust's ranges, of any type that is bytes.
+/// Converts Rust's ranges of any type that can be borrowed as bytes.
 macro_rules! from_ranges {
     ($($range:ident),*) => {$(
         impl<K: AsRef<[u8]>> From<$range<K>> for Keys {

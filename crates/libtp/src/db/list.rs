@@ -1,4 +1,4 @@
-//! Lists: [`List`], records of any length by number, where an insertion renumbers all that follow.
+//! Lists: [`List`], records of any length by number, where an insertion renumbers all records after it.
 //!
 //! Paper: none; db(3)'s `DB_RECNO`. `record/list` implements the structure; this module adds locks and a savepoint: a
 //! change of a list is several changes of entries, and if one of them fails, the earlier ones are undone.
@@ -15,13 +15,14 @@ use crate::txn::failure::keep_first;
 use crate::{Reader, Result, Txn};
 
 /// A database of records of any length, numbered from 1 without gaps: inserting or removing a record changes the
-/// numbers of all records behind it. db(3) calls this `DB_RECNO`.
+/// numbers of all records after it. db(3) calls this `DB_RECNO`.
 ///
-/// Any number of transactions read a list, and replace records, at once. A transaction that inserts or deletes has the
-/// list to itself until it ends: it waits for all other transactions that have read the list, and they wait for it. So
-/// read little before inserting: if two transactions have read and both go on to insert, one gets `Deadlock`
-/// ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the list of its moment, and
-/// waits for no transaction. The cost of a step grows with the depth of the list: a million records have four levels.
+/// Any number of transactions read a list, and replace records, at once. A transaction that inserts or deletes locks
+/// the list exclusively until it ends: it waits for all other transactions that have read the list, and they wait for
+/// it. So read little before inserting: if two transactions have read and then both insert, one of them gets `Deadlock`
+/// ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the list as it was when the
+/// snapshot was taken, and waits for no transaction. The cost of a step grows with the depth of the list: a million
+/// records have four levels.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -54,7 +55,7 @@ impl List {
         List { tree }
     }
 
-    /// Returns the tree of its entries.
+    /// Returns the tree of the list's entries.
     pub(crate) fn tree(&self) -> &Db {
         &self.tree
     }
@@ -64,7 +65,7 @@ impl List {
         self.tree.name()
     }
 
-    /// Returns the number of records. In a transaction the number stays until the transaction ends.
+    /// Returns the number of records. In a transaction the number does not change until the transaction ends.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
@@ -89,17 +90,17 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, <[u8]>::to_vec)?))
     }
 
-    /// Replaces the record with that number. For a number behind the last, empty records fill the numbers between, up
+    /// Replaces the record with that number. For a number after the last, empty records fill the numbers in between, up
     /// to a million of them.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and for numbers too far behind
-    /// the last; `Failed`, `Corrupt`.
+    /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and for numbers too far after the
+    /// last; `Failed`, `Corrupt`.
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
         self.whole(txn, || Ok(self.tree.access(txn).list_put(number, record)?))
     }
 
-    /// Stores a record behind the last, and returns its number.
+    /// Stores a record after the last record, and returns its number.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -107,8 +108,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_append(record)?))
     }
 
-    /// Inserts a record with that number: the record that had it, and all behind it, move up by one (`R_IBEFORE`).
-    /// Returns the number. Behind the last record it works as [`List::put`].
+    /// Inserts a record with that number (`R_IBEFORE`): the record that had the number, and all records after it, get
+    /// the next higher number. Returns the number. For a number after the last it works as [`List::put`].
     ///
     /// # Errors
     /// As [`List::put`].
@@ -116,8 +117,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_insert(number, record)?))
     }
 
-    /// Inserts a record behind the record with that number (`R_IAFTER`), or before all records with number 0. Returns
-    /// its number, one higher.
+    /// Inserts a record after the record with that number (`R_IAFTER`), or before all records if the number is 0.
+    /// Returns the new record's number, one higher.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -125,7 +126,7 @@ impl List {
         self.insert_before(txn, number.saturating_add(1), record)
     }
 
-    /// Removes a record: all behind it move down by one. Returns false if the list is shorter.
+    /// Removes a record: all records after it get the next lower number. Returns false if the list is shorter.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -133,9 +134,9 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))
     }
 
-    /// Locks the list for this transaction alone until the transaction ends: no other transaction reads or changes it.
-    /// For a transaction that first reads and then inserts or deletes: two such transactions at once would wait for
-    /// each other.
+    /// Locks the list exclusively until the transaction ends: no other transaction reads or changes it. Call it in a
+    /// transaction that first reads and then inserts or deletes: otherwise two such transactions at once wait for each
+    /// other.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Io`.
@@ -157,7 +158,7 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_set_text_note(notes)?))
     }
 
-    /// Makes a change of several entries, wholly or not at all.
+    /// Makes a change of several entries: all of it, or nothing.
     fn whole<T>(&self, txn: &Txn<'_>, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = txn.session().last_lsn();
         let savepoint = txn.savepoint_of_records();
@@ -184,8 +185,9 @@ enum NumberPlace {
 
 /// A place among the records of a list.
 ///
-/// As in db(3), the cursor stands on a number: after an insertion or removal before it that did not use this cursor,
-/// another record has that number. Changes made through the cursor adjust its number, so it stays on its record.
+/// As in db(3), the cursor stands on a number: after an insertion or removal in front of it that did not use this
+/// cursor, another record has that number. Changes that are made through the cursor adjust its number, so the cursor
+/// stays on its record.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -209,7 +211,7 @@ pub struct ListCursor<'t, R: Reader> {
     list: &'t List,
     reader: &'t R,
     place: NumberPlace,
-    /// The part of the list around the cursor, valid while nothing changes.
+    /// The part of the list around the cursor, valid while the reader's stamp is `stamp`.
     stretch: Stretch,
     stamp: u64,
 }
@@ -259,7 +261,7 @@ impl<'t, R: Reader> ListCursor<'t, R> {
         Ok(Some((number, self.reader.list_record(&self.list.tree, id)?)))
     }
 
-    /// Goes to the record with a number. If it is missing, the cursor goes to `miss`, or stays.
+    /// Goes to the record with a number. If the record is missing, the cursor goes to `miss`, or stays.
     fn go(&mut self, number: u64, miss: Option<NumberPlace>) -> Result<Found> {
         let found = self.read(number)?;
         self.place = if found.is_some() { NumberPlace::On(number) } else { miss.unwrap_or(self.place) };
@@ -342,8 +344,8 @@ impl ListCursor<'_, Txn<'_>> {
     }
 
     /// Goes to the present place of a remembered record; returns whether the record still exists. If not, the cursor
-    /// stands between its former neighbours. Costs one descent, and one more for each hundred records inserted or
-    /// removed before it.
+    /// stands between its former neighbours. Costs one descent, and one more for each hundred records that were
+    /// inserted or removed in front of it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -355,7 +357,7 @@ impl ListCursor<'_, Txn<'_>> {
     ///     cursor.seek(2)?;
     ///     cursor.place()
     /// })?;
-    /// // Another process, perhaps.
+    /// // This may happen in another process.
     /// env.run(|txn| lines.insert_before(txn, 1, b"zero"))?;
     /// env.run(|txn| {
     ///     let mut cursor = lines.cursor(txn);
@@ -416,7 +418,7 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(Some(number))
     }
 
-    /// Inserts a record behind the record under the cursor. The cursor stays on its record. Returns the new record's
+    /// Inserts a record after the record under the cursor. The cursor stays on its record. Returns the new record's
     /// number; `None`, with nothing inserted, if the cursor has no place.
     ///
     /// # Errors

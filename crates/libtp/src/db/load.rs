@@ -1,7 +1,7 @@
 //! Bulk load of an empty database: [`Load`], [`Db::load`], [`Multi::load`].
 //!
-//! Not in the paper. Sorted records make the tree from its leaves up, a page with each log record
-//! (`record/btree/load.rs`); unsorted records are sorted first (`sort.rs`). docs/design/0014-bulk-load.md.
+//! Not in the paper. From sorted records, a load builds the tree from the leaves up, and logs each page with one record
+//! (`record/btree/load.rs`). Unsorted records are sorted first (`sort.rs`). See docs/design/0014-bulk-load.md.
 
 use libtp_lock::Mode;
 use libtp_record::duplicates;
@@ -41,26 +41,26 @@ pub struct Load {
 }
 
 impl Load {
-    /// For records in the order of the database's keys. A record out of order makes the load fail.
+    /// Returns the options for records in the order of the database's keys. A record out of order makes the load fail.
     pub fn sorted() -> Load {
         Load { is_sorted: true, fill_percent: 100, memory: Bytes(64 << 20) }
     }
 
-    /// For records in any order: they are sorted first, in a file of the environment's directory if they exceed the
-    /// memory limit ([`Load::memory`]).
+    /// Returns the options for records in any order. The records are sorted first, in a file of the environment's
+    /// directory if they exceed the memory limit ([`Load::memory`]).
     pub fn unsorted() -> Load {
         Load { is_sorted: false, ..Load::sorted() }
     }
 
     /// Sets how full the pages become, in percent, 10 to 100; 100 by default. The next key inserted into a full page
-    /// splits it: leave room if keys will be inserted between the loaded ones.
+    /// splits it: leave room if keys will be inserted between the loaded keys.
     #[must_use]
     pub fn fill_percent(mut self, percent: u8) -> Load {
         self.fill_percent = percent;
         self
     }
 
-    /// Sets about how much memory sorting uses; 64 MiB by default.
+    /// Sets the approximate memory that sorting uses; 64 MiB by default.
     #[must_use]
     pub fn memory(mut self, bytes: Bytes) -> Load {
         self.memory = bytes;
@@ -70,8 +70,8 @@ impl Load {
 
 impl Db {
     /// Loads records into this empty database; returns the number of its keys afterwards. Of records with equal keys
-    /// the last counts. Made for very many records: loading them costs about as much as writing their bytes to the
-    /// disk.
+    /// the last is kept. Loads are for very many records: loading them costs about as much as writing their bytes to
+    /// the disk.
     ///
     /// The load is a transaction of its own, which locks the whole database: when it returns, all of the records are on
     /// disk, or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all
@@ -79,9 +79,9 @@ impl Db {
     ///
     /// # Errors
     /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and for an invalid
-    /// fill; `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then, unless the log can
-    /// take everything but the commit at the end: then the records stay, and loading again returns `NotEmpty`.
-    /// `OutcomeUnknown` as [`Txn::commit`](crate::Txn::commit).
+    /// fill; `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. After an error nothing was loaded, with one
+    /// exception: if only the commit record found no room in the log, the records stay, and loading again returns
+    /// `NotEmpty`. `OutcomeUnknown` as [`Txn::commit`](crate::Txn::commit).
     pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         how: &Load,
@@ -107,9 +107,10 @@ impl Db {
 }
 
 impl Multi {
-    /// Loads pairs into this empty database; returns the number of its pairs afterwards. Otherwise as [`Db::load`]. In
-    /// a list the values of a key keep the order in which they come. Pairs are sorted if their keys are, and in a
-    /// sorted set also the values of each key.
+    /// Loads pairs into this empty database; returns the number of its pairs afterwards. Otherwise as [`Db::load`]. If
+    /// the values of a key are in the order of insertion, they keep the order in which they come. For [`Load::sorted`],
+    /// the pairs must be in the order of their keys; if values are sorted, the values of each key must be in order,
+    /// too.
     ///
     /// # Errors
     /// As [`Db::load`].
@@ -136,8 +137,8 @@ impl Multi {
         load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
     }
 
-    /// Returns the entry of a pair. Its number is a place in the log. Each pair takes more than one byte of log, so
-    /// later pairs have higher numbers.
+    /// Returns the entry of a pair. The numbers of a load are counted from the log's tail at its beginning. Each pair
+    /// takes more than one byte of log, so pairs that are put later, whose numbers are LSNs, have higher numbers.
     fn entry_to_load(&self, number: u64, (key, value): Pair) -> Result<Pair> {
         let key = self.ordered(&key);
         let entry = match self.duplicates() {
@@ -149,7 +150,7 @@ impl Multi {
     }
 }
 
-/// Begins a transaction that has locked the whole database.
+/// Begins a transaction, and locks the whole database.
 fn begin(tree: &Db) -> Result<Txn<'_>> {
     let mut tries = 0;
     loop {
@@ -201,7 +202,7 @@ fn load_in<E: From<Error>>(
 ) -> std::result::Result<u64, E> {
     let access = tree.access(txn);
     if txn.guarded(|| Ok(access.has_indices()?))? {
-        let what = "it has indices, and a load does not keep them up to date; nothing was loaded. Drop the indices (`Db::drop_index`), load, and make them anew";
+        let what = "it has indices, and a load does not keep them up to date; nothing was loaded. Drop the indices (`Db::drop_index`), load, and make them again";
         return Err(Error::Database { name: tree.name().into(), what: what.into() }.into());
     }
     let mut loader = txn.guarded(|| Ok(access.begin_load(how.fill_percent)?))?;

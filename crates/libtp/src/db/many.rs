@@ -37,11 +37,12 @@ impl Db {
         Ok(found)
     }
 
-    /// Asks the processor to bring the place of a key into its cache, for a key that the program will read or change
-    /// after some other work. A hint: it locks nothing, reads nothing from the disk, and finds neither a missing key
-    /// nor a deleted one.
+    /// Asks the processor to bring the memory of a key's record into its cache. Call it for a key that the program will
+    /// read or change after some other work. The call is a hint: it locks nothing, reads nothing from the disk, and
+    /// does not report whether the key exists.
     ///
-    /// # Errors The errors of any call in a transaction or a snapshot that has ended with its process or its memory.
+    /// # Errors
+    /// The errors of any call in a transaction or a snapshot that has ended with its process or its memory.
     pub fn prefetch(&self, reader: &impl Reader, key: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         reader.prefetch(self, self.stored(key, &mut room))

@@ -16,10 +16,11 @@ use crate::db::opening::prefix_not_adjacent;
 use crate::region::inner::Inner;
 use crate::{Error, Reader, Result, Txn};
 
-/// A B-tree database whose keys have several values each: a sorted set, or a list in the order of insertion.
+/// A B-tree database whose keys have several values each, sorted or in the order of insertion. A key has each sorted
+/// value once.
 ///
-/// In a sorted set the tree stores a value with its key, so both together are limited to the length of a key
-/// ([`Multi::pair_bytes_max`]). In a list values have any size.
+/// The tree stores a sorted value as a part of its key, so both together are limited to the length of a key
+/// ([`Multi::pair_bytes_max`]). Values in the order of insertion have any size.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -43,7 +44,7 @@ pub struct Multi {
     tree: Db,
     kind: Duplicates,
     order: Option<Arc<dyn Order>>,
-    /// True for an index, which changes only with its records.
+    /// Whether this is an index, which changes only with its records.
     is_index: bool,
 }
 
@@ -82,7 +83,7 @@ impl Multi {
         self.order.as_ref().map(|order| order.name())
     }
 
-    /// Returns the order of a key's values.
+    /// Returns how the values of a key are ordered.
     pub fn duplicates(&self) -> Duplicates {
         self.kind
     }
@@ -135,7 +136,8 @@ impl Multi {
         Err(Error::Length { what, bytes: limit + beyond, limit: format!("up to {limit} bytes {limit_of}") })
     }
 
-    /// Adds a value to a key: at its place in the order, or as the last. Returns false if a sorted set has it already.
+    /// Adds a value to a key: at its place in the order, or as the last value. Returns false if values are sorted and
+    /// the key has this value already.
     ///
     /// With values in the order of insertion, a transaction that has added a value to a key keeps a lock on the key's
     /// order until the transaction ends: another transaction that adds a value to the same key waits. So the values are
@@ -147,8 +149,8 @@ impl Multi {
         Ok(self.put_placed(txn, key, value)?.is_some())
     }
 
-    /// As [`Multi::put`]; returns the pair's place ([`MultiCursor::place`]), or `None` if the set has the value
-    /// already.
+    /// As [`Multi::put`]; returns the pair's place ([`MultiCursor::place`]), or `None` if values are sorted and the key
+    /// has this value already.
     ///
     /// # Errors
     /// As [`Multi::put`].
@@ -209,7 +211,7 @@ impl Multi {
         Ok(values)
     }
 
-    /// Returns the number of a key's values. In a transaction the number stays until the transaction ends.
+    /// Returns the number of a key's values. In a transaction the number does not change until the transaction ends.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -247,7 +249,8 @@ impl Multi {
         Ok(false)
     }
 
-    /// Returns the number of pairs of these keys. In a transaction the number stays until the transaction ends.
+    /// Returns the number of pairs whose keys are within `keys`. In a transaction the number does not change until the
+    /// transaction ends.
     ///
     /// # Errors
     /// As [`Multi::range`].
@@ -255,7 +258,7 @@ impl Multi {
         reader.count(&self.tree, self.entries(keys.into())?)
     }
 
-    /// Removes all of these keys with all their values; returns the number of pairs. Locks as [`Db::delete_range`]
+    /// Removes all keys within `keys` with all their values; returns the number of pairs. Locks as [`Db::delete_range`]
     /// does.
     ///
     /// # Errors
@@ -279,8 +282,8 @@ impl Multi {
         MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), place: EntryPlace::Nowhere }
     }
 
-    /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them,
-    /// and no key beyond.
+    /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these pairs and the gaps between
+    /// them, and nothing beyond.
     ///
     /// # Errors
     /// `Database` when `keys` is a prefix and the database has an order of its own.
@@ -308,9 +311,9 @@ impl Multi {
         txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
     }
 
-    /// Replaces the value under a cursor. In a list the new value takes the old one's place; in a sorted set it goes to
-    /// its own place, and the cursor stays. Returns false, with nothing changed, if the pair is gone or the cursor
-    /// has no place.
+    /// Replaces the value under a cursor. If values are in the order of insertion, the new value takes the place of the
+    /// old value. If they are sorted, the new value goes to its place in the order, and the cursor stays. Returns
+    /// false, with nothing changed, if the pair is gone or the cursor has no place.
     ///
     /// # Errors
     /// As [`Multi::put`].
@@ -376,7 +379,7 @@ impl<'t> MultiCursor<'t> {
         self.place.entry()
     }
 
-    /// Goes to the pair at `place`, as returned by another cursor, or to the first pair behind if that pair is gone
+    /// Goes to the pair at `place`, as returned by another cursor, or to the first pair after it if that pair is gone
     /// ([`MultiCursor::place`] shows which of the two).
     ///
     /// # Errors
@@ -414,7 +417,7 @@ impl<'t> MultiCursor<'t> {
     }
 
     /// Moves to the next pair, of this key or the next; to the first if the cursor has no place. If there is no next
-    /// pair, the cursor stands behind all.
+    /// pair, the cursor is then after the last pair.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -423,8 +426,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::GoesAboveAll)
     }
 
-    /// Moves to the previous pair; to the last if the cursor has no place. If there is no previous pair, the cursor
-    /// stands before all.
+    /// Moves to the previous pair; to the last if the cursor has no place. If there is no previous pair, the cursor is
+    /// then before the first pair.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -444,8 +447,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the first value of the next key; to the first of all if the cursor has no place. If there is no next
-    /// key, the cursor stays.
+    /// Moves to the first value of the next key; to the first pair if the cursor has no place. If there is no next key,
+    /// the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -455,7 +458,7 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the last value of the previous key; to the last of all if the cursor has no place. If there is no
+    /// Moves to the last value of the previous key; to the last pair if the cursor has no place. If there is no
     /// previous key, the cursor stays.
     ///
     /// # Errors

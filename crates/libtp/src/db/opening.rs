@@ -1,4 +1,4 @@
-//! Opening a database by its name, in all processes alike.
+//! Opens databases by name, in the same way in all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) const PLAIN_FILES: &str = "plain-files";
 
 /// The shortest limit on waiting for other sessions that open or make the same database.
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
-/// The most looks for a database that other sessions drop and make meanwhile.
+/// The largest number of attempts to open a database that other sessions drop and make meanwhile.
 const LOOKS_MAX: u32 = 1_000;
 
 #[inline]
@@ -75,7 +75,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             let wish = own.and_then(|own| own.granularity).filter(|_| !has_inner);
             let granularity = agree_on_granularity(managers, &open, wish)?;
             let open = if has_inner { open.without_escalation() } else { open };
-            // The database's pages may be larger than any before.
+            // The database's pages may be larger than all pages for which the spare sessions were prepared.
             attach::warn_of_no_spares(managers.refill_spares());
             let is_dense = own.and_then(|own| own.dense).unwrap_or_default();
             let note = Arc::clone(lock(&env.index_notes).entry(open.id().raw()).or_default());
@@ -88,8 +88,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             opened => opened.map_err(|error| error.of_name(name))?,
         };
         let mut databases = env.databases();
-        // A new life opens the databases of this list again. So no new life may have begun since, nor may another
-        // process have begun a life that knows only the files that it found then.
+        // A new life opens the databases of this list again. So no new life may have begun since the database was
+        // opened, also none that another process began with only the files that it found then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
@@ -123,7 +123,8 @@ pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
         databases.remove(name);
         match info {
-            // Handles to it stay valid, and the next life takes it along. No database can have this name.
+            // The database was renamed. Handles to it stay valid, and the next life opens it again. The entry gets a
+            // name that no database can have.
             Some(_) => _ = databases.insert(format!("/{}", open.id()), open),
             None => _ = lock(&env.index_notes).remove(&open.id().raw()),
         }
@@ -132,7 +133,8 @@ pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
 }
 
 /// Agrees with all attached processes on the unit of locking in a database. A page locker and a record locker would not
-/// see each other's locks, so the first to open the database decides for all, as long as any process is attached.
+/// see each other's locks, so the first process that opens the database decides for all, as long as any process is
+/// attached.
 fn agree_on_granularity(
     managers: &Managers,
     open: &OpenDatabase,
@@ -163,7 +165,7 @@ pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libt
 pub(crate) fn prefix_not_adjacent(name: &str, order: Option<&dyn Order>) -> Error {
     let order = order.map_or("", Order::name);
     let what = format!(
-        "its keys are in the order `{order}`, in which keys with the same beginning may lie apart, so they cannot be read by a prefix; nothing was changed. Give a range of keys"
+        "its keys are in the order `{order}`, in which keys with the same beginning need not be adjacent, so they cannot be read by a prefix; nothing was changed. Give a range of keys"
     );
     Error::Database { name: name.into(), what }
 }

@@ -15,12 +15,12 @@ use crate::{Env, Error, Result, Txn};
 /// steps are in `examples/protected.rs`.
 ///
 /// A program locks a page ([`PageFile::lock`]), copies it ([`PageFile::get`]), changes the copy, and stores it
-/// ([`PageFile::put`]), which logs the changed bytes before it changes the page. The stores of a transaction are undone
-/// with it, by another process if its own dies. Changes that several transactions make on one page at a time have a
-/// type of their own ([`LogType`](crate::LogType), [`PageFile::apply`]).
+/// ([`PageFile::put`]), which logs the changed bytes before it changes the page. An abort of the transaction undoes its
+/// stores; if its process dies, another process undoes them. Changes that several transactions make on one page at once
+/// need a log-record type of the program ([`LogType`](crate::LogType), [`PageFile::apply`]).
 ///
-/// A page that is locked before it is copied cannot change meanwhile. If an unlocked page has changed since, `put`
-/// refuses.
+/// A page that is locked before it is copied cannot change between `get` and `put`. If an unlocked page has changed
+/// since it was copied, `put` refuses to store the copy.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -82,7 +82,7 @@ impl PageFile {
         self.open.page_bytes() - libtp_record::paged::change::BEGIN
     }
 
-    /// Returns the number of stored pages. A page added by an aborted transaction is counted, and is zeros.
+    /// Returns the number of stored pages. A page that an aborted transaction has added is counted, and has only zeros.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -111,8 +111,8 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
     }
 
-    /// Releases the read lock of a page before the transaction ends: the paper's `unlock`. The page may change then,
-    /// while the transaction goes on.
+    /// Releases the read lock of a page before the transaction ends: the paper's `unlock`. Other transactions may then
+    /// change the page while this transaction still runs.
     ///
     /// # Errors
     /// `Database` when the page was locked for more than reading, or not at all.
@@ -120,7 +120,7 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_unlock(page)?))
     }
 
-    /// Returns a copy of a page: the paper's `buf_get`. A page that does not exist yet is zeros.
+    /// Returns a copy of a page: the paper's `buf_get`. The copy of a page that does not exist yet has only zeros.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
@@ -148,10 +148,11 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_put(page, Some(known), argument)?.raw()))
     }
 
-    /// Changes a page by the function of a registered log-record type, and logs that: the paper's *log* with the change
-    /// it describes. A type with an undo needs no lock first: several transactions make such changes on one page at
-    /// once, and a transaction that reads or stores the page waits until they have ended. Without an undo, the page is
-    /// locked for writing.
+    /// Changes a page with the redo function of a registered log-record type, and logs the change: the paper's *log*,
+    /// together with the change that the record describes. For a type with an undo function, the page need not be
+    /// locked first: several transactions can make such changes on one page at once, and a transaction that reads or
+    /// stores the page waits until they have ended. For a type without an undo function, the page is locked for
+    /// writing.
     ///
     /// # Errors
     /// `Database` with the function's message when it refuses; `Settings` when the type was not registered; `Deadlock`,

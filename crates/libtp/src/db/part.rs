@@ -1,6 +1,7 @@
 //! Changes of a part of a value: `update_part` and `add`.
 //!
-//! The change is data, so the record is searched and its page latched once (`libtp_record::part`).
+//! The change is given as data, not as a function of the program, so the record is searched and its page latched only
+//! once (`libtp_record::part`).
 
 use libtp_record::part::{Add, Overwrite};
 use libtp_record::Part;
@@ -9,8 +10,9 @@ use crate::db::handle::{Db, Recno};
 use crate::{Result, Txn};
 
 impl Db {
-    /// Stores these bytes into the value of a key, from the byte `offset` on (zero is the first); the value keeps its
-    /// length. Returns false if the key is missing. The cheapest change of a value: it reads nothing and calls nothing.
+    /// Stores `bytes` into the value of a key at byte `offset`, counted from 0; the value keeps its length. Returns
+    /// false if the key is missing. This is the cheapest change of a value: it does not return the old value, and calls
+    /// no function of the program.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -27,13 +29,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Length` when a byte would lie outside of the value; else as [`Db::put`].
+    /// `Length` when a byte would be outside of the value; else as [`Db::put`].
     pub fn update_part(&self, txn: &Txn<'_>, key: &[u8], offset: usize, bytes: &[u8]) -> Result<bool> {
         Ok(self.change_part(txn, key, offset, Overwrite(bytes))?.is_some())
     }
 
-    /// Adds `amount` to the number in the value of a key: eight little-endian bytes from the byte `offset` on. Returns
-    /// the sum, which wraps around; `None` if the key is missing. The natural call for counters and balances.
+    /// Adds `amount` to the number in the value of a key: eight little-endian bytes at byte `offset`. Returns the sum,
+    /// which wraps around; `None` if the key is missing. Use it for counters and balances.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -92,7 +94,7 @@ impl Recno {
 mod tests {
     use crate::{Env, Error, Result};
 
-    /// Makes an environment with a tree, a hash file and numbered records.
+    /// Calls `work` with a new environment.
     fn with_env(work: impl FnOnce(&Env)) {
         let dir = tempfile::tempdir().unwrap();
         work(&Env::create(dir.path()).unwrap());
@@ -143,7 +145,7 @@ mod tests {
                     db.put(txn, b"k", &vec![b'v'; length])?;
                     let message = refused(db.update_part(txn, b"k", length - 2, b"abc"));
                     assert!(
-                        message.contains(&format!("up to 2 bytes from byte {} of this value on", length - 2)),
+                        message.contains(&format!("up to 2 bytes at byte {} of this value", length - 2)),
                         "{message}"
                     );
                     refused(db.update_part(txn, b"k", length + 1, b""));

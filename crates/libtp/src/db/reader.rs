@@ -1,4 +1,4 @@
-//! The places from which databases are read: a transaction or a snapshot.
+//! The readers of databases: transactions and snapshots.
 
 use libtp_buffer::FileId;
 use libtp_record::list::{Now, Seen};
@@ -17,8 +17,7 @@ mod sealed {
     impl<R: Sealed> Sealed for &R {}
 }
 
-/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which
-/// does not.
+/// A reader of databases: a [`Txn`], which locks the records that it reads, or a [`Snapshot`], which does not.
 pub trait Reader: sealed::Sealed {
     #[doc(hidden)]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;

@@ -20,7 +20,7 @@ use crate::{Error, Pair, Result};
 const HEAD_BYTES: usize = 8;
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
-/// Bytes of one read of a run: the more runs, the fewer.
+/// The least and the largest number of bytes of one read of a run. The more runs there are, the shorter the reads.
 const READ_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
 /// A record that waits in memory.
@@ -38,7 +38,7 @@ struct Run {
     to: u64,
 }
 
-/// Takes records in any order.
+/// A sorter of records that come in any order.
 pub(crate) struct Sorter<'d> {
     directory: &'d dyn Directory,
     name: String,
@@ -66,7 +66,7 @@ impl<'d> Sorter<'d> {
         }
     }
 
-    /// Takes a record.
+    /// Adds a record.
     ///
     /// # Errors
     /// The disk's errors.
@@ -222,7 +222,7 @@ impl Merge {
     }
 }
 
-/// Reads one run.
+/// A reader of one run.
 pub(crate) struct RunReader {
     file: Arc<dyn File>,
     name: String,

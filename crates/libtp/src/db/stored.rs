@@ -39,7 +39,7 @@ impl Env {
     /// let env = libtp::Env::create(dir.path())?;
     /// let words = env.btree_ordered("words", ByLength)?;
     /// env.run(|txn| ["fig", "kiwi", "banana"].iter().try_for_each(|word| words.put(txn, word.as_bytes(), b"")))?;
-    /// // A tool that knows no `ByLength`.
+    /// // A tool that does not know the order `ByLength`:
     /// let Stored::Encoded(Database::Btree(stored)) = env.stored("words")? else { panic!() };
     /// let copy = env.btree_ordered("copy", AsStored::named(stored.order_name().unwrap_or_default()))?;
     /// env.run(|txn| {
@@ -50,7 +50,7 @@ impl Env {
     ///     Ok(())
     /// })?;
     /// assert_eq!(env.run(|txn| stored.cursor(txn).first())?.map(|pair| pair.0).as_deref(), Some(&b"\x03fig"[..]));
-    /// // And the program again.
+    /// // The program opens the copy in its own order.
     /// let copy = env.btree_ordered("copy", ByLength)?;
     /// assert!(env.run(|txn| copy.get(txn, b"banana"))?.is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,14 +1,14 @@
-//! A file of text behind a list: [`TextFile`].
+//! Files of text whose records are in a list: [`TextFile`].
 //!
 //! Paper: none; db(3)'s recno, which keeps the lines of a text file (recno(3): `bval`, `reclen`, `R_SNAPSHOT`). Opening
-//! reads the whole file. Writing back writes a whole new file and renames it when it is on disk: so the file always has
+//! reads the whole file. Writing back writes a whole new file and renames it when it is on disk. So the file always has
 //! one committed state of the list, even if a process or the machine dies meanwhile.
 //!
-//! The list notes the state of the file when both were last equal. This shows which has changed since: the list, with
-//! committed changes that were not written back; or the file, by another program; or both. If both have changed,
-//! neither is known to be right, and opening is refused.
+//! The list notes the state of the file when both were last equal. The note shows which of the two has changed since:
+//! the list, with committed changes that were not written back; or the file, by another program; or both. If both have
+//! changed, neither is known to be right, and opening is refused.
 //!
-//! If we die here: before the rename the old file stays, and the next writer removes the rest of the new one. After the
+//! If we die here: before the rename the old file stays, and the next writer removes the unfinished new file. After the
 //! rename, the file equals the list, and the next opening finds that.
 
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ const NEW: &str = ".tp-new-";
 /// The form of records in a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextForm {
-    /// Each record ends with this byte (`bval`), usually a newline. It may be missing after the last record.
+    /// Each record ends with this byte (`bval`), usually a newline. The byte may be missing after the last record.
     Delimited(u8),
     /// Each record has `bytes` bytes (`reclen`); shorter records are filled up with `pad` (`bval`).
     Fixed {
@@ -166,8 +166,8 @@ impl TextFile {
     }
 
     fn read_into(&self, txn: &Txn<'_>) -> Result<()> {
-        // This lock comes first, so that no transaction writes the file back between the look at the file and the look
-        // at the list.
+        // This call locks the list first, so that no transaction writes the file between the reading of the file and
+        // the reading of the list.
         let notes = self.list.text_note(txn)?;
         let records = self.read()?.unwrap_or_default();
         let in_file = self.note_of(records.iter().map(|record| Ok(record.clone())))?;
@@ -195,8 +195,8 @@ impl TextFile {
         self.list.set_text_note(txn, TextNotes::both(in_file))
     }
 
-    /// Writes the file if the list has changed since it was read or last written; returns whether it did. Writes the
-    /// state committed at this moment, even if the list changes meanwhile.
+    /// Writes the file if the list has changed since the file was read or last written; returns whether it wrote the
+    /// file. Writes the state that is committed when the call begins, even if the list changes meanwhile.
     ///
     /// # Errors
     /// `Database`, with the record's number, when a record does not fit the file's form, or another program has changed
@@ -291,7 +291,7 @@ impl TextFile {
     fn note_of(&self, records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<TextNote> {
         let mut text = Vec::new();
         for record in records {
-            // A record that does not fit must make a different text all the same.
+            // A record that does not fit the file's form must change the note all the same.
             let record = record?;
             if self.form.put(&record, &mut text).is_err() {
                 text.extend_from_slice(&record);
@@ -516,7 +516,8 @@ mod tests {
         env.run(|txn| list.append(txn, b"three")).unwrap();
         assert!(text.sync().unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
-        // Back to the former text of the file: nothing to write, and no other program's work.
+        // The list gets the former text of the file again: the text of the dead writer is not taken for another
+        // program's.
         env.run(|txn| list.append(txn, b"four")).unwrap();
         die_when_written(&text);
         assert!(!text.sync().unwrap());

@@ -1,13 +1,13 @@
 //! Plain files in a transaction: created, replaced, renamed and removed together with records.
 //!
 //! Paper: LIBTP 1, whose first examples are the password file and source control. The method is the library's own
-//! (docs/design/0020-plain-files.md): new contents are written beside the files at once; the transaction puts its
-//! intention for each path as a row into a database of the environment. So the commit record decides for both, and
-//! abort, savepoints and restart undo these rows like any others. After the commit the files are put in their places
-//! (`files/finish.rs`).
+//! (docs/design/0020-plain-files.md): new contents are written at once, to temporary files next to the files. For each
+//! path, the transaction puts a row with its intention into a database of the environment. So one commit record decides
+//! for records and files, and abort, savepoints and restart undo these rows like any others. After the commit the files
+//! are put in their places (`files/finish.rs`).
 //!
-//! If we die here: before the commit is on disk only temporary files are left, which are swept; after it, the next
-//! process goes on from the rows.
+//! If we die here: before the commit is on disk, only temporary files are left, which a later sweep removes. After the
+//! commit is on disk, the next process finishes the work from the rows.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ struct Work {
     rows: Db,
     /// The state of each path when the transaction first touched it.
     seen: BTreeMap<String, Option<Identity>>,
-    /// Mode, owner and group, at that time, of the files to be changed.
+    /// Mode, owner and group of each file when the transaction first touched it.
     rights: BTreeMap<String, [u32; 3]>,
     /// Files that the transaction made, removed if it does not commit.
     temporaries: Vec<String>,
@@ -59,9 +59,9 @@ impl Txn<'_> {
     /// The contents are written to a temporary file in the same directory at once, and synced. The commit of a
     /// transaction with files always returns only when it is on disk and the files are in their places. Each file is
     /// whole at every moment; another program that reads several files meanwhile may see some old files and some new
-    /// files. [`Txn::read_file`] waits, and sees all or none.
+    /// files. [`Txn::read_file`] waits, and sees all new files or none.
     ///
-    /// A relative path starts at the process's working directory. A path has no `..`, and contains no symbolic link.
+    /// A relative path starts at the process's working directory. A path must contain no `..` and no symbolic link.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -79,7 +79,7 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `File` when the path exists already, or cannot exist; `Deadlock`, `LockTimeout` when another transaction works
-    /// on it; `Full`, `Io`; `Length` when the path is too long for a key. Nothing is changed then.
+    /// on the path; `Full`, `Io`; `Length` when the path is too long for a key. After an error nothing is changed.
     pub fn create_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
             There::Own(Row { new: None, .. }) | There::Disk(None) => work.write(self, path, contents, None),
@@ -91,7 +91,7 @@ impl Txn<'_> {
     }
 
     /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file
-    /// keeps the old file's mode, owner and group, but not its access lists, extended attributes and further names.
+    /// keeps the old file's mode, owner and group, but not its access lists, extended attributes and other hard links.
     ///
     /// # Errors
     /// `File` when the file is missing; else as [`Txn::create_file`].
@@ -145,8 +145,8 @@ impl Txn<'_> {
     }
 
     /// Returns the contents of a plain file as this transaction sees it, with its own changes, or `None` if the file is
-    /// missing. Of another transaction's files it sees all or none. Locks the path for reading until the transaction
-    /// ends.
+    /// missing. Of another transaction's changes of files it sees all or none. Locks the path for reading until the
+    /// transaction ends.
     ///
     /// If the transaction then changes the file, and another program has changed it since it was read, the commit
     /// reports that and aborts.
@@ -253,7 +253,7 @@ impl Work {
     }
 
     fn read_disk(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
-        // Before reading, so that a change during the read counts as later.
+        // The identity is taken before the read, so that a change during the read counts as a later change.
         let there = self.door.file_at(path)?.as_ref().map(Identity::from);
         self.see(path, there);
         self.contents(path)
@@ -295,7 +295,7 @@ impl Work {
                 }
             });
             if written.is_err() {
-                // At once, not at the transaction's end: the disk may be full.
+                // Removed at once, not at the transaction's end: the disk may be full.
                 finish::remove_temporary(door, temporary);
             }
             Ok(written?)
@@ -415,7 +415,7 @@ fn rights(file: &PlainStatus) -> [u32; 3] {
     [file.mode, file.owner, file.group]
 }
 
-/// The reason why the transaction cannot commit.
+/// The error text for a temporary file that is gone.
 const GONE: &str = "another program removed the new file (its temporary name begins with `.libtp-`); nothing was changed, and the transaction was aborted. Run it again";
 
 fn is_there_already(error: &(dyn std::error::Error + 'static)) -> bool {

@@ -1,12 +1,12 @@
 //! Puts the files of committed transactions in their places, and removes what dead processes left.
 //!
-//! This happens under one lock of the environment, by: the committer; a session that finds another's row; a session
-//! that repaired the dead; a process that opens the environment. The holder waits for no other lock, so it cannot
-//! deadlock.
+//! This is done under one lock of the environment: by the committing session, by a session that finds the row of
+//! another transaction, by a session that has repaired dead sessions, or by a process that opens the environment. The
+//! holder of the lock waits for no other lock, so it cannot deadlock.
 //!
-//! If we die here: each step can be repeated. A missing temporary file already has its final name. A removal removes
-//! only the very file that the transaction saw, and only while the file's second name, its witness, exists; the witness
-//! is removed when the removal is on disk. So a row that stays too long does no harm.
+//! If we die here: each step can be repeated. If a temporary file is missing, it has its final name already. A removal
+//! removes only the file that the transaction saw, and only while the file's second name, its witness, exists; the
+//! witness is removed when the removal is on disk. So a row that stays too long does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::{Db, Durability, Error, Result, Txn};
 /// The lock held while files are put in their places, or swept.
 const FINISHING: LockName = LockName { space: 0, kind: KIND_PLAIN_FILES, hash: 0 };
 
-/// A planted bug: files go to their places while the commit is not yet on the disk.
+/// A planted bug: files are put in their places before the commit is on disk.
 pub(super) const TOO_EARLY: &str = "libtp: plain files are put in place before the commit is durable";
 /// A planted bug: the check whether another program changed a file is missing.
 pub(super) const UNSEEN: &str = "libtp: a plain file that another program changed is overwritten";
@@ -56,13 +56,13 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         }
         let snapshot = Snapshot::begin(env)?;
         if !planted(TOO_EARLY) {
-            // The snapshot also shows commits made since.
+            // The snapshot also shows commits that were made after the log was forced.
             snapshot.durable()?;
         }
         let mut found = if all { committed(&snapshot, &db)? } else { Vec::new() };
         for intention in rows {
-            // Its commit may be long ago: another session may have put it in its place, and a later transaction may
-            // have undone that.
+            // The commit may be old: another session may have put the file in its place since, and a later transaction
+            // may have changed the path again.
             if !is_still(&snapshot, &db, intention)? && !planted(TOO_EARLY) {
                 continue;
             }
@@ -75,7 +75,8 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         drop(snapshot);
         Finisher { txn, door: &door, db: &db }.put_in_place(&found)
     })?;
-    // Other transactions that touch a waiting file get its error. A removal waits for all of its transaction.
+    // A transaction that touches a waiting file gets that file's error. A removal waits until all other files of its
+    // transaction are in their places.
     let concerns =
         |failed: &Failed, (path, row): &Intention| failed.path == *path || row.new.is_none() && failed.txn == row.txn;
     let is_asked = |failed: &Failed| rows.is_empty() || rows.iter().any(|row| concerns(failed, row));
@@ -102,7 +103,7 @@ pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
 
 /// Gives up the change of a path, if the file cannot be put in its place; returns whether it did.
 ///
-/// A file that was to be renamed there keeps its old name, because the link beside the new name may be gone with its
+/// A file that was to be renamed there keeps its old name, because the link next to the new name may be gone with its
 /// directory.
 ///
 /// # Errors
@@ -137,7 +138,7 @@ fn lock(txn: &Txn<'_>) -> Result<()> {
     })
 }
 
-/// Returns whether this change is still the path's committed one, not known to be in place.
+/// Returns whether this is still the committed change of the path, and is not known to be in place.
 fn is_still(snapshot: &Snapshot<'_>, db: &Db, (path, row): &Intention) -> Result<bool> {
     Ok(db.get(snapshot, &row::key(path))?.is_some_and(|value| value == row.encode()))
 }
@@ -231,8 +232,8 @@ impl Finisher<'_, '_> {
         Ok(failed)
     }
 
-    /// Tries a change once more. For a removal, only checks the directory: the removal may wait for the rest of its
-    /// transaction.
+    /// Tries a change once more; returns whether it fails. For a removal, only checks the directory, because the
+    /// removal may wait for other files of its transaction.
     fn is_kept_from_its_place(&self, (path, row): &Intention) -> Result<bool> {
         let tried = self.txn.guarded(|| match &row.new {
             Some(_) => self.put_one(path, row),
@@ -245,7 +246,7 @@ impl Finisher<'_, '_> {
     }
 
     fn put_one(&self, path: &str, row: &Row) -> Result<()> {
-        // In a missing directory the change would look done.
+        // If the directory is missing, the change would look as if it were done.
         self.door.check_directory(path, row)?;
         match &row.new {
             Some(new) => self.put_new(path, row, new),
@@ -253,7 +254,8 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Called before each change of a name: the region may have been given up, and another session may be at work.
+    /// Unwinds if the region was given up, because another session may then do this work. Called before each change of
+    /// a name.
     fn leave_if_broken(&self) {
         self.txn.session().session().leave_if_broken();
     }
@@ -262,7 +264,7 @@ impl Finisher<'_, '_> {
         let plain = &self.door.plain;
         let temporary = beside(path, &new.temporary);
         if plain.status(&temporary)?.is_none_or(|found| found.inode != new.identity.inode) {
-            // The file has its final name, unless a disk has gone since.
+            // The file has its final name already, unless its disk was unmounted.
             return self.door.check_directory(path, row);
         }
         match plain.status(path)? {
@@ -279,13 +281,13 @@ impl Finisher<'_, '_> {
         }
         self.leave_if_broken();
         match plain.rename(&temporary, split(path).1) {
-            // A session of a former life moved it.
+            // A session of an earlier life has renamed the file.
             Err(libtp_io::Error::NotFound { .. }) => Ok(()),
             renamed => Ok(renamed?),
         }
     }
 
-    /// Renames a file that another program put there after the commit's check.
+    /// Renames a file that another program put at the path after the commit's check.
     fn keep(&self, path: &str, txn: u64) -> Result<()> {
         let name = split(path).1;
         for number in 1_u64.. {
@@ -308,7 +310,8 @@ impl Finisher<'_, '_> {
         if !self.door.has_witness(path, row)?
             && !planted("libtp: a plain file that another program put back is removed")
         {
-            // The file is removed already. Another program put the present file there, unless a disk has gone since.
+            // The file is removed already. Another program made the file that is there now, unless a disk was
+            // unmounted.
             return self.door.check_directory(path, row);
         }
         match self.door.plain.status(path)? {
@@ -360,8 +363,8 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
     let (door, db) = (Door::of(env)?, rows::rows(env)?);
     run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
-        // In this order: a transaction that began after the list was made is not on it; one that ran then and is
-        // committed now has rows.
+        // The files are listed before the running transactions. A transaction that began later has no file on the list,
+        // and a transaction that ran then and is committed now has rows.
         let mut left = Vec::new();
         for directory in directories(env, &db, door.tag)? {
             match door.plain.list(&directory) {
@@ -369,7 +372,7 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
                     let owner = door.owner(&name)?;
                     Some((beside(&format!("{}/x", directory.trim_end_matches('/')), &name), owner))
                 })),
-                Err(error) => tracing::debug!(%error, "temporary files are not looked for there"),
+                Err(error) => tracing::debug!(%error, "a directory cannot be searched for temporary files"),
             }
         }
         failpoint("files: listed, nothing swept");
@@ -415,6 +418,6 @@ fn directories(env: &Arc<Inner>, db: &Db, tag: u64) -> Result<Vec<String>> {
 pub(super) fn remove_temporary(door: &Door, path: &str) {
     match door.plain.remove(path) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
-        Err(error) => tracing::warn!(%error, "a temporary file stays until the environment is opened next"),
+        Err(error) => tracing::warn!(%error, "a temporary file stays until the environment is opened again"),
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn beside(path: &str, name: &str) -> String {
     }
 }
 
-/// Returns a path in the form used here: absolute, without empty or `.` parts.
+/// Returns a path in the form that rows store: absolute, without empty or `.` parts.
 ///
 /// # Errors
 /// `File` when it is not UTF-8, contains `..`, or is one of the environment's own files.
@@ -169,7 +169,7 @@ pub(crate) fn written(env: &Inner, given: &Path) -> Result<String> {
     for own in own {
         let own = env.platform.path.join(own);
         if Path::new(directory) == std::fs::canonicalize(&own).unwrap_or(own) {
-            return refuse("it lies in a directory of the environment, where all files belong to the library; nothing was changed. Choose another directory");
+            return refuse("it is in a directory of the environment, where all files belong to the library; nothing was changed. Choose another directory");
         }
     }
     Ok(path)

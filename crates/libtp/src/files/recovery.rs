@@ -8,7 +8,7 @@ use super::{finish, paths, row};
 use crate::region::inner::{FileUpkeep, Inner};
 use crate::{Env, Error, Result};
 
-/// The work of this floor for the floors below.
+/// This floor's implementation of [`FileUpkeep`], for the lower floors.
 pub(crate) static PLAIN_FILES: PlainFiles = PlainFiles;
 
 /// See [`PLAIN_FILES`].
@@ -30,8 +30,8 @@ pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
         true => {
             let finished = finish::finish(env, &[], true);
-            // A waiting file keeps its temporary files, for weeks perhaps; temporary files of dead processes are
-            // removed all the same.
+            // A file may wait for weeks, and keeps its temporary files. The temporary files of dead processes are
+            // removed meanwhile.
             finish::sweep(env).and(finished)
         }
         false => Ok(()),
@@ -51,9 +51,9 @@ pub(crate) fn end_left(env: &Arc<Inner>) {
 /// A plain file that a committed transaction has changed, and that is not known to be in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The transaction.
+    /// The number of the transaction.
     pub txn: u64,
     /// Whether the file is to be removed, rather than created or replaced.
     pub is_removed: bool,
@@ -77,8 +77,9 @@ impl Env {
     }
 
     /// Gives up a committed change of a plain file that cannot be put in its place, because its directory was removed
-    /// for good. Returns whether a change was given up; a change that can be put in its place is not. A file that was
-    /// to be renamed to this path keeps its old name. If the directory comes back, the temporary file in it is removed.
+    /// for good. Returns whether a change was given up; a change that can be carried out is not given up. A file that
+    /// was to be renamed to this path keeps its old name. If the directory comes back, the temporary file in it is
+    /// removed.
     ///
     /// # Errors
     /// `LockTimeout` while a transaction works on the file; `Io`; `File` if the path is invalid.

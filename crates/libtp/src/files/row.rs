@@ -14,7 +14,7 @@ pub(crate) const TEMPORARY: &str = ".libtp-";
 
 /// The first byte of the key of a file's row; the path follows.
 const FILE: u8 = b'f';
-/// The first byte of the key of a directory's row; its path follows.
+/// The first byte of the key of a directory's row; the path follows.
 const DIRECTORY: u8 = b'd';
 /// The first byte of every value.
 const VERSION: u8 = 2;
@@ -23,7 +23,7 @@ const WITNESSED: u8 = 3;
 /// Rows of files of this version have no directory number.
 const OLDER: u8 = 1;
 
-/// Identifies a file: replacing or writing the file changes its identity.
+/// The identity of a file, which changes when the file is replaced or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) inode: u64,
@@ -41,7 +41,7 @@ impl From<&PlainStatus> for Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct New {
     pub(crate) identity: Identity,
-    /// Its name until it is put in its place, in the same directory.
+    /// The name of the file, in the same directory, until it is put in its place.
     pub(crate) temporary: String,
 }
 
@@ -68,19 +68,19 @@ pub(crate) fn key(path: &str) -> Vec<u8> {
     [&[FILE], path.as_bytes()].concat()
 }
 
-/// Returns the key of a directory's row, which says that temporary files may lie there.
+/// Returns the key of a directory's row, which says that temporary files may be in the directory.
 pub(crate) fn directory_key(path: &str) -> Vec<u8> {
     [&[DIRECTORY], path.as_bytes()].concat()
 }
 
-/// The thing that the key of a row names.
+/// The file or directory that the key of a row names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     File(String),
     Directory(String),
 }
 
-/// Returns the thing that a key names.
+/// Returns the file or directory that a key names.
 ///
 /// # Errors
 /// `Corrupt` if it is no key of this database.
@@ -118,7 +118,7 @@ pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
 
 impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Keep the version of its writer: rows are compared by their bytes.
+        // Keep the version in which the row was written, because rows are compared by their bytes.
         let version = match (self.directory, &self.witness) {
             (None, _) => OLDER,
             (Some(_), None) => VERSION,
@@ -134,7 +134,7 @@ impl Row {
         bytes
     }
 
-    /// Returns the name of the file kept beside the path until the row is finished.
+    /// Returns the name of the file that is kept in the path's directory until the row is finished.
     pub(crate) fn beside(&self) -> Option<&str> {
         self.new.as_ref().map(|new| &new.temporary).or(self.witness.as_ref()).map(String::as_str)
     }
@@ -218,7 +218,7 @@ mod tests {
             assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
         }
         let other = Row { witness: Some("passwd".to_owned()), ..witnessed };
-        assert!(Row::decode(b"f/a", &other.encode()).is_err(), "no name of ours");
+        assert!(Row::decode(b"f/a", &other.encode()).is_err(), "the library gives no such name");
         for (old, new) in [(None, Some(new.clone())), (Some(identity), None), (Some(identity), Some(new))] {
             let row = Row { tag: 3, txn: 9, directory: Some(5), old, new, witness: None };
             let bytes = row.encode();

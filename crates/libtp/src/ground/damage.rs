@@ -1,4 +1,4 @@
-//! Damage that was found, as data: the file, the page, and the fault.
+//! A description of damage: the file, the page, and the fault.
 
 use std::fmt;
 
@@ -20,9 +20,9 @@ pub struct Damage {
     pub page: Option<u32>,
     /// The byte of the file at which the damage was found, for a segment of the log.
     pub offset: Option<u64>,
-    /// The fault. The error's message has the place of the damage and the remedy too.
+    /// The fault. The message of the error also names the place of the damage and the remedy.
     pub what: String,
-    /// The whole message, if it is more than the fault.
+    /// The whole message, if it says more than `what`.
     message: Option<String>,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn damage_names_its_place_and_keeps_its_sentence() {
+    fn damage_has_the_file_the_page_and_the_message_of_the_lower_error() {
         let lower =
             libtp_record::Error::Corrupt { file: "stock.tp".into(), page: 7, what: "its keys are not in order".into() };
         let sentence = lower.to_string();

@@ -1,4 +1,4 @@
-//! The errors a caller can act on.
+//! The library's errors, one variant for each case in which a caller acts differently.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub enum Error {
     Deadlock,
     /// The shared memory was found damaged and was rebuilt from disk and log. This transaction was undone; run it
     /// again.
-    #[error("the shared memory was found damaged and was made anew from the log; answered commits are kept, and this transaction was undone. Run it again")]
+    #[error("the shared memory was found damaged and was rebuilt from the log; answered commits are kept, and this transaction was undone. Run it again")]
     Rebuilt,
     /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
     /// at the data before you run it again.
@@ -28,22 +28,21 @@ pub enum Error {
         cause: String,
     },
     /// The library itself panicked in this call: a bug in it, or damaged memory. The session died, as if killed, and
-    /// was repaired: this transaction was undone, all others go on. Run it again.
-    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, and other transactions go on. Run it again")]
+    /// was repaired: this transaction was undone, and no other transaction is affected. Run it again.
+    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, and no other transaction is affected. Run it again")]
     Panicked {
         /// The panic's message.
         what: String,
     },
-    /// A part of the transaction could not be undone, or not wholly. The transaction was not committed: all of it was
-    /// undone.
+    /// A rollback to a savepoint failed, so the transaction could not commit. The whole transaction was aborted.
     #[error(
-        "a part of this transaction could not be undone ({cause}), so the whole transaction was undone, and nothing of it is kept. Remove the cause, and run it again"
+        "the rollback to a savepoint failed ({cause}), so the whole transaction was aborted. Remove the cause, and run the transaction again"
     )]
     HalfUndone {
-        /// The error that prevented the undo.
+        /// The error of the rollback.
         cause: String,
     },
-    /// A transaction cannot be passed on, or taken over.
+    /// A transaction cannot be passed on to another session, or cannot be taken over.
     #[error("transaction {txn} cannot be passed on: {what}")]
     NotPassed {
         /// Its number.
@@ -51,16 +50,16 @@ pub enum Error {
         /// The reason, what became of the transaction, and the remedy.
         what: String,
     },
-    /// A lock was not granted within the time set. The transaction goes on, without that lock.
-    /// [`Env::run`](crate::Env::run) does not retry it: the lock's holder may be stopped.
+    /// A lock was not granted within the time set. The transaction can be continued, without that lock.
+    /// [`Env::run`](crate::Env::run) does not run it again: the process that holds the lock may be stopped.
     #[error("the lock on {} in mode {} was not granted {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.blockers())]
     LockTimeout(Box<LockWait>),
     /// The program cancelled its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this call waited.
     #[error("this program cancelled the wait for the lock on {} in mode {}: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.blockers())]
     Cancelled(Box<LockWait>),
-    /// The lock is held by another transaction of this thread, or by one that waits for such a transaction: the thread
-    /// cannot end that transaction while it waits.
-    #[error("the lock on {} in mode {} cannot be granted: {}. That transaction belongs to this thread, and the thread cannot end it while it waits; nothing was changed by this call. End the other transaction first, or do both in one transaction", .0.object, .0.mode, .0.blockers())]
+    /// The lock can be granted only after another transaction of this thread ends: that transaction holds the lock, or
+    /// the holder waits for it. The thread cannot end it while it waits for the lock.
+    #[error("the lock on {} in mode {} cannot be granted: {}. That transaction belongs to this thread, and the thread cannot end it while it waits; nothing was changed by this call. End the other transaction first, or do the work of both in one transaction", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
     /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
     /// than the bounds allow.
@@ -74,8 +73,8 @@ pub enum Error {
         /// The underlying error, which names the file.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The log has records of a type that this program did not register, or registered differently. Their transaction
-    /// cannot be undone here.
+    /// The log has records of a type that this program did not register, or registered differently. This program cannot
+    /// undo the transactions that wrote them.
     #[error("{what}")]
     LogType {
         /// The type's code.
@@ -88,8 +87,8 @@ pub enum Error {
     /// A file, page or log record is damaged.
     #[error("damaged: {0}")]
     Corrupt(Box<Damage>),
-    /// A sync failed: earlier acknowledged commits are safe, no further ones are acknowledged. Reading goes on; reopen
-    /// to write.
+    /// A sync failed: earlier acknowledged commits are safe, and no further commit is acknowledged. Reads still
+    /// succeed. To write again, close the environment in every process and reopen it.
     #[error("the environment takes no more changes because writing to disk failed: {0}. Commits answered before are kept; close the environment in every process, and open it again")]
     Failed(String),
     /// The database does not accept a key or value of this length.
@@ -105,7 +104,7 @@ pub enum Error {
     /// `put_new` found the key.
     #[error("the database has this key already; nothing was changed. Replace its value (`put`), or use another key")]
     Exists,
-    /// Records cannot be loaded: the database has records, or still has the pages of many former ones.
+    /// Records cannot be loaded: the database has records, or still has pages of deleted records.
     #[error("database `{name}` is not empty, and records can be loaded only into an empty database; nothing was loaded. Load them into a new database, or put them one by one")]
     NotEmpty {
         /// Its name.
@@ -144,7 +143,7 @@ pub enum Error {
         what: String,
     },
     /// [`Durability::Rio`](crate::Durability::Rio) was asked for, but the shared memory does not outlive the system.
-    #[error("durability Rio needs shared memory that survives a crash of the system, and the shared memory {region} survives only {survives}; nothing was changed. Commit with durability sync or relaxed. Or, while no process has the environment open, set `region_directory` in libtp.toml to a directory on such memory (a filesystem mounted with `dax`); if this memory is such and the library cannot detect that, set `region_survives = \"system\"` (\"power\" if it survives the loss of power)")]
+    #[error("durability Rio needs shared memory that survives a crash of the system, and the shared memory {region} survives only {survives}; nothing was changed. Commit with durability sync or relaxed. Or, while no process has the environment open, set `region_directory` in libtp.toml to a directory on such memory (a filesystem mounted with `dax`); if the present memory survives a crash of the system and the library cannot detect that, set `region_survives = \"system\"` (\"power\" if the memory also survives a loss of power)")]
     NotLasting {
         /// The file of the shared memory.
         region: PathBuf,
@@ -153,7 +152,7 @@ pub enum Error {
     },
     /// A change was asked of a handle that was opened for reading only
     /// ([`Env::open_read_only`](crate::Env::open_read_only)).
-    #[error("{environment} was opened for reading only, which does not allow {change}; nothing was changed. Read in a snapshot (`Env::snapshot`), or open it with `Env::open`")]
+    #[error("{environment} was opened for reading only, which does not allow {change}; nothing was changed. Read in a snapshot (`Env::snapshot`), or open the environment with `Env::open`")]
     ReadOnly {
         /// The environment's directory.
         environment: PathBuf,
@@ -176,19 +175,20 @@ pub enum Error {
         /// The fault and the remedy.
         what: String,
     },
-    /// The transaction is committed, records and files, but not all of its files could be put in their places yet.
+    /// The transaction is committed, with its records and its plain files, but some of the files could not be put in
+    /// their places yet.
     #[error("the transaction is committed, and some of its plain files could not be put in their places: {cause}. Transactions see these files as committed. Do not run the transaction again: the library tries again when the environment is opened, or when a transaction changes one of the files")]
     FilesWaiting {
-        /// The error that prevented it.
+        /// The error that kept the files from their places.
         cause: String,
     },
-    /// The database was created and not dropped, but its file is not in its place. No file was created there; other
-    /// databases can be used.
+    /// The database's file is missing, or another file has its name, although the database was not dropped. The library
+    /// created no file in its place; other databases can be used.
     #[error("{what}")]
     Away {
         /// The database.
         name: String,
-        /// The state of the file's place, and the remedy.
+        /// What was found at the file's path, and the remedy.
         what: String,
     },
     /// The database was dropped after this handle was opened.
@@ -224,7 +224,7 @@ pub enum Error {
         /// The reason, in the function's words.
         what: String,
     },
-    /// A backup cannot be taken there, or it cannot be restored from.
+    /// The backup cannot be written, or the environment cannot be restored from it.
     #[error("the backup {backup}: {what}")]
     Backup {
         /// Its directory, or the file in it.
@@ -248,8 +248,8 @@ impl Error {
         is_retryable || is_endless
     }
 
-    /// Replaces an error met after a commit record was written: the error itself says nothing about the transaction's
-    /// outcome.
+    /// Replaces an error that followed a commit record, because the error itself does not tell whether the commit is
+    /// kept.
     pub(crate) fn behind_a_commit(self) -> Error {
         match self {
             known @ (Error::Forked { .. } | Error::OutcomeUnknown { .. }) => known,
@@ -274,7 +274,7 @@ impl Error {
         }
     }
 
-    /// Adds the record's key, if the lock belongs to this key as the tree stores it.
+    /// Puts the key `known` into the message, if the wait was for the lock of the record whose stored key is `stored`.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_key(mut self, stored: &[u8], known: &[u8]) -> Error {
@@ -286,7 +286,7 @@ impl Error {
         self
     }
 
-    /// Adds the database's name, if the wait was for the lock of a name.
+    /// Puts the database's name into the message, if the wait was for the lock of a name.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_name(mut self, name: &str) -> Error {
@@ -296,7 +296,8 @@ impl Error {
         self
     }
 
-    /// Adds the key, for a database where each value of a key is a record.
+    /// Puts the key into the message, if the wait was for a record of a database in which each value of a key is a
+    /// record.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_values(mut self, key: &[u8]) -> Error {
@@ -311,7 +312,7 @@ impl Error {
 /// The result of the library's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Sorts a lower error into the variants a caller can act on.
+/// Converts an error of a lower crate into the variant on which a caller can act.
 macro_rules! sorted {
     ($from:ty, $error:ident => $($pattern:pat => $to:expr,)*) => {
         impl From<$from> for Error {
@@ -431,7 +432,7 @@ sorted!(libtp_record::Error, error =>
         Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
     libtp_record::Error::PartOutside { bytes, offset, value_bytes, .. } => {
         let room = value_bytes.saturating_sub(offset);
-        Error::Length { what: "a part", bytes, limit: format!("up to {room} bytes from byte {offset} of this value on") }
+        Error::Length { what: "a part", bytes, limit: format!("up to {room} bytes at byte {offset} of this value") }
     },
     libtp_record::Error::Page { database, page, what } =>
         unsuitable(database, &format!("page {page}: {what}")),
@@ -446,8 +447,8 @@ sorted!(libtp_record::Error, error =>
 mod tests {
     use super::Error;
 
-    /// A transaction that certainly left nothing behind may run again. One that may be kept may not: it would run
-    /// twice.
+    /// A transaction may run again only if certainly nothing of it is kept. If its outcome is unknown, a second run
+    /// could apply it twice.
     #[test]
     fn a_transaction_is_run_again_only_if_nothing_of_it_is_kept() {
         for error in [Error::Deadlock, Error::Rebuilt] {

@@ -1,4 +1,4 @@
-//! A failed wait for a lock, as data: the object, the length of the wait, and the transactions in the way.
+//! A description of a failed wait for a lock: the object, the length of the wait, and the transactions in the way.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,16 +19,16 @@ pub struct LockWait {
     pub limit: Option<Duration>,
     /// The object in words: ``the record "apples" of database `stock` ``.
     pub object: String,
-    /// The transactions in the way after the call had failed; empty if no transaction was in the way any more.
+    /// The transactions that were in the way just after the call failed; empty if none was in the way any more.
     pub in_the_way: Vec<Blocker>,
 }
 
-/// A transaction that holds a lock, or waits for one ahead of others.
+/// A transaction in the way: it holds the lock, or waits for the lock ahead of the call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocker {
-    /// Its number; `None` if it ended meanwhile.
+    /// The transaction's number; `None` if it ended meanwhile.
     pub txn: Option<u64>,
-    /// The number of its process in that process's own pid namespace; zero if unknown.
+    /// The pid of the transaction's process, in that process's own pid namespace; zero if unknown.
     pub pid: u32,
     /// Whether that process runs.
     pub process_state: ProcessState,
@@ -51,7 +51,7 @@ impl LockWait {
             named.push(format!("{more} more"));
         }
         match &named[..] {
-            [] => "the way is free now".into(),
+            [] => "no transaction is in the way any more".into(),
             [one] => format!("{one} is in the way"),
             several => format!("{} are in the way", several.join(" and ")),
         }

@@ -10,6 +10,6 @@ pub enum ProcessState {
     Alive,
     /// A signal or a debugger stopped the process: sessions that need its locks or latches wait until it continues.
     Stopped,
-    /// The process ended, or the session panicked in the middle of a change; it is not repaired yet.
+    /// The process ended, or the session panicked in the middle of a change. The session is not repaired yet.
     Dead,
 }

@@ -1,6 +1,6 @@
 //! The progress of a long call, as its caller sees it.
 
-/// A report of progress of a call that takes long: an opening that replays the log, a backup, a restore, a load or a salvage.
+/// A progress report of a long call: an opening that replays the log, a backup, a restore, a load or a salvage.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -13,7 +13,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The step at work, in one word.
+    /// The name of the current step, in one word.
     pub step: &'static str,
     /// The amount done of the step, in the step's unit: bytes, pages or records.
     pub done: u64,
@@ -27,10 +27,10 @@ impl Progress {
     }
 }
 
-/// Called with progress now and then.
+/// The function that a long call calls from time to time with its progress.
 pub type Watch<'w> = dyn FnMut(Progress) + 'w;
 
-/// Returns the function of the lower floors that reports to `watch`.
+/// Returns a function that reports to `watch`, in the form that the lower crates call.
 pub(crate) fn reporting<'w, 'f>(watch: &'w mut Watch<'f>) -> impl FnMut(&'static str, u64, u64) + use<'w, 'f> {
     |step, done, total| watch(Progress::new(step, done, total))
 }

@@ -1,8 +1,8 @@
 //! Settings of an environment. All are optional.
 //!
-//! They come from the builder ([`crate::Builder`]), then from the file `libtp.toml` in the environment's directory,
-//! then from the defaults. Sizes are in bytes; the file may write them as `"64MiB"`. Times carry their unit in the
-//! name.
+//! A setting of the builder ([`crate::Builder`]) overrides the setting in the file `libtp.toml` of the environment's
+//! directory, and this overrides the default. Sizes are in bytes; the file may write them as `"64MiB"`. The name of a
+//! time has its unit.
 
 pub(crate) mod bounds;
 
@@ -88,7 +88,7 @@ pub struct DatabaseSettings {
     pub page_bytes: Option<Bytes>,
     /// The unit of locking.
     pub granularity: Option<Granularity>,
-    /// Whether full leaves share with their neighbours before they split: see [`crate::Builder::dense`].
+    /// Whether a full leaf shares its records with a neighbour before it splits: see [`crate::Builder::dense`].
     pub dense: Option<bool>,
     /// The size of the database's own buffer pool.
     pub own_pool: Option<Bytes>,
@@ -119,8 +119,8 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// Replacement policy of the page cache.
     pub replacement: Option<Replacement>,
-    /// The longest time until a relaxed commit is on disk (default 100 ms). The least value of all processes that have
-    /// used the shared memory counts for all of them.
+    /// The longest time until a relaxed commit is on disk (default 100 ms). The smallest value that any process has set
+    /// applies to all processes that use the same shared memory.
     pub relaxed_millis: Option<u64>,
     /// The paper's group threshold (default 0: never wait on purpose).
     pub group_threshold: Option<u32>,
@@ -134,13 +134,14 @@ pub struct Settings {
     pub log_segment_max: Option<Bytes>,
     /// The amount of log after which a checkpoint is taken.
     pub checkpoint_log: Option<Bytes>,
-    /// The amount of log kept for snapshots, with the records deleted within it (default 4 GiB). The largest value that a
-    /// process has asked for counts for all.
+    /// The amount of log kept for snapshots, with the records that were deleted within that log (default 4 GiB). The
+    /// largest value that any process has set applies to all processes.
     pub snapshot_log: Option<Bytes>,
-    /// The longest time that log is kept for one snapshot (default one hour). The largest value counts, as above.
+    /// The longest time for which log is kept for one snapshot (default one hour). The largest value that any process
+    /// has set applies to all processes.
     pub snapshot_age_millis: Option<u64>,
-    /// The amount of log that is always kept, so that backups can be extended (default none). The largest value of all
-    /// processes counts until the shared memory is made anew.
+    /// The amount of log that is always kept, so that backups can be extended (default none). The largest value that
+    /// any process has set applies to all processes until the shared memory is created again.
     pub keep_log: Option<Bytes>,
     /// The number of redo threads at a restart; chosen by the log's length and the number of processors if unset.
     pub recovery_threads: Option<u32>,
@@ -153,17 +154,18 @@ pub struct Settings {
     pub detached_timeout_millis: Option<u64>,
     /// The choice of the victim.
     pub victim: Option<Victim>,
-    /// The number of transactions that run at a time where transactions sleep for each other's locks, 64 at most; the
-    /// number of processors if unset.
+    /// The number of transactions that run at the same time when transactions sleep for each other's locks, 64 at most;
+    /// the number of processors if unset.
     pub lanes: Option<u32>,
     /// The directory of the shared memory; `/dev/shm` if unset.
     pub region_directory: Option<PathBuf>,
-    /// States, on the operator's word, that the memory there survives more than the library can detect: `system` if it
-    /// outlives a crash of the operating system, `power` if a battery backs the machine. A value above the detected one
-    /// includes the processor's cache: the library then never writes it back, even where it detected that it must.
+    /// The operator's promise that the memory in that directory survives more than the library can detect: `system` if
+    /// the memory outlives a crash of the operating system, `power` if a battery backs the machine. A value above the
+    /// detected one includes the processor's cache: the library then never writes it back, even where it detected that
+    /// it must.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
-    /// Includes the shared memory in core dumps of this process: as large as the memory is, with the contents of the
+    /// Includes the shared memory in core dumps of this process. The dumps are then larger by that memory, and contain
     /// records.
     pub dump_memory: bool,
     /// Runs no library thread in this process: the program calls `Env::background_step`, or another process does the
@@ -173,7 +175,8 @@ pub struct Settings {
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub is_unprotected: bool,
-    /// Writes each page once, to its place, and waits for no sync: for the same measurements.
+    /// Writes each page once, to its place in the data file, and waits for no sync, to measure the cost of the double
+    /// write and the syncs.
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub writes_once: bool,
@@ -321,7 +324,7 @@ impl std::str::FromStr for Bytes {
         };
         let number: u64 =
             text[..digits].parse().map_err(|_| format!("`{text}` is not a number of bytes, such as 512 or 64 MiB"))?;
-        number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is more bytes than a number here can have"))
+        number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is too large a number of bytes"))
     }
 }
 
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_builder_goes_over_the_file() {
+    fn a_setting_of_the_builder_overrides_the_setting_of_the_file() {
         let file = Settings { memory: Some(Bytes(1)), relaxed_millis: Some(5), ..Settings::default() };
         let builder = Settings { memory: Some(Bytes(2)), ..Settings::default() };
         let both = builder.over(file);

@@ -1,15 +1,17 @@
 //! Opening an environment: create, join, repair or restart (PROTOCOLS F1, L6).
 //!
-//! All of it happens at the door ([`crate::open::judge`]), one process at a time:
+//! A process opens while it holds the door ([`crate::open::judge`]), so one process opens at a time:
 //!
-//! * no process attached, a region of this boot that passes its checks: all processes died; the region is **repaired**
-//!   and used, nothing is replayed;
-//! * no process attached, no such region: **restart** from the log files. First the good part of an old region's log
-//!   goes to the files, also of a region that survived a reboot, or that another build made (`warm_start.rs`);
-//! * other processes attached: **join** their region, or fail if it cannot be seen; never make a second region.
+//! * no process is attached, and a region of this boot passes its checks: all processes have died. The region is
+//!   **repaired** and used, and nothing is replayed.
+//! * no process is attached, and no region passes the checks: **restart** from the log files. Before that, the good
+//!   part of an old region's log is written to the files, also if the region survived a reboot or another build made it
+//!   (`warm_start.rs`).
+//! * other processes are attached: **join** their region. If this process cannot find it, the opening fails: it never
+//!   makes a second region.
 //!
-//! If we die here: the kernel opens the door, and the next process begins the work again. Other processes attach to a
-//! region only after it was declared ready.
+//! If we die here: the kernel releases the door, and the next process begins the work again. Other processes attach to
+//! a region only after it was marked ready.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use crate::open::warm_start::check_new;
 use crate::open::{record_types, unfinished};
 use crate::{Error, Result};
 
-/// After this number of restarts in a row that ended before their first checkpoint, restart takes a checkpoint itself.
+/// If more restarts than this have followed each other without a checkpoint, the restart takes a checkpoint itself.
 const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
 
 /// Opens the environment. Creates a missing one if `create` allows.
@@ -45,7 +47,7 @@ pub(crate) fn open(
     open_as(platform, settings, keep, create, None, watch)
 }
 
-/// Opens again for a handle that left a broken region: attaches to the new region, or makes it.
+/// Opens the environment again for a handle whose region is broken: attaches to the new region, or makes it.
 pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
     open_as(platform, settings, None, Create::Never, Some(left), &mut |_, _, _| {})
 }
@@ -73,7 +75,7 @@ fn open_as(
                 failpoint("attach: seat taken, door held");
                 break through;
             }
-            // Other users may be about to make the region.
+            // An attached process may be about to make the region.
             None => drop(door),
         }
         std::thread::sleep(MOMENT);
@@ -89,11 +91,11 @@ fn open_as(
     Ok(Attached { managers, judge, opened })
 }
 
-/// Warns if no spare sessions are kept: this process then cannot repair the dead while memory is full. Room may appear
-/// later.
+/// Warns if no spare sessions could be made: without them, this process cannot repair dead sessions while memory is
+/// full. A later attempt may succeed.
 pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
     if let Err(error) = kept {
-        tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair what the dead leave");
+        tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair dead sessions");
     }
 }
 
@@ -102,8 +104,8 @@ fn is_seen_ended(region: &Region, seat: u64) -> bool {
     catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
 }
 
-/// Opens the control file. Creates an empty file if it is missing; that is no environment until `create` has filled it.
-/// A refused opening creates no file.
+/// Opens the control file. Creates an empty file if it is missing; the directory is no environment until
+/// `create_if_empty` has filled the file. A refused opening creates no file.
 fn open_control(platform: &Platform, settings: &Settings, create: Create<'_>) -> Result<Arc<dyn File>> {
     let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(None),
@@ -119,14 +121,15 @@ fn open_control(platform: &Platform, settings: &Settings, create: Create<'_>) ->
         // Another process may have made the environment meanwhile.
         return existing()?.ok_or(refused);
     }
-    // Checked again once the file is there. The region of this identity is never made.
+    // Checked again once the file exists. No region is made with this identity.
     let nowhere = libtp_io::Identity { device: 0, inode: 0, birth_ns: 0 };
     check_new(platform, settings, &identity_of(&nowhere, &random_id(), 1))?;
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
 impl Opening<'_> {
-    /// Opens through the held door. Returns `None` if the attached processes have no region now: try again.
+    /// Opens the environment while `door` is held. Returns `None` if the attached processes have no region now, and the
+    /// caller must try again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
         if others && matches!(self.create, Create::New) {
@@ -148,7 +151,7 @@ impl Opening<'_> {
             _ => others,
         };
         if control.lost {
-            // No program has read of the loss yet.
+            // No program has read the report of an earlier loss yet.
             self.has_lost.set(true);
         }
         if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
@@ -194,13 +197,13 @@ impl Opening<'_> {
         }
     }
 
-    /// Joins the processes at work in the region. Returns `None` to try again, also after marking a region broken that
-    /// cannot be joined.
+    /// Joins the processes that use the region. Returns `None` if the caller must try again: after a first panic, and
+    /// after a second panic, at which the region is marked broken.
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
         libtp_log::check_same_files(region, &self.platform.log_directory)?;
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
             Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
-            // As with any panic of the library: the first may be a rare bug.
+            // The first panic may come from a rare bug, and not from damage in the region.
             Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
                 tracing::error!(region = %region.path().display(), "the shared memory is damaged and cannot be used");
@@ -210,7 +213,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Fills the control file of a new environment; returns true if it was new.
+    /// Fills the control file if it is empty; returns whether this call has made the environment.
     fn create_if_empty(&self, file: &dyn File) -> Result<bool> {
         let mut front = [0; 8];
         let read = file.read_at(&mut front, 0)?;
@@ -288,7 +291,7 @@ impl Opening<'_> {
     /// Repairs the region (PROTOCOLS D4, L6).
     fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
         let text = |error: Error| error.to_string();
-        // First, because attaching uses the note.
+        // Before the managers attach, because they read this note.
         self.note_lasting(region).map_err(text)?;
         let managers = self.attach(region, control).map_err(text)?;
         if managers.log.is_poisoned() || managers.buffers.is_failed() {
@@ -298,7 +301,7 @@ impl Opening<'_> {
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files(control).map_err(|error| error.to_string())?;
-        // The log may have moved while no process used it.
+        // The log's directory may have been moved while no process used it.
         libtp_log::note_files(region, &self.platform.log_directory).map_err(|error| error.to_string())?;
         failpoint("alone: log repaired");
         managers.buffers.repair_alone();
@@ -339,7 +342,8 @@ impl Opening<'_> {
         let directory = &self.platform.directory;
         let registry = Registry::new(Arc::clone(directory), environment);
         if !registry.is_there()? {
-            // An environment of an earlier build: its files make the register below, and must be fit for it.
+            // An environment of an earlier build has no register. It is made from the database files below, so these
+            // are checked here.
             libtp_record::find_files(directory.as_ref(), &environment)?;
         }
         let restarted = match looked {
@@ -386,8 +390,8 @@ impl Opening<'_> {
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         self.set_ready(&region, lasting)?;
-        // The process that closed the environment may have died before it removed the memory, and other processes may
-        // have used that memory since.
+        // The note of a clean close may be outdated: the process that closed the environment may have died before it
+        // removed the memory, and other processes may have used that memory since.
         let has_work = done.redone != 0 || done.undone != 0;
         let how = if how == How::Clean && has_work { How::Restarted } else { how };
         let opened = Opened {

@@ -12,7 +12,7 @@ use crate::open::opening::Create;
 use crate::open::platform::Platform;
 use crate::{Durability, Result};
 
-/// Opens environments with settings; see [`Env::builder`](crate::Env::builder).
+/// A builder of environments: the settings and choices of an opening. See [`Env::builder`](crate::Env::builder).
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     pub(crate) settings: Settings,
@@ -53,10 +53,10 @@ impl Builder {
         self
     }
 
-    /// States, on the operator's word, that the memory of the region's directory survives more than the library can
-    /// detect. Better stated in `libtp.toml`, for all processes alike. The statement includes the processor's cache:
-    /// the library then never writes it back, even where it detected that it must. Use it only where the start after a
-    /// crash preserves the cache or empties it into memory.
+    /// States that the memory of the region's directory survives more than the library can detect; the operator vouches
+    /// for it. Prefer `libtp.toml` for this statement, so that it applies to all processes. It includes the processor's
+    /// cache: the library then never writes it back, even where it detected that it must. Use it only on a machine
+    /// whose start after a crash preserves the cache or writes it back to memory.
     #[must_use]
     pub fn region_survives(mut self, what: Survives) -> Builder {
         self.settings.region_survives = Some(what);
@@ -79,7 +79,8 @@ impl Builder {
         self
     }
 
-    /// With [`Builder::unprotected`]: writes each page once, to its place, and waits for no sync.
+    /// Writes each page once, to its place in the data file, and waits for no sync. For measurements with
+    /// [`Builder::unprotected`].
     #[cfg(feature = "unprotected")]
     #[must_use]
     pub fn writing_once(mut self) -> Builder {
@@ -94,10 +95,10 @@ impl Builder {
         self
     }
 
-    /// Sets whether full leaves of one B-tree share with their neighbours before they split. Keys that come in any
-    /// order then leave leaves 0.81 full instead of 0.69: the file is 15 % smaller, and inserts are a quarter slower.
-    /// This concerns the inserts of this environment handle, and the file does not record it. It has no effect where
-    /// pages are locked.
+    /// Sets whether a full leaf of one B-tree shares its records with a neighbour before it splits. After inserts in
+    /// random order, leaves are then 0.81 full instead of 0.69: the file is 15 % smaller, and inserts are a quarter
+    /// slower. The setting applies to the inserts of this environment handle; the file does not record it. It has no
+    /// effect if pages are the unit of locking.
     #[must_use]
     pub fn dense(mut self, database: &str, is_dense: bool) -> Builder {
         self.settings.database.entry(database.into()).or_default().dense = Some(is_dense);
@@ -127,7 +128,7 @@ impl Builder {
         self
     }
 
-    /// Applies all of `settings`; where `settings` leaves a value open, the earlier value stays.
+    /// Applies all of `settings`; a value that `settings` leaves unset keeps its earlier setting.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings.over(self.settings);
@@ -141,33 +142,33 @@ impl Builder {
         self
     }
 
-    /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. Of
-    /// several processes that create one environment at once, one succeeds. An opening that failed or was cut off has created
-    /// no environment, and the next opening goes on from there.
+    /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. If
+    /// several processes create one environment at once, one of them succeeds. An opening that failed or was killed has
+    /// created no environment; a later opening may create it.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> Builder {
         self.create_new = create_new;
         self
     }
 
-    /// Sets whether the handle refuses every change of data ([`Env::open_read_only`](crate::Env::open_read_only)). Such
-    /// an opening creates no environment.
+    /// Sets whether the handle refuses every change of data ([`Env::open_read_only`](crate::Env::open_read_only)). A
+    /// read-only opening creates no environment.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Builder {
         self.is_read_only = read_only;
         self
     }
 
-    /// Sets which side is right when shared memory and log files disagree. Opening otherwise refuses to guess. It has
-    /// no effect when they agree.
+    /// Sets which side is right when shared memory and log files disagree. Without this choice, the opening is then
+    /// refused. The choice has no effect when they agree.
     #[must_use]
     pub fn keep(mut self, keep: Keep) -> Builder {
         self.keep = Some(keep);
         self
     }
 
-    /// Registers a log-record type of the program. Every process must register it before opening if it makes or undoes
-    /// changes of that type.
+    /// Registers a log-record type of the program. Every process that makes or undoes changes of that type must
+    /// register the type before it opens the environment.
     #[must_use]
     pub fn log_type(mut self, log_type: LogType) -> Builder {
         self.log_types.push(log_type);
@@ -193,7 +194,7 @@ impl Builder {
         self.settings.clone().over(file)
     }
 
-    /// Returns the machine's disk and memory, at the places given by the builder and the settings file.
+    /// Returns the directories of files and memory that the builder and the settings file name.
     pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
         let create = self.creates();
         // Check the settings before making a directory.

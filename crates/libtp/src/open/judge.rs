@@ -1,13 +1,13 @@
 //! Decides which processes are attached, by locks on bytes of the control file (PROTOCOLS F1, D9).
 //!
-//! One byte, the *door*, is held exclusively by the process that creates, attaches, restarts or detaches. Beyond it lie
-//! the *seats*: each open environment holds one, taken before its first session joins and named in every session's
-//! slot; the kernel releases it when the process ends. Without the control file there is no environment, so deleting it
-//! cannot make a second one.
+//! One byte is the *door*: a process locks it exclusively while it creates, attaches, restarts or detaches. The bytes
+//! after the door are the *seats*. Each handle of the environment locks a seat before its first session joins, and
+//! every session's slot names its seat. The kernel releases the seat when the process ends. Without the control file
+//! there is no environment, so deleting the file cannot lead to a second environment.
 //!
-//! The process at the door identifies itself by locking the byte of its own number ([`ProcessNumber`]). If it is stopped
-//! there, waiters stop waiting and name it in their error. No process waits at the door for anything that a stopped
-//! process may hold.
+//! The process at the door, which holds it, also locks the byte of its own number ([`ProcessNumber`]). If that process
+//! is stopped, waiters give up and name it in their error. A process at the door never waits for anything that a
+//! stopped process may hold.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +28,10 @@ const SEATS: u64 = 1 << 33;
 const SEAT_COUNT: u64 = 1 << 36;
 /// No seat; every seat is below [`SEAT_COUNT`].
 const NONE: u64 = u64::MAX;
-/// First byte of the process numbers: the process at the door locks its own.
-const PASSERS: u64 = 1 << 60;
+/// First of the bytes that stand for process numbers: the process at the door locks the byte of its own number.
+const PROCESS_NUMBERS: u64 = 1 << 60;
 
-/// The pause between looks.
+/// The pause between two attempts to take the door.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// An open control file whose locks show that this environment handle is attached.
@@ -43,7 +43,7 @@ pub(crate) struct Judge {
     seat: AtomicU64,
 }
 
-/// The held door. Dropping it releases the door.
+/// The held door. Dropping this value releases the door.
 pub(crate) struct Door<'j> {
     judge: &'j Judge,
     /// This process's number, locked at the door.
@@ -55,7 +55,7 @@ impl Judge {
         Judge { file, path, seat: AtomicU64::new(NONE) }
     }
 
-    /// Gives the seat back: its region was replaced by a new one, in which this handle has another seat.
+    /// Releases the seat, because its region was replaced by a new one, in which this handle has another seat.
     pub(crate) fn leave_seat(&self) {
         let seat = self.seat.swap(NONE, Ordering::Relaxed);
         if seat != NONE {
@@ -66,7 +66,8 @@ impl Judge {
     /// Waits until the door is free, and takes it.
     ///
     /// # Errors
-    /// `Environment`, naming the process at the door, if that process is stopped or does not seem to run for long.
+    /// `Environment`, naming the process at the door, if that process is stopped, or has not been seen running for
+    /// long.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
         if planted("libtp: a wait for the door checks no holder") {
             self.file.lock(DOOR, LockMode::Exclusive, true)?;
@@ -84,7 +85,7 @@ impl Judge {
         }
     }
 
-    /// As [`Judge::door`], for a caller that can do without the door: `None` if another process holds it for longer
+    /// As [`Judge::door`], for a caller that does not depend on the door: `None` if another process holds it for longer
     /// than `patience`.
     pub(crate) fn door_within(&self, patience: Duration) -> Result<Option<Door<'_>>> {
         let begun = Instant::now();
@@ -101,17 +102,17 @@ impl Judge {
         Ok(self.file.lock(DOOR, LockMode::Exclusive, false)?.then(|| self.come()))
     }
 
-    /// Marks this process as the process at the door. Without the mark, no other process can name it.
+    /// Marks this process as the process at the door. If marking fails, other processes cannot name it.
     fn come(&self) -> Door<'_> {
         let own = ProcessNumber::this();
-        let _ = self.file.lock(PASSERS + own.raw(), LockMode::Exclusive, false);
+        let _ = self.file.lock(PROCESS_NUMBERS + own.raw(), LockMode::Exclusive, false);
         Door { judge: self, own }
     }
 
     /// Returns the process at the door, if it is another one that has marked itself.
     pub(crate) fn opening_process(&self) -> Option<ProcessNumber> {
-        let byte = self.file.locked_by_other(PASSERS, ProcessNumber::END).ok().flatten()?;
-        Some(ProcessNumber::from_raw(byte - PASSERS))
+        let byte = self.file.locked_by_other(PROCESS_NUMBERS, ProcessNumber::END).ok().flatten()?;
+        Some(ProcessNumber::from_raw(byte - PROCESS_NUMBERS))
     }
 
     /// Describes the process at the door in words.
@@ -121,15 +122,15 @@ impl Judge {
     }
 
     fn waited_for(&self) -> Error {
-        let txn = self.describe_opening_process();
+        let process = self.describe_opening_process();
         let what = format!(
-            "{txn} is opening it, closing it or making its shared memory anew, and has not finished in time. Continue that process or end it, and try again (`tp sessions` lists the processes)"
+            "{process} is opening the environment, closing it or rebuilding its shared memory, and has not finished in time. Continue that process or end it, and try again (`tp sessions` lists the processes)"
         );
         Error::Environment { environment: self.path.clone(), what }
     }
 
-    /// Returns whether another process is attached. `ghost` tells of a seat that its process has certainly died: a
-    /// child forked without the library's knowledge may still hold the lock.
+    /// Returns whether another process is attached. `ghost` returns whether the process of a seat has certainly died: a
+    /// child that was forked without the library's knowledge may still hold the lock of that seat.
     pub(crate) fn others(&self, mut ghost: impl FnMut(u64) -> bool) -> Result<bool> {
         let end = SEATS + SEAT_COUNT;
         let mut from = SEATS;
@@ -154,12 +155,12 @@ impl Seats for Judge {
     }
 
     fn give_back(&self, seat: u64) {
-        // The kernel releases it at the latest when the file is closed; an error needs no report.
+        // An error needs no report: the kernel releases the byte when the file is closed, at the latest.
         let _ = self.file.unlock(SEATS + seat);
     }
 
     fn is_free(&self, seat: u64) -> bool {
-        // An unanswered query proves no death.
+        // An error of the query does not prove a death.
         matches!(self.file.locked_by_other(SEATS + seat, 1), Ok(None))
     }
 }
@@ -170,8 +171,8 @@ impl Door<'_> {
         self.judge.others(ghost)
     }
 
-    /// Gives the seat back: this handle is no longer attached. It does so behind the door: the next process through it
-    /// must not take this handle for attached after the handle has removed the shared memory.
+    /// Releases the seat: this handle is no longer attached. The door is held meanwhile, because the next process at
+    /// the door must not take this handle for attached after the handle has removed the shared memory.
     pub(crate) fn give_back_seat(&self) -> Result<()> {
         failpoint("leave: about to give up the seat");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {
@@ -183,8 +184,8 @@ impl Door<'_> {
 
 impl Drop for Door<'_> {
     fn drop(&mut self) {
-        // Errors need no report, as with a seat.
-        let _ = self.judge.file.unlock(PASSERS + self.own.raw());
+        // Errors need no report: the kernel releases the bytes when the file is closed, at the latest.
+        let _ = self.judge.file.unlock(PROCESS_NUMBERS + self.own.raw());
         let _ = self.judge.file.unlock(DOOR);
     }
 }
@@ -203,10 +204,10 @@ mod tests {
         let mut parent = std::process::Command::new("true").spawn().unwrap();
         let number = ProcessNumber::this().raw() - u64::from(std::process::id()) + u64::from(parent.id());
         parent.wait().unwrap();
-        // The state of a copy that the parent made without the library's knowledge.
+        // The locks of a child that the parent forked without the library's knowledge.
         let (child, other) = (judge(), judge());
         assert!(child.file.lock(DOOR, LockMode::Exclusive, false).unwrap());
-        assert!(child.file.lock(PASSERS + number, LockMode::Exclusive, false).unwrap());
+        assert!(child.file.lock(PROCESS_NUMBERS + number, LockMode::Exclusive, false).unwrap());
         let refused = other.door().err().map(|error| error.to_string()).unwrap();
         assert!(refused.contains(&format!("a child of process {}, which itself has ended", parent.id())), "{refused}");
         drop(child);

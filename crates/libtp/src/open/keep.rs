@@ -1,11 +1,11 @@
-//! Memory that survived the files it belongs to: a backup was restored in their place (PROTOCOLS F1).
+//! Shared memory whose files were replaced by a restored backup (PROTOCOLS F1).
 //!
 //! The log files are then older than the region, which names another control file or another incarnation. So the region
 //! no longer belongs to the environment, but may hold the only trace of commits since the backup. If the restored files
 //! have all of the region's commits, the region is removed. If not, the user decides, never the library.
 //!
-//! If we die here: nothing is decided until the restart that follows has raised the incarnation; then the files are
-//! complete, and the next opening removes the region.
+//! If we die here: until the restart that follows has raised the incarnation, the next opening decides again. After
+//! that the files are complete, and the next opening removes the region.
 
 use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;
@@ -22,21 +22,22 @@ const UNREADABLE: &str =
 /// The side that is right when shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The files: shared memory is removed, or not waited for if it is missing; commits that had not reached the files
-    /// are lost.
+    /// The files: shared memory is removed; if it is missing, the environment opens without it. Commits that had not
+    /// reached the files are lost.
     Files,
-    /// The region: its log is written over the files' log, and is replayed.
+    /// The region: its log is written over the log in the files, and is replayed.
     Region,
 }
 
 /// Regions that survived, and that may be removed after the environment has restarted from the files.
 pub(crate) struct SurvivingRegions {
     regions: Vec<Region>,
-    /// Whether the log of a region was put behind the log of the files.
+    /// Whether the log of a region was written to the log files.
     pub(crate) is_kept: bool,
 }
 
-/// Looks for regions that survived the files of this environment, and treats their additional log as `keep` says.
+/// Finds the regions that survived the files of this environment. If a region has log that the files lack, `keep`
+/// decides whether the log is written to the files or given up.
 ///
 /// # Errors
 /// `Environment`, with both LSNs and both commands, if the user must decide; the errors of reading or writing the log.
@@ -49,7 +50,7 @@ pub(crate) fn settle(
     let (regions, unreadable) = platform.survived(identity)?;
     if let (Some(path), false) = (unreadable.first(), keep == Some(Keep::Files)) {
         let what = format!(
-            "processes that died left the shared memory {}, which belongs to other files than are here now, and this build of the library cannot read the log in it. Open and close the environment once with the build that made it, or give the memory up with `tp recover --keep-files`, which goes by the files",
+            "processes that died left the shared memory {}, which belongs to other files than the present ones, and this build of the library cannot read the log in it. Open and close the environment once with the build that made it, or give the memory up with `tp recover --keep-files`, which uses the files alone",
             path.display()
         );
         return Err(Error::Environment { environment: platform.path.clone(), what });
@@ -65,7 +66,7 @@ pub(crate) fn settle(
             ),
         }
         };
-        // Read again: the log of the previous region may have been put behind the files' log.
+        // Read again, because the log of the previous region may have been written to the log files.
         let control = file.read()?;
         let Some(in_files) = read(|| libtp_log::all_in_files(region, &platform.log_directory, &control)) else {
             match keep {
@@ -91,22 +92,24 @@ pub(crate) fn settle(
     Ok(SurvivingRegions { regions, is_kept })
 }
 
-/// Puts the log of a region behind the files' log, as [`Keep::Region`] demands. The restart that follows replays it.
+/// Writes the log of a region to the log files, after and over their log, as [`Keep::Region`] demands. The restart that
+/// follows replays it.
 ///
 /// # Errors
-/// `Environment`, with nothing changed, if the two logs do not meet, or if the log has changes to a missing file.
+/// `Environment`, with nothing changed, if log is missing between the two logs, or if the region has changes to a
+/// missing file.
 pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFile) -> Result<()> {
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
-    // In memory that survived a machine restart, data that were not written back may be of any time, including the
-    // table of files. In another build's memory only the log can be read.
+    // In memory that survived a restart of the machine, data that were not written back may be outdated, also the table
+    // of files. In another build's memory only the log can be read.
     let nonsense = || refuse(format!("the shared memory {} cannot be kept. {UNREADABLE}", region.path().display()));
     let files_in = || if is_current(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
-            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which goes by the files",
+            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which uses the files alone",
             region.path().display(),
             missing.name,
             missing.file_name()
@@ -123,12 +126,12 @@ impl SurvivingRegions {
         self.regions.is_empty()
     }
 
-    /// Removes the regions, except one in use: its processes have the former files open, and do not know the present
-    /// ones.
+    /// Removes the regions, except those in use: their processes have the former files open, and do not know the
+    /// present files.
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
             if let Err(error) = rio::remove_region(region.path()) {
-                tracing::warn!(%error, region = %region.path().display(), "the shared memory of the former files stays");
+                tracing::warn!(%error, region = %region.path().display(), "the shared memory of the former files cannot be removed, and stays");
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Shared memory that environments left behind: removed if it can never be needed, and shown if it might.
 //!
 //! A region outlives its processes so that the next process finds their work. If the environment's directory was
-//! deleted, there is no next process, and the memory would be lost until the machine restarts. So a process looks at
-//! the regions in a place when it first opens an environment whose region lies there. `tp stat` looks each time.
+//! deleted, there is no next process, and the memory would be lost until the machine restarts. So when a process first
+//! opens an environment whose region is in a directory, it checks all regions in that directory. `tp stat` checks them
+//! each time.
 //!
-//! A region is removed only if this user owns it, no process uses it, its environment is not in its former place, and
-//! every answered commit in the region is also on disk. The last condition makes a mistake harmless: an environment
+//! A region is removed only if this user owns it, no process uses it, its environment is not in its former directory,
+//! and every answered commit in the region is also on disk. The last condition makes a mistake harmless: an environment
 //! that was moved, or is mounted elsewhere, restarts from its log and has lost nothing. A region that may have commits
 //! which are not on disk stays. It is shown with the command that removes it.
 
@@ -22,15 +23,15 @@ use serde::Serialize;
 
 use crate::open::record_types::layout_hash;
 
-/// The prefix of the names of regions in a place shared by all environments.
+/// The prefix of the names of regions in a directory that all environments share.
 pub(crate) const PREFIX: &str = "libtp-";
 
-/// Unused shared memory of an environment that is not in its former place.
+/// Unused shared memory of an environment that is not in its former directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OrphanedMemory {
-    /// Its file.
+    /// The file of the memory.
     pub file: String,
-    /// The environment's directory when it was last opened.
+    /// The directory in which the environment was last opened.
     pub directory: String,
     /// Its size in bytes.
     pub bytes: u64,
@@ -40,17 +41,18 @@ pub struct OrphanedMemory {
     pub remove: String,
 }
 
-/// The place of an environment, as seen from its region.
+/// What the directory that a region names has now.
 enum Place {
-    /// The environment is in its former place, or an environment was restored there: its next opening decides.
+    /// The region's environment, or one restored from its backup: its next opening decides what becomes of the region.
     There,
-    /// The environment is gone.
+    /// Not the region's environment, which is gone.
     Gone,
-    /// Unknown.
+    /// The control file cannot be read.
     Unknown,
 }
 
-/// Removes the regions in `home` that can never be needed; returns those of vanished environments that may be needed.
+/// Removes the regions in `home` that can never be needed. Returns the regions whose environments are gone but which
+/// may still be needed.
 pub(crate) fn sweep(home: &Path) -> Vec<OrphanedMemory> {
     let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
     let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
@@ -59,8 +61,8 @@ pub(crate) fn sweep(home: &Path) -> Vec<OrphanedMemory> {
     ours.iter().filter_map(|name| look_at(&home.join(name))).collect()
 }
 
-/// Removes a region, or returns the reason to keep it. Returns `None` if it is removed, in use, or not known to be
-/// left.
+/// Removes a region, or returns the reason to keep it. Returns `None` if the region was removed, is in use, or may
+/// belong to an existing environment.
 fn look_at(path: &Path) -> Option<OrphanedMemory> {
     // A file that cannot be opened, or is too short for a region, is left alone.
     let left = UnusedRegion::take(path).ok()??;
@@ -79,7 +81,7 @@ fn look_at(path: &Path) -> Option<OrphanedMemory> {
     let why = match left.check_maker(layout_hash()) {
         Err(what) => format!("{what}; its contents are unknown"),
         Ok(()) if may_hold_commits(left.region()) => {
-            "it has commits that are not on disk: if the directory was moved, open the environment in its new place, which writes them"
+            "it has commits that are not on disk: if the directory was moved, open the environment in its new directory, which writes them to disk"
                 .into()
         }
         Ok(()) => match left.remove() {
@@ -105,9 +107,9 @@ fn may_hold_commits(region: &Region) -> bool {
     }
 }
 
-/// Looks whether the control file that the region was made for is in `directory`.
+/// Checks whether `directory` has the control file for which the region was made.
 fn place_of(header: &RegionHeader, directory: &Path) -> Place {
-    // Without waiting, without following links: any kind of file may be in that place by now.
+    // The open does not block and follows no link, because any kind of file may have that name by now.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(directory.join(CONTROL_NAME)) {
@@ -137,7 +139,7 @@ fn place_of(header: &RegionHeader, directory: &Path) -> Place {
         return Place::Unknown;
     }
     let id: Vec<u8> = header.environment.iter().flat_map(|half| half.get().to_le_bytes()).collect();
-    // Block 0 of a control file has the environment's id from its 16th byte on.
+    // The environment's id is at byte 16 of a control file.
     if front[16..] == id[..] {
         Place::There
     } else {

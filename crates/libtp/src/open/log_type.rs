@@ -15,10 +15,11 @@ use crate::{Error, Result};
 ///
 /// Its functions work on a copy of a page's bytes, with no latch held. They may be called more than once for one
 /// change: for a page that changed meanwhile, or by another process that undoes a dead process's transaction. They must
-/// depend only on their arguments, and call nothing of this library. A refused change is not made.
+/// depend only on their arguments, and call nothing of this library. If a function returns an error, the change is not
+/// made.
 ///
 /// ```
-/// // A page that begins with a counter: additions of several transactions go side by side, and each takes back its own.
+/// // A page that begins with a counter. Several transactions add to it at once; an undo subtracts what its own added.
 /// fn change(page: &mut [u8], by: i64) -> Result<(), String> {
 ///     let (counter, _) = page.split_first_chunk_mut::<8>().ok_or("the page is too short")?;
 ///     *counter = i64::from_le_bytes(*counter).wrapping_add(by).to_le_bytes();
@@ -57,9 +58,9 @@ impl fmt::Debug for LogType {
 }
 
 impl LogType {
-    /// Returns a type. Its code is 1 or more; the program's environments must never use it for anything else. Its name
-    /// has 1 to 64 bytes and is stored in each of its records. `redo` makes the change; it gets the page's bytes and
-    /// the argument. By default, undo restores the former bytes.
+    /// Returns a type. `code` is 1 or more; an environment must never use one code for two types. `name` has 1 to 64
+    /// bytes and is stored in each log record of the type. `redo` makes the change; it gets the page's bytes and the
+    /// argument. Without [`LogType::undo`], an undo restores the former bytes.
     pub fn new(
         code: u16,
         name: impl Into<String>,
@@ -68,10 +69,10 @@ impl LogType {
         LogType(ApplicationType { code, name: name.into(), redo: Arc::new(redo), undo: None })
     }
 
-    /// Sets the function that undoes the change. Meanwhile other transactions may have changed the page, too, by types
-    /// with an undo function. The function must accept every state that those changes can leave, in any order: a
+    /// Sets the function that undoes the change. Since the change, other transactions may have changed the page by
+    /// types with an undo function. The function must accept every state that those changes can leave, in any order: a
     /// transaction that cannot be undone keeps its locks, and after a crash the environment does not open until the
-    /// undo succeeds. For example, if other transactions add to a counter, its undo must not fail on an overflow.
+    /// undo succeeds. For example, the undo of an addition to a counter must not fail on an overflow.
     #[must_use]
     pub fn undo(
         mut self,

@@ -1,4 +1,4 @@
-//! Reading memory that is given up, or that another life of the environment left.
+//! Reads from shared memory that is given up, or that an earlier life of the environment left.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -6,14 +6,14 @@ use rio::{Region, WriteBack};
 
 use super::record_types;
 
-/// Reads memory that is given up. Returns `None` after a panic.
+/// Calls `reads` on memory that is given up. Returns `None` after a panic.
 pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(reads)).ok()
 }
 
-/// Returns whether not only the log but also the data of the other managers are up to date and readable. In memory for
-/// which cache lines must be written back they are not up to date, because only the log's lines are written back. If
-/// another build has written them, they have another layout and are not readable.
+/// Returns whether the data of the other managers are up to date and readable, as the log is. If cache lines must be
+/// written back to the memory, these data are not up to date, because only the log's lines are written back. If another
+/// build has written them, they have another layout and are not readable.
 pub(crate) fn is_current(region: &Region) -> bool {
     let is_this_build = region.header().layout.get() == record_types::layout_hash();
     let is_known = !libtp_log::is_lasting_hit(region);

@@ -1,4 +1,4 @@
-//! One opening: its state, and the managers of a region as the settings ask for them.
+//! The state of one opening of an environment, and the construction of a region's managers from the settings.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ pub struct Opened {
     /// Torn pages mended from the double-write file.
     pub mended: u64,
     /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
-    /// memory is gone or damaged. Each opening reports this until a program has read it.
+    /// memory is gone or damaged. Each opening reports the loss until a program has read the report
+    /// ([`Env::opened`](crate::Env::opened)).
     pub lost: bool,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Attached {
     pub(crate) opened: Opened,
 }
 
-/// Called with a restart's progress.
+/// A function that a restart calls with its progress.
 pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
 /// The state of one opening.
@@ -78,8 +79,8 @@ pub(crate) struct Opening<'o> {
     pub(crate) keep: Option<Keep>,
     /// Whether to create a missing environment.
     pub(super) create: Create<'o>,
-    /// The managers of the region that this handle leaves, if that region was found broken. Then there is no other
-    /// region that this process cannot see.
+    /// The managers of the broken region that this handle replaces; `None` for a first opening. This process was
+    /// attached, so it sees the place of the region: a region that it does not find does not exist.
     pub(crate) left: Option<&'o Managers>,
     pub(super) started: Instant,
     /// The size up to which a new region may grow.
@@ -88,13 +89,14 @@ pub(crate) struct Opening<'o> {
     pub(super) has_panicked: Cell<bool>,
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
-    /// The message about that loss, until the restart that drops the commits has begun.
+    /// A message about the lost commits. It is taken when the restart that drops them has begun.
     pub(crate) loss: Cell<Option<String>>,
 }
 
-/// How long to wait for attached processes to rebuild their memory, if it cannot be seen.
+/// How long an opening waits for the region of the attached processes to appear. Also how long a rebuild waits before
+/// it warns of sessions that still write, and how long it waits if the broken region cannot name them.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause between looks, there and while a session still writes to a file.
+/// The pause between two attempts to open, and between two looks for sessions that still write to files.
 pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
 /// What opening does where no environment exists.
@@ -102,12 +104,12 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 pub(crate) enum Create<'o> {
     /// Refuses.
     Never,
-    /// Creates one.
+    /// Creates an environment.
     IfMissing,
-    /// Creates one, and refuses one that exists.
+    /// Creates an environment. Where one exists, the opening is refused.
     New,
-    /// Creates one with the mark of an environment that is being filled, and sets the flag once it has begun
-    /// (`filling.rs`).
+    /// Creates an environment and marks it as being filled (`admin/filling.rs`). Sets the flag just before it makes the
+    /// mark.
     ToFill(&'o Cell<bool>),
 }
 
@@ -153,7 +155,7 @@ impl<'o> Opening<'o> {
         self.attach_managers(region, control, processes)
     }
 
-    /// Returns the managers of a region, as seen by `processes`, which may have a seat in it or none.
+    /// Returns the managers of a region for the handle of `processes`, which may have a seat in the region or none.
     pub(crate) fn attach_managers(
         &self,
         region: &Region,

@@ -1,4 +1,4 @@
-//! The basis of an environment: directories for its files, and a home for its shared memory.
+//! The directories of an environment: those of its files, and the *homes*, the directories that may have its region.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -18,14 +18,14 @@ use crate::{Error, Result};
 
 /// The default directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// A filesystem with less room than this is not used for shared memory (a container's 64 MiB would soon be full).
+/// A filesystem with less free room than this is not used for shared memory (a container's 64 MiB would soon be full).
 const ROOM_MIN: u64 = 96 << 20;
 /// The region's name in the environment's own directory.
 pub(crate) const REGION_NAME: &str = "region";
 /// Address space reserved for a region: the limit of its growth.
 const RESERVE_BYTES: u64 = 1 << 38;
 
-/// The directories in which this process has already swept memory that was left.
+/// The homes that this process has already swept (`left_memory.rs`).
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The directories and the memory of an environment.
@@ -37,7 +37,7 @@ pub struct Platform {
     pub directory: Arc<dyn Directory>,
     /// The log's segment files.
     pub log_directory: Arc<dyn Directory>,
-    /// The place of the region.
+    /// Where the region is.
     pub memory: Memory,
     /// The log-record types of the program.
     pub log_types: Arc<[LogType]>,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Platform {
     }
 }
 
-/// The place of the region.
+/// Where a region is.
 #[derive(Clone, Debug)]
 pub enum Memory {
     /// In a file of one of these directories; the last is the environment's own.
@@ -77,7 +77,7 @@ impl SharedMemory {
         SharedMemory::default()
     }
 
-    /// Returns empty memory that survives `lasting`.
+    /// Returns empty memory that survives the events of `lasting`.
     pub fn lasting(lasting: Lasting) -> SharedMemory {
         SharedMemory(Arc::default(), lasting)
     }
@@ -89,7 +89,7 @@ impl SharedMemory {
         }
     }
 
-    /// Puts in a region, as if it had been there before.
+    /// Sets the region, as if it had been there before.
     pub fn put(&self, region: Region) {
         *lock(&self.0) = Some(region);
     }
@@ -99,14 +99,14 @@ impl SharedMemory {
         lock(&self.0).clone()
     }
 
-    /// Forgets the region.
+    /// Simulates the loss of the memory.
     pub fn lose(&self) {
         *lock(&self.0) = None;
     }
 }
 
 impl Platform {
-    /// Returns the machine's disk and memory.
+    /// Returns the platform of the machine's files and memory.
     ///
     /// # Errors
     /// `Environment` when the directory cannot be used, with the remedy.
@@ -200,7 +200,7 @@ impl Platform {
                                 return Ok(found);
                             }
                             if matches!(error, rio::Error::Planted { .. }) {
-                                tracing::warn!(%error, "the file in the place of the shared memory is left as it is");
+                                tracing::warn!(%error, "the file with the name of the shared memory is left as it is");
                             }
                         }
                     }
@@ -226,7 +226,7 @@ impl Platform {
                 for home in homes {
                     let own = *home == self.path;
                     let path = home.join(self.region_name(home, identity));
-                    // Another user's file there blocks only that place.
+                    // If a file of another user has the name, only this home cannot be used.
                     if let Err(error) = self.remove(&path) {
                         refused = Some(error);
                         continue;
@@ -248,8 +248,8 @@ impl Platform {
         }
     }
 
-    /// Returns the number of page bytes that fit into a region beside everything else: half of the address space it may
-    /// have, and of the room where its file lies.
+    /// Returns the number of bytes that a region has for pages: half of its address space, or half of the room on the
+    /// filesystem of its file if that is less. The other half is for everything else in the region.
     pub(crate) fn memory_for_pages(&self, region: &Region) -> u64 {
         let room = match (&self.memory, region.path().parent()) {
             (Memory::Files(_), Some(home)) if !planted("libtp: the free space for shared memory is ignored") => {
@@ -260,8 +260,8 @@ impl Platform {
         region.reserved().min(room) / 2
     }
 
-    /// Returns what the memory of a region survives, as detected or as declared. The declaration holds for the first
-    /// home only: a region that found no room there lies on other memory.
+    /// Returns what the memory of a region survives, as detected or as declared. The declaration applies to the first
+    /// home only: a region that found no room there is in other memory.
     pub(crate) fn lasting(&self, region: &Region, declared: Option<Survives>) -> Lasting {
         match &self.memory {
             Memory::Shared(shared) => shared.1,
@@ -273,7 +273,8 @@ impl Platform {
         }
     }
 
-    /// Returns the place of a new region, and what the region would survive there. `None` if only an attempt can tell.
+    /// Returns the path of a new region, and what the region would survive there. `None` if that cannot be known before
+    /// the region is created.
     pub(crate) fn lasting_of_new(&self, identity: &Identity, declared: Option<Survives>) -> Option<(PathBuf, Lasting)> {
         let homes = match &self.memory {
             Memory::Shared(shared) => return Some((self.path.clone(), shared.1)),
@@ -298,11 +299,11 @@ impl Platform {
         }
     }
 
-    /// Makes sure that no other home has a region of this environment that could be taken for the new one.
+    /// Removes the files with the region's name from the other homes, so that no search takes one for the new region.
     fn only_region(&self, homes: &[PathBuf], identity: &Identity, made: &Region) {
         for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
             if path != made.path() {
-                // Another user's file is no region, or a region of an older incarnation.
+                // Another user's file may stay: it is no region, or a region of an older incarnation, and is not used.
                 if let Err(error) = self.remove(&path) {
                     tracing::warn!(%error, "an old file of shared memory cannot be removed, and stays");
                 }
@@ -310,8 +311,8 @@ impl Platform {
         }
     }
 
-    /// Notes in the region where the directory is now; [`sweep`] uses this to see that the directory is gone. Called at
-    /// the door.
+    /// Notes the environment's directory in the region, so that [`sweep`] can find out that the directory is gone.
+    /// Called while the door is held.
     pub(crate) fn note_directory(&self, region: &Region) {
         if let Ok(path) = std::fs::canonicalize(&self.path) {
             region.header().set_directory(&path);
@@ -336,7 +337,8 @@ impl Platform {
     /// Sweeps the homes that this process has not swept yet: each region there costs a dozen system calls.
     pub(crate) fn sweep_once(&self) {
         for home in self.others_homes() {
-            // Does not wait: in a forked child the holder may not exist. Another opening sweeps then.
+            // Does not wait: in a forked child, the thread that holds the mutex may not exist. Then another process
+            // sweeps.
             let is_first = SWEPT.try_lock().is_ok_and(|mut swept| swept.insert(home.clone()));
             if is_first {
                 drop(sweep(home));
@@ -344,8 +346,8 @@ impl Platform {
         }
     }
 
-    /// Returns the homes with regions of other environments, too. A region in an environment's own directory is deleted
-    /// with it.
+    /// Returns the homes that other environments share. A region in the environment's own directory is deleted with
+    /// that directory.
     fn others_homes(&self) -> impl Iterator<Item = &PathBuf> {
         let homes = match &self.memory {
             Memory::Shared(_) => &[][..],
@@ -354,9 +356,8 @@ impl Platform {
         homes.iter().filter(|home| **home != self.path)
     }
 
-    /// Returns the regions of this environment whose files are no longer here: made for another control file in the
-    /// same directory, or for another incarnation than the present one. Also returns the paths of such regions whose
-    /// log only another build can read.
+    /// Returns the regions that were made for earlier files of this environment: for another control file in the same
+    /// directory, or for another incarnation. Of those whose log only another build can read, it returns the paths.
     pub(crate) fn survived(&self, identity: &Identity) -> Result<(Vec<Region>, Vec<PathBuf>)> {
         let Memory::Files(homes) = &self.memory else { return Ok((Vec::new(), Vec::new())) };
         let access = self.access()?;
@@ -380,8 +381,7 @@ impl Platform {
                 let attached = match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
                     Ok(region) => Some(region),
                     Err(error) if may_pass(&error) => return Err(error.into()),
-                    // A copy, a region from before the machine started, or an unfinished one: never trusted, and so it
-                    // holds nothing.
+                    // A copy, a region of an earlier start of the machine, or an unfinished region is not trusted.
                     Err(error) => {
                         let looked = || Region::attach_any_left(&path, RESERVE_BYTES, &access);
                         match left(looked(), identity, &error)? {
@@ -400,8 +400,9 @@ impl Platform {
         Ok((found, unreadable))
     }
 
-    /// Removes the region's file: no process is attached, and its contents are in the files. If another user made the
-    /// file, this process may lack the right to remove it; then it stays, with nothing to repair, for the next opening.
+    /// Removes the region's file, after all processes have detached and everything in the region is in the
+    /// environment's files. If another user made the file, this process may lack the right to remove it. Then the file
+    /// stays; the next opening finds it, with nothing to repair.
     pub(crate) fn remove_region(&self, region: &Region) -> Result<()> {
         match &self.memory {
             Memory::Shared(shared) => {
@@ -418,7 +419,7 @@ impl Platform {
     fn remove(&self, path: &Path) -> Result<()> {
         match rio::remove_region(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                let what = format!("the file {} stands in the place of its shared memory and cannot be removed: {error}. Remove it, or ask its owner to remove it", path.display());
+                let what = format!("the file {} has the name of its shared memory and cannot be removed: {error}. Remove it, or ask its owner to remove it", path.display());
                 Err(Error::Environment { environment: self.path.clone(), what })
             }
             _ => Ok(()),
@@ -456,11 +457,11 @@ fn name_of_any(identity: &Identity) -> String {
     format!("{PREFIX}{high:016x}{low:016x}-")
 }
 
-/// Returns the limit of a region that replaces `broken`, or of a first region. The limit is not above the limit of
-/// `broken`: some process at work there may be unable to map more.
+/// Returns the address space of a region that replaces `broken`, or of a first region. It is not more than that of
+/// `broken`, because some attached process may be unable to map more.
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
-    // Its maker halves the limit as often as necessary: any other value comes from a wild store.
+    // The maker of a region halves `RESERVE_BYTES` as often as necessary: any other value comes from a wild store.
     if reserve.is_power_of_two() && !planted("libtp: a rebuild takes the size that its maker can map") {
         reserve.min(RESERVE_BYTES)
     } else {
@@ -476,8 +477,8 @@ pub(crate) enum Found {
     Good(Region),
     /// A broken region of this environment, build and boot.
     Broken(Region),
-    /// A region of an earlier start of the machine whose memory survived, or of another build: its log can be taken.
-    /// With the reason why it is not good.
+    /// A region whose log can be taken, because its memory survived a restart of the machine, or another build made it;
+    /// with the reason why it cannot be attached.
     Left(Region, String),
     /// A region of another build, made since the machine started, whose log this build cannot read; with the reason.
     Unreadable(String),
@@ -516,11 +517,11 @@ fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) ->
 fn may_pass(error: &rio::Error) -> bool {
     let source = match error {
         rio::Error::System { source, .. } => source,
-        // Its contents may be good: only its mode, or this process's limits, must be corrected.
+        // The region's contents may be good: only the mode of its file, or this process's limits, must be corrected.
         rio::Error::TooWide { .. } | rio::Error::Narrow { .. } => return true,
         _ => return false,
     };
-    // EMFILE and ENFILE have no kind of their own.
+    // `ErrorKind` has no kind for EMFILE and ENFILE.
     let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
     source.raw_os_error().is_some_and(|number| descriptors.contains(&number))
         || matches!(source.kind(), ErrorKind::OutOfMemory | ErrorKind::PermissionDenied | ErrorKind::Interrupted)
@@ -530,7 +531,7 @@ fn has_room(home: &Path) -> bool {
     free_bytes(home).is_some_and(|free| free >= ROOM_MIN)
 }
 
-/// Returns the number of free bytes where a directory lies.
+/// Returns the number of free bytes on the filesystem of a directory.
 fn free_bytes(home: &Path) -> Option<u64> {
     rustix::fs::statvfs(home).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
@@ -551,7 +552,7 @@ mod tests {
     use crate::Env;
 
     #[test]
-    fn memory_that_cannot_be_looked_at_just_now_is_not_given_up() {
+    fn a_region_that_cannot_be_inspected_for_want_of_descriptors_or_memory_is_not_given_up() {
         let refused = |number: rustix::io::Errno| {
             let error = || {
                 let source = std::io::Error::from_raw_os_error(number.raw_os_error());
@@ -566,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_an_environment_at_work_leaves_its_shared_memory_alone() {
+    fn a_copy_of_an_open_environment_does_not_touch_the_shared_memory_of_the_original() {
         let parent = tempfile::tempdir().unwrap();
         let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
         let first = Env::open_or_create(&original).unwrap();

@@ -1,11 +1,10 @@
-//! Rebuilds the shared memory while processes are attached (PROTOCOLS D13): at the door, by the first process through
-//! it.
+//! Rebuilds the shared memory while processes are attached (PROTOCOLS D13). The first process at the door does this.
 //!
-//! It waits until no living session writes to a file; puts the good part of the old region's log into the files; and
-//! then restarts as after a crash. If a writing process is stopped, the waiting callers get an error that names it, and
-//! the next process through the door tries again.
+//! It waits until no living session writes to a file. Then it writes the good part of the old region's log to the log
+//! files, and restarts as after a crash. If a process is stopped while it writes to a file, the callers that wait for
+//! the rebuild get an error that names the process, and the next process at the door tries again.
 //!
-//! If we die here: the next process through the door starts over. Log already written to the files stays there.
+//! If we die here: the next process at the door starts over. Log already written to the files stays there.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -21,27 +20,29 @@ use crate::open::opening::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
 use crate::open::platform::{reserve_after, Found};
 use crate::{Error, Result};
 
-/// How long to wait for a living session that the broken region reports as writing to a file, if its process runs: a
-/// wild store may have hit that note.
+/// How long to wait for a session that the broken region reports as writing to a file, while its process runs. The
+/// report may come from a wild store.
 ///
-/// At each look during this time, no thread of the process may be in a system call that no signal ends. A thread that
-/// is in a sync all the same, in a file system of another process for example, checks the region before its next write.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
-/// The pause between two looks.
+/// The time begins again when a look finds a thread of the process in a system call that no signal ends, such as a
+/// sync. If a thread is in a sync all the same, for example in a file system that another process serves, it checks the
+/// region before its next write.
+const RUNNING_PATIENCE: Duration = Duration::from_secs(10);
+/// The pause between two checks whether the processes of the writing sessions run.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long to wait for a stopped process, or for one that cannot be seen to run, before waiting callers get an error.
+/// How long to wait for a stopped process before the waiting callers get an error.
 const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for any process before the waiting callers get an error.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Opening<'_> {
-    /// Returns whether the region that this process left, and still has mapped, can no longer be found by others and
-    /// has not been replaced since: its log was not all on disk.
+    /// Returns whether no process can find the broken region any more, which this process still has mapped, and no new
+    /// region has replaced it. Then only this mapping may have the end of the log.
     pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
         matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }
 
-    /// Replaces a broken region (PROTOCOLS D13). Other processes may still use the broken region: no process may write
-    /// to a file any more when the new region is made.
+    /// Replaces a broken region (PROTOCOLS D13). Other processes may still use the broken region, so the new region is
+    /// made only when no process writes to a file any more.
     pub(crate) fn rebuild(
         &self,
         broken: &Region,
@@ -54,7 +55,7 @@ impl Opening<'_> {
         broken.give_up_growth();
         let rebuilds = self.wait_for_writers(broken, control)?.unwrap_or(0);
         failpoint("rebuild: no writer left, ring not rescued");
-        tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
+        tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is rebuilt from the log");
         let directory = &self.platform.log_directory;
         // Read again: a writer may have taken a checkpoint.
         let control = &self.control_file.read()?;
@@ -70,17 +71,18 @@ impl Opening<'_> {
         self.restart(file, How::Restarted, rebuilds + 1, watch)
     }
 
-    /// Waits until no living session is about to write to a file. Returns how often the environment was rebuilt before;
-    /// `None` if the region does not even show that. Takes no seat in the region: it may have none free.
+    /// Waits until no living session writes to a file. Returns how often the environment was rebuilt before; `None` if
+    /// the region is too damaged to show that. Takes no seat in the region, because none may be free.
     ///
     /// # Errors
-    /// `Environment`, naming a process that is stopped while it writes, or cannot be seen to run.
+    /// `Environment`, naming the processes of the writing sessions, if one of them is stopped or the wait takes too
+    /// long.
     fn wait_for_writers(&self, broken: &Region, control: &Control) -> Result<Option<u64>> {
         let look = AssertUnwindSafe(|| {
             let takes_a_place = planted("libtp: a rebuild attaches to the old memory");
             let managers =
                 if takes_a_place { self.attach(broken, control) } else { self.look(broken, control) }.ok()?;
-            // A session that had not seen the region broken before this has finished its write.
+            // After this call, every session that writes without having seen the mark is visible as a writer.
             managers.processes.declare_broken();
             let (mut has_warned, begun) = (false, Instant::now());
             let (mut not_seen, mut looked) = (begun, begun);
@@ -96,8 +98,8 @@ impl Opening<'_> {
                         not_seen = looked;
                     }
                 }
-                if not_seen.elapsed() > LAST_PATIENCE {
-                    tracing::error!(?writers, "by the damaged memory these sessions still write to files; the memory has shown that for very long, and is not believed");
+                if not_seen.elapsed() > RUNNING_PATIENCE {
+                    tracing::error!(?writers, "the damaged memory reports that these sessions still write to files; it has reported this for too long, and is not believed any more");
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_stopped = |writer: &SessionId| managers.processes.is_stopped(*writer);
@@ -110,14 +112,15 @@ impl Opening<'_> {
                 }
                 if !has_warned && begun.elapsed() > PATIENCE {
                     has_warned = true;
-                    tracing::warn!(?writers, "the shared memory is to be made anew, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
+                    tracing::warn!(?writers, "the shared memory must be rebuilt, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
                 }
                 std::thread::sleep(MOMENT);
             }
         });
         let looked = catch_unwind(look).unwrap_or(None);
         if looked.is_none() {
-            // The tables do not even name the sessions. A running write has this long to end; none begins any more.
+            // The region is too damaged to name the writing sessions. No new write begins, and a write that has begun
+            // gets this time to end.
             std::thread::sleep(PATIENCE);
         }
         looked.transpose()
@@ -125,7 +128,7 @@ impl Opening<'_> {
 
     fn still_written_by(&self, writer: &str) -> Error {
         let what = format!(
-            "its shared memory is damaged and must be made anew from the log, and {writer} has not finished a write to the files. \
+            "its shared memory is damaged and must be rebuilt from the log, and {writer} has not finished a write to the files. \
              Continue that process or end it, and try again (`tp sessions` shows it)"
         );
         Error::Environment { environment: self.platform.path.clone(), what }

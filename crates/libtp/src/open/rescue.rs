@@ -1,9 +1,9 @@
-//! Giving up shared memory: the good part of its log goes to the log files first, and the losses are reported
-//! (PROTOCOLS L6, L9, D13). The restart that follows finds the log in the files.
+//! Gives up shared memory: first writes the good part of its log to the log files, and reports the losses (PROTOCOLS
+//! L6, L9, D13). The restart that follows finds the log in the files.
 //!
-//! Data read from such memory are checked before use. If the library panics in spite of these checks, none of the data
-//! can be trusted. The panic is caught here: the caller of the opening gets a report of the loss, or of the decision
-//! that the user must make.
+//! Data read from memory that is given up are checked before use. If the library panics in spite of these checks, none
+//! of the data can be trusted. The panic is caught here: the caller of the opening gets a report of the loss, or of the
+//! decision that the user must make.
 //!
 //! If we die here: the next opening starts over. Log already written to the files stays there.
 
@@ -20,14 +20,15 @@ use crate::Result;
 pub(crate) struct Taken {
     /// `None` if nothing could be trusted.
     rescued: Option<Rescued>,
-    /// The last commit, as another manager recorded it, because the log's own words may be damaged. `None` if unknown.
+    /// The last commit as the transaction manager recorded it, because the log manager's own words may be damaged.
+    /// `None` if unknown.
     committed: Option<Lsn>,
 }
 
 impl Opening<'_> {
-    /// Makes `rescue` write a region's log to the files, and notes which `Rio` commits are lost with the rest. Returns
-    /// `None` if files and region disagree and the user has decided between them. `is_current` states that the data of
-    /// the other managers are up to date, too.
+    /// Calls `rescue`, which writes a region's log to the files; if not all of the log could be taken, notes that
+    /// commits are lost. Returns `None` if files and region disagree and the user has decided between them.
+    /// `is_current` states that the data of the other managers are up to date, too.
     ///
     /// # Errors
     /// `Environment` if the user must decide; errors of the files: the region is unchanged then.
@@ -46,7 +47,7 @@ impl Opening<'_> {
                 return Ok(None);
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                // The age of the data files is unknown, too: everything else comes from the log.
+                // The data files may be of any age, too: the restart takes everything else from the log.
                 keep::put_behind(region, self.platform, &self.control_file)?;
                 return Ok(None);
             }
@@ -62,7 +63,8 @@ impl Opening<'_> {
 }
 
 impl Taken {
-    /// Returns whether all answered commits were taken. If the log does not show its end, the last commit decides.
+    /// Returns whether all answered commits were taken. If the log does not show its end, it must include the last
+    /// commit.
     fn is_whole(&self) -> bool {
         self.rescued.is_some_and(|rescued| match rescued.tail {
             Some(tail) => rescued.to >= tail,
@@ -70,7 +72,7 @@ impl Taken {
         })
     }
 
-    /// Reports what could not be kept of broken memory, if anything.
+    /// Reports the commits that were lost with broken memory, if any.
     pub(crate) fn warn_of_loss(&self) {
         let Some(rescued) = self.rescued else {
             tracing::error!("the damaged memory has no usable log: commits that were not on disk are lost");

@@ -1,16 +1,16 @@
-//! Directories that are no environment yet: a restore, a backup or the creation of an environment was begun there and
-//! is not finished.
+//! Directories that are no environment yet, because a restore, a backup or the creation of an environment has begun in
+//! them and is not finished.
 //!
 //! Paper: none. An opening must not take an interrupted restore for an environment: the environment would be empty, and
 //! no error would be reported. So a restore first makes the file [`RESTORING`] and syncs its name. Then the restore
 //! makes the control file, and removes [`RESTORING`] when the restored log has durable names. While the control file is
-//! empty, opening refuses a directory that has one of these files, a database or a segment of the log.
+//! empty, opening refuses a directory that has [`RESTORING`], a file of a backup, a database or a segment of the log.
 //!
 //! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
 //!
-//! An opening that must make a new environment makes the file [`CREATING`] before the control file, and removes the
-//! file when it succeeds, as every other opening does. If it fails or dies before, the next opening that must make a
-//! new environment finds the file, and accepts the environment as new.
+//! An opening that must make a new environment makes the file [`CREATING`] before the control file. Every opening that
+//! succeeds removes [`CREATING`]. If the first opening fails or dies, the next opening that must make a new environment
+//! finds [`CREATING`], and accepts the environment as new.
 //!
 //! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
 //! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
@@ -25,14 +25,14 @@ use rio::{failpoint, planted};
 use crate::open::platform::Platform;
 use crate::{Error, Result};
 
-/// The file that marks a directory with a restore that has not reached the log.
+/// The file that marks a directory in which a restore is not finished.
 pub(crate) const RESTORING: &str = "restore.unfinished";
 
-/// The file that an opening which must make a new environment makes first. It marks the environment until an opening
+/// The file that marks an environment from its creation, by an opening that must make a new one, until an opening
 /// succeeds.
 const CREATING: &str = "create.unfinished";
 
-/// The file that marks a new environment that is being filled (`filling.rs`).
+/// The file that marks a new environment that is being filled (`admin/filling.rs`).
 pub(crate) const FILLING: &str = "load.unfinished";
 
 /// The file that marks a directory with an unfinished full backup.
@@ -99,8 +99,8 @@ pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
     Err(refusal(&platform.path, what))
 }
 
-/// Records durably that the environment made here next must be new. Called under the door, which keeps other makers
-/// away.
+/// Records durably that the caller is about to create an environment here. Called while the door is held, so that no
+/// other process creates one.
 pub(crate) fn begin_creating(directory: &dyn Directory) -> Result<()> {
     directory.open(CREATING, OpenMode::Create)?;
     Ok(directory.sync()?)
@@ -119,8 +119,8 @@ pub(crate) fn end_creating(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, CREATING)
 }
 
-/// Records durably that the environment made here next is filled first. Called under the door, which keeps other makers
-/// away.
+/// Records durably that the caller is about to create an environment here and to fill it. Called while the door is
+/// held, so that no other process creates one.
 pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
     // The name of an existing mark may have been lost in a failed sync.
     match directory.remove(FILLING) {
@@ -154,7 +154,7 @@ pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, RESTORING)
 }
 
-/// Removes a mark durably. The mark may be missing, because its making may have failed.
+/// Removes a mark durably. The mark may be missing, because the call that should make it may have failed.
 fn remove_mark(directory: &dyn Directory, mark: &str) -> Result<()> {
     match directory.remove(mark) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(directory.sync()?),

@@ -1,5 +1,5 @@
-//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9).
-//! Also used when all processes of another build have died: this build then uses only the log of their region.
+//! A warm start: the machine went down, its memory survived, and the log's tail is found in the region (PROTOCOLS L9).
+//! This is also used when all processes of another build have died: this build then uses only the log of their region.
 //!
 //! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next
 //! process that opens the environment writes the tail of the log to the log files, and then restarts as after any
@@ -7,9 +7,10 @@
 //! must survive, and must be written back where the processor's cache does not survive.
 //!
 //! If the memory is gone, the control file says whether commits were answered from it. If so, opening refuses, because
-//! the memory may only be missing for now; if the user decides to go on without it, the loss is reported.
+//! the memory may only be missing for now. If the user decides to open the environment without the memory, the loss is
+//! reported.
 //!
-//! If we die here: until the restart raises the incarnation the region is unchanged, and the next opening starts over.
+//! If we die here: the region is unchanged until the restart raises the incarnation, so the next opening starts over.
 
 use std::sync::Arc;
 
@@ -68,14 +69,15 @@ impl Opening<'_> {
         Error::Environment { environment: self.platform.path.clone(), what }
     }
 
-    /// Returns whether commits were answered from memory, and the user has not decided to go on without it.
+    /// Returns whether commits were answered from memory, and the user has not decided to open the environment without
+    /// it.
     pub(crate) fn misses_memory(&self, control: &Control) -> bool {
         let is_done_without = planted("libtp: an environment opens without its missing memory");
         control.rio && self.keep != Some(Keep::Files) && !is_done_without
     }
 
-    /// Refuses to go on without the memory from which commits were answered: it may be there later, and an environment
-    /// that was restarted without it can no longer use it.
+    /// Refuses to open the environment without the memory from which commits were answered: the memory may be found
+    /// later, but after a restart without it the environment can no longer use it.
     ///
     /// # Errors
     /// `Environment` with the remedy, unless the user has decided for the files.
@@ -93,7 +95,8 @@ impl Opening<'_> {
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
-    /// Refuses to make new memory on which the environment's durability would be refused, before anything is changed.
+    /// Refuses to create a region in memory that does not survive what the environment's durability promises. Called
+    /// before anything is changed.
     ///
     /// # Errors
     /// `NotLasting`.
@@ -106,7 +109,7 @@ impl Opening<'_> {
         self.memory_has_less(control, "the shared memory is gone");
     }
 
-    /// Notes that the user has decided against the memory of an earlier life.
+    /// Notes that the user has given up the memory of an earlier life.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
         self.memory_has_less(control, "the shared memory was given up, as the user asked");
     }
@@ -133,7 +136,7 @@ impl Opening<'_> {
         self.loss.set(Some(format!("{promise}, and {why}: those since the last sync of the log are lost")));
     }
 
-    /// Reports the commits that the restart, which has begun, has lost.
+    /// Reports the noted loss. Called when the restart that loses the commits has begun.
     pub(crate) fn say_loss(&self) {
         if let Some(why) = self.loss.take() {
             tracing::error!(environment = %self.platform.path.display(), "{why}");
@@ -152,8 +155,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Declares a new region complete. From now on a start of the machine finds the region, if `lasting` says that its
-    /// memory survives the system.
+    /// Marks a new region as ready. From now on, an opening after a restart of the machine finds the region, if
+    /// `lasting` says that its memory survives the system.
     pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
         settle(region, lasting)?;
         failpoint("warm start: region safe, not ready");

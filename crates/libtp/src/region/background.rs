@@ -3,9 +3,9 @@
 //! Each process that opened the environment has three threads. One thread only flushes the log: the other threads' work
 //! can take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and
 //! appenders would wait. One thread repairs the sessions of dead processes at once. One thread does all other work. For
-//! each job one session of all processes has the role at a time, and any process may have it. For the log and the last
-//! kind of work, one thread of all processes looks often while there is work; the others check that it still does
-//! (`Rounds`). So an idle process costs next to nothing.
+//! each job, one session at a time has the role, of whatever process. For flushing the log and for the other work, one
+//! thread among all processes looks for work often while there is work. The threads of the other processes only check
+//! that this thread still does so (`Rounds`). So an idle process costs next to nothing.
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -27,14 +27,14 @@ use crate::Result;
 
 /// The pause between two looks of a thread that has work.
 const TICK: Duration = Duration::from_millis(5);
-/// The pause between two looks of an idle log thread. With another half of it, after which another thread may take
-/// over, it is less than the default limit of relaxed commits; with a lower limit, the pause is shorter.
+/// The pause between two looks of an idle log thread. Another thread may take over half a pause later; one and a half
+/// pauses are less than the default limit of relaxed commits. With a lower limit, the pause is shorter.
 const LOG_NAP: Duration = Duration::from_millis(50);
-/// The log threads of all processes follow the lowest limit, and with a limit of zero they must not take a processor.
+/// The shortest pause of a log thread: even with a limit of zero, the thread must not occupy a processor.
 const LOG_NAP_LEAST: Duration = Duration::from_micros(100);
 /// The pause between two looks of an idle thread for general work.
 const HOUSE_NAP: Duration = Duration::from_millis(100);
-/// How often the repair thread, which the kernel tells of deaths, looks for deaths that it was not told of.
+/// The pause between two looks of the repair thread for deaths that the kernel has not reported to it.
 const WATCH: Duration = Duration::from_millis(100);
 
 /// Starts the threads. After an error some of them run.
@@ -44,13 +44,13 @@ pub(crate) fn start(threads: &mut Threads, inner: &Arc<Inner>, managers: &Arc<Ma
     let env = &Arc::downgrade(inner);
     spawn(threads, env, managers, "libtp-log", flush_log)?;
     let (reaped, stop, watched) = (Arc::clone(managers), threads.stop_request(), Weak::clone(env));
-    // Without a session of its own: it uses one of those kept for repairs.
+    // This thread joins no session: it uses one of the sessions kept for repairs.
     threads.start("libtp-reaper", move || repair_dead(&reaped, &stop, &watched))?;
     #[cfg(test)]
     inner.refuse_thread()?;
     let visited = Weak::clone(env);
     spawn(threads, env, managers, "libtp-pages", move |managers, txn, stop| {
-        // Here, because it takes milliseconds in a process of several threads.
+        // In this thread, because the call takes milliseconds in a process of several threads.
         managers.processes.join_barriers();
         general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&visited));
     })
@@ -85,7 +85,7 @@ struct Turns {
     /// The pause when there is no work.
     nap: Duration,
     is_busy: bool,
-    /// Until this time other processes have the rounds.
+    /// Until this time, the thread leaves the rounds to other processes.
     aside: Option<Instant>,
 }
 
@@ -94,13 +94,13 @@ impl Turns {
         Turns { rounds: Rounds::new(work), nap, is_busy: true, aside: None }
     }
 
-    /// Sleeps until the next round of any process. Returns whether there is a round.
+    /// Sleeps until this thread must look again. Returns false if the thread must stop.
     fn sleep(&self, stop: &Stop) -> bool {
         stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
     }
 
-    /// Returns whether this thread does the round: it becomes free for any thread half a nap after the last round, and
-    /// belongs to this thread if this thread did the last round.
+    /// Returns whether this thread does the round: if it did the last round, or if the last round of another thread was
+    /// more than half a nap ago.
     fn begin(&mut self, managers: &Managers) -> bool {
         if self.aside.is_some_and(|until| Instant::now() < until) {
             return false;
@@ -110,7 +110,7 @@ impl Turns {
     }
 
     /// Leaves the rounds to other processes for a while if this process could not do the work: a limit of one process
-    /// must not block it.
+    /// must not block the work for all.
     fn resign_rounds(&mut self, managers: &Managers, is_done: bool) {
         if !is_done {
             self.rounds.resign(&managers.processes);
@@ -136,7 +136,7 @@ fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
         if !turns.rounds.leads() {
             continue;
         }
-        // The former leader may have let the oldest commit wait as long as allowed.
+        // If another thread led before, the oldest commit may already have waited as long as allowed.
         let flushed = match led {
             true => managers.log.background_flush(txn.session()).map(|_| ()),
             false => managers.log.force_all(txn.session()).map(|_| ()),
@@ -156,9 +156,9 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut dead_since = None;
     while !stop.is_asked() {
         if managers.region.is_broken() {
-            // Relaxed commits must not wait in a broken region until a program calls.
+            // Begin the next life now: relaxed commits must not wait in a broken region until a program calls.
             let begun = Visit::begin(env).map_or(Ok(()), |env| env.generation().map(|_| ()));
-            quiet.report("making the shared memory anew", begun);
+            quiet.report("the rebuild of the shared memory", begun);
             stop.sleep(TICK);
             continue;
         }
@@ -166,7 +166,7 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
         let looked = catch_unwind(AssertUnwindSafe(|| {
             // If a frame was busy, or another session was at the repair, look again soon.
             let died = watch.wait(if dead_since.is_none() { WATCH } else { TICK });
-            // A thread of some process may have died alone; it has marked its session.
+            // A thread may have died in a process that lives; it has marked its session dead.
             let any = died || dead_since.is_some() || managers.processes.has_marked_dead();
             if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
                 let learned = *dead_since.get_or_insert_with(Instant::now);
@@ -192,21 +192,21 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
     match joined {
         Ok(Ok(txn)) => Some(txn),
         Ok(Err(error)) => {
-            managers.give_up(&format!("a background thread cannot join it anew: {error}"));
+            managers.give_up(&format!("a background thread cannot join it again: {error}"));
             None
         }
         Err(payload) => {
-            // Once is enough: no thread of this process would do this work any more.
+            // One panic is enough to give the region up: otherwise no thread of this process would do this work.
             if ended_by_panic(managers, env, payload.as_ref()) == PanicEffect::Session {
-                managers.give_up("a background thread cannot join it anew");
+                managers.give_up("a background thread cannot join it again");
             }
             None
         }
     }
 }
 
-/// Handles a panic of a library thread. The first one kills its session, the second one the region. If the same panic
-/// recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports it.
+/// Handles a panic of a library thread. The first panic kills its session, and the second panic the region. If the same
+/// panic recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports this.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
     let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().rung_of(managers, payload));
     if rung == PanicEffect::Caller {
@@ -219,8 +219,8 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
 /// do this: it might wait for a lock of a dead session that only it can repair.
 struct FileRecovery<'e> {
     env: &'e Weak<Inner>,
-    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: its
-    /// predecessor may have left without a look.
+    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: the thread
+    /// that had the rounds before may have ended without a look.
     repaired: Option<u64>,
     /// When this process last tried to delete its own leftover rows.
     tried: Instant,
@@ -255,10 +255,10 @@ impl<'e> FileRecovery<'e> {
     }
 }
 
-/// The pause between attempts to delete such rows.
+/// The pause between two attempts of a process to delete its own leftover rows.
 const LEFT_NAP: Duration = Duration::from_secs(1);
 
-/// Does all other work.
+/// Does all background work except flushing the log and repairing dead sessions.
 fn general_work(
     managers: &Managers,
     txn: &TxnSession,
@@ -275,7 +275,8 @@ fn general_work(
     let mut unclaimed = detached_limit.map(Unclaimed::new);
     let mut looked = Instant::now();
     while turns.sleep(stop) {
-        // Every process does this, also a process without the rounds: other processes may have no such limit.
+        // Every process does this, also a process without the rounds: other processes may have no limit for detached
+        // transactions.
         if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
             looked = Instant::now();
             quiet.report("aborting a detached transaction", unclaimed.look(managers));
@@ -307,11 +308,11 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> 
     clean(managers, txn, env)
 }
 
-/// Leaves a region whose file was removed; returns whether that was so. A process in such a region is alone with it: if
-/// all such processes die, everything that only that memory has is lost. So all commits are written to disk, and then
-/// the memory is rebuilt for all, under its name.
+/// Gives up a region whose file was removed; returns whether it did. No new process can find such a region, so when its
+/// processes die, everything that only the region has is lost. Therefore all commits are written to disk, and then the
+/// region is rebuilt under its name for all processes.
 ///
-/// Does nothing where the environment itself was removed: then there is nothing to rebuild.
+/// Does nothing if the environment itself was removed, because then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
     if !managers.region.has_lost_name() || planted("libtp: sessions go on in removed memory") {
         return Ok(false);
@@ -330,7 +331,7 @@ fn clean(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<()>
     if leave_if_nameless(managers, txn, env)? {
         return Ok(());
     }
-    // On a full disk the work goes on: a checkpoint may free log space.
+    // Continue on a full disk: a checkpoint may free log space.
     let prepared = managers.log.prepare_next_segment(txn.session());
     let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
     if !is_full {

@@ -14,7 +14,7 @@ use crate::region::inner::Inner;
 use crate::Error;
 
 impl Error {
-    /// Adds the database and the transactions in the way to an error of a lock.
+    /// Adds the database and the transactions in the way to the error of a failed wait for a lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn with_blockers(mut self, env: &Inner, generation: &Generation, txn: &TxnSession) -> Error {
@@ -22,14 +22,14 @@ impl Error {
             let name = wait.name;
             wait.object = words(env, name);
             let look = || Ok(in_the_way(&generation.managers, txn, name, wait.mode));
-            // A failure here adds nothing to the first error.
+            // If the search fails, the error stays without these facts.
             wait.in_the_way = generation.guarded(look).unwrap_or_default();
         }
         self
     }
 }
 
-/// Returns a lock's name in words. A database that is not open is shown by its number.
+/// Returns a lock's name in words. A database that this handle has not opened is shown by its number.
 fn words(env: &Inner, name: LockName) -> String {
     let open = lock(&env.databases).iter().find_map(|(known, database)| {
         let is_by_number = matches!(database.method(), Method::Recno { .. });

@@ -1,17 +1,18 @@
 //! One life of the shared memory, as a handle knows it (PROTOCOLS D13). `renewal.rs` begins the next life.
 //!
-//! A region that cannot be repaired is declared broken. Each thread that waits in it unwinds with [`Broken`], which is
-//! caught here, at the door; each later call finds the region broken here. The first caller builds a new region from
-//! disk and log, as after a crash, once no living session writes to a file any more. The others attach to that region.
-//! Transactions that had not committed end with [`Error::Rebuilt`] and are run again; handles stay valid.
+//! A region that cannot be repaired is declared broken. Each thread that waits in it unwinds with [`Broken`], which
+//! this module catches; each later call finds out here that the region is broken. The first caller builds a new region
+//! from disk and log, as after a crash, once no living session writes to a file any more. The other callers attach to
+//! that region. Transactions that had not committed end with [`Error::Rebuilt`], and `Env::run` runs them again;
+//! handles stay valid.
 //!
 //! Invariants
-//! 1. A transaction lives in the life in which it began.
+//! 1. A transaction belongs to the life in which it began.
 //! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
 //!    last transaction that began in it ends: each session holds its life.
-//! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if
-//!    the region is not seen broken *after* the commit record was published. The tail is read after a barrier that follows
-//!    the declaration.
+//! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if a
+//!    check *after* the commit record was published finds the region unbroken. The rebuild reads the log's tail after a
+//!    barrier that follows the declaration.
 //!
 //! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
 //! panics.
@@ -49,7 +50,7 @@ pub(crate) struct Generation {
     pub(super) mark: ForkMark,
     /// The environment's directory, for messages.
     pub(super) path: PathBuf,
-    /// Shared by all lives of the handle.
+    /// The panics that the handle has seen, in all its lives.
     pub(super) panics: Arc<Panics>,
 }
 
@@ -73,17 +74,17 @@ pub(crate) type Sessions = Vec<Box<Seated>>;
 /// The life that a handle is in.
 pub(crate) struct Present {
     pub(super) now: Mutex<Now>,
-    /// The idle sessions at hand for threads.
+    /// The idle sessions that threads can take without a lock.
     pub(super) at_hand: IdleSessions<Seated>,
 }
 
 /// The present life and its idle sessions.
 pub(super) struct Now {
     pub(super) generation: Arc<Generation>,
-    /// The life's idle sessions beside those at hand.
+    /// The life's other idle sessions.
     pub(super) idle: Sessions,
-    /// Where the log of each life ended, as the next life knows; a record published later is in no log. The next life
-    /// need not have been one of this handle.
+    /// Where the log of each ended life of this handle ended, as the handle's next life knows; a record published later
+    /// is in no log. Between the two there may have been lives without this handle.
     pub(super) ends: Vec<Option<LifeEnd>>,
 }
 
@@ -143,7 +144,7 @@ impl Generation {
             // The session ends with its region.
             return;
         }
-        // The next call reports a failure.
+        // If this fails, the next call reports the error.
         let _ = self.guarded(|| {
             self.managers.leave(session);
             Ok(())
@@ -158,8 +159,8 @@ impl Generation {
         caught(work).map_err(|end| self.ended_by(end))
     }
 
-    /// As [`Generation::guarded`], with the session of a transaction. A panic of the library kills that session, and further
-    /// calls with it are refused.
+    /// As [`Generation::guarded`], with the session of a transaction. A panic of the library kills that session, and
+    /// further calls with it are refused.
     #[inline]
     pub(crate) fn guarded_by<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if !planted("libtp: a child of a fork works in its parent's transaction") {
@@ -168,8 +169,7 @@ impl Generation {
         self.guarded_here(txn, work)
     }
 
-    /// As [`Generation::guarded_by`], for a caller that has asked since its own call began whether this is the process
-    /// of the environment.
+    /// As [`Generation::guarded_by`], for a caller whose own call has already called [`Generation::check_process`].
     // Always inlined, with the functions that it calls: the result then needs no room in memory.
     #[inline(always)]
     pub(crate) fn guarded_here<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -192,7 +192,7 @@ impl Generation {
         }
     }
 
-    /// Returns the error of a call that has no result; goes on with a panic that is the caller's.
+    /// Returns the error of a call that has no result. Resumes a panic that is the caller's.
     #[cold]
     #[inline(never)]
     #[allow(clippy::boxed_local, reason = "its callers, which are many, move a pointer only")]
@@ -220,8 +220,8 @@ impl Generation {
         }
     }
 
-    /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: such a region grows no more, and pages written
-    /// by the next life look damaged from here. Nothing was changed.
+    /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: the region does not grow any more, and pages
+    /// that the next life has written look damaged in this life. The failed call has changed nothing.
     fn unless_given_up(&self, error: Error) -> Error {
         match error {
             Error::Full { .. } | Error::Corrupt(_) if self.managers.region.is_broken() => Error::Rebuilt,
@@ -229,18 +229,18 @@ impl Generation {
         }
     }
 
-    /// Returns the extent of a panic inside the library. Gives the region up if that is the extent.
+    /// Returns the effect of a panic of the library. Gives the region up if that is the effect.
     pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> PanicEffect {
-        // Any panic in a broken region is one of its consequences.
+        // Any panic in a broken region is a consequence of the damage.
         if payload.is::<Broken>() || managers.region.is_broken() {
             return PanicEffect::Region;
         }
         if managers.processes.only_looks() {
-            // A read-only process may have read memory that was about to change.
+            // An observer reads without latches, and may have read memory while it changed.
             return PanicEffect::Session;
         }
         if payload.is::<LeaveTimedOut>() {
-            // Not a panic: the process leaves, and another one delays it.
+            // Not a panic: this process leaves, and another process delays it.
             return PanicEffect::Session;
         }
         let text = panics::text_of(payload);
@@ -256,7 +256,8 @@ impl Generation {
         rung
     }
 
-    /// Repairs the remains of a panic of this thread, so that this process need not wait until another process does it.
+    /// Repairs the session that a panic of this thread killed, so that this process need not wait for another process's
+    /// repair.
     pub(super) fn repair_dead(&self) {
         let bury = || {
             if !self.managers.log.is_poisoned() {
@@ -276,7 +277,8 @@ impl Generation {
         }
     }
 
-    /// As [`Generation::stop_background`], without waiting: the caller may be one of the threads, or keep one from ending.
+    /// As [`Generation::stop_background`], without waiting: the caller may be one of the threads, or keep one from
+    /// ending.
     pub(super) fn abandon_background(&self) {
         if let Some(threads) = lock(&self.threads).take() {
             threads.abandon();
@@ -284,7 +286,7 @@ impl Generation {
     }
 }
 
-/// Why a call has no result. In a box: a call that has one moves no error.
+/// Why a call has no result. Boxed, so that a call with a result moves no room for an error.
 enum End {
     Failed(Error),
     Panicked(Box<dyn Any + Send>),
@@ -314,7 +316,7 @@ pub(super) fn forked(path: &Path, pid: u32) -> Error {
 }
 
 impl Seated {
-    /// Leaves its life, as far as the life allows.
+    /// Ends the session in its life, unless the region is broken.
     #[cold]
     pub(super) fn let_leave(self: Box<Seated>) {
         let Seated { session, generation } = *self;

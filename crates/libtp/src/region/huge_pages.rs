@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 
 use libtp_txn::Managers;
 
-/// The longest quick call. The kernel makes a huge page in a fraction of a millisecond. A longer call waits for the
-/// kernel's work on every processor while it holds the lock of this process's address space, so other threads that map
-/// memory wait, too.
+/// The longest time of a quick call. The kernel makes a huge page in a fraction of a millisecond. A longer call waits
+/// for the kernel's work on every processor while it holds the lock of this process's address space, so other threads
+/// that map memory wait, too.
 const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
-/// After a call that took longer, the next waits this many times as long: such calls take a fifth of the time at most,
-/// and only while processors have time to spare.
+/// After a call that was not quick, the thread pauses for this many times the call's time. So such calls take a fifth
+/// of the time at most.
 const REST: u32 = 4;
 /// No call is made if work waited for a processor for more than this part of the last second or so. The kernel's own
-/// work waits there, too: calls of two and of eleven seconds were seen, during which no thread of the process could map
-/// memory.
+/// work then waits for processors, too: calls of two and of eleven seconds were seen, during which no thread of the
+/// process could map memory.
 const WAITED_MAX: f64 = 0.4;
 /// Where the kernel reports how much work waited (PSI, Linux 4.20). Without it no call is made.
 const PRESSURE: &str = "/proc/pressure/cpu";
-/// How long its report is taken to hold.
+/// How long a report of the kernel is used.
 const LOOK: Duration = Duration::from_secs(1);
-/// If each page takes as long as this ...
+/// A call that takes this time for each page, or longer, is slow.
 const SLOW: Duration = Duration::from_millis(50);
-/// ... the next call waits this many times as long.
+/// After a slow call, the thread pauses for this many times the call's time.
 const LONG_REST: u32 = 200;
 
-/// The progress of the work.
+/// How far the region has been moved into huge pages.
 pub(crate) struct HugePages {
     /// The beginning of the next part, if there is one.
     from: Option<u64>,
     /// The earliest time of the next call.
     again: Instant,
-    /// The time of the last look, and the total time that work had waited by then.
+    /// The time of the last report, and the total time that work had waited by then.
     looked: Option<(Instant, Option<Duration>)>,
-    /// Whether processors had time to spare between the last two looks.
+    /// Whether processors had time to spare between the last two reports.
     is_calm: bool,
 }
 
 impl HugePages {
-    /// Waits a moment first: a process that ends within a second makes no call.
+    /// Returns the state before the first call, which comes a second later: a process that ends before makes no call.
     pub(crate) fn new() -> HugePages {
         HugePages { from: Some(0), again: Instant::now() + LOOK, looked: None, is_calm: false }
     }
@@ -67,7 +67,7 @@ impl HugePages {
     }
 }
 
-/// Returns whether processors had time to spare between two looks; false if the kernel does not report it.
+/// Returns whether processors had time to spare between two reports; false if the kernel does not report the waits.
 fn is_calm(before: (Instant, Option<Duration>), now: (Instant, Option<Duration>)) -> bool {
     let (Some(waited_before), Some(waited)) = (before.1, now.1) else { return false };
     waited.saturating_sub(waited_before) <= (now.0 - before.0).mul_f64(WAITED_MAX)

@@ -1,54 +1,55 @@
 //! The idle sessions of a handle, one at hand for each thread.
 //!
-//! A transaction takes a session and gives it back. Each of the two is one atomic swap, on a cache line that other
-//! threads seldom touch: a thread has a place by its number. Sessions that find their place taken go into the list of
-//! the present life, behind a mutex; a thread that finds its place empty looks there, and then at the other places.
+//! A transaction takes a session and returns it. Each of these steps is one atomic swap, on a cache line that other
+//! threads seldom touch: a thread's number selects its slot. If the slot is occupied when a session is returned, the
+//! former session goes to the list of the present life, which a mutex protects. A thread that finds its slot empty
+//! takes a session from that list, or else from another slot.
 //!
-//! A session that is given back while the next life begins may stay here although its life has ended. The next taker
-//! drops that session.
+//! A session that is returned while the next life begins may stay here although its life has ended. The next thread
+//! that takes this session drops it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::atomic::AtomicCell;
 
-/// More threads than these share places.
-const PLACES: usize = 16;
+/// The number of slots. If there are more threads, several threads share a slot.
+const SLOTS: usize = 16;
 
-/// A place for one session, on a cache line of its own.
+/// A slot for one session, on a cache line of its own.
 #[repr(align(64))]
-struct Place<S>(AtomicCell<Option<Box<S>>>);
+struct Slot<S>(AtomicCell<Option<Box<S>>>);
 
-/// A place for each thread.
-pub(super) struct IdleSessions<S>([Place<S>; PLACES]);
+/// The idle sessions, in the slots of their threads.
+pub(super) struct IdleSessions<S>([Slot<S>; SLOTS]);
 
 impl<S> Default for IdleSessions<S> {
     fn default() -> IdleSessions<S> {
-        IdleSessions(std::array::from_fn(|_| Place(AtomicCell::new(None))))
+        IdleSessions(std::array::from_fn(|_| Slot(AtomicCell::new(None))))
     }
 }
 
 impl<S> IdleSessions<S> {
-    /// Takes the session in the calling thread's place.
+    /// Takes the session in the calling thread's slot.
     #[inline]
     pub(super) fn take(&self) -> Option<Box<S>> {
-        self.own_place().0.take()
+        self.own_slot().0.take()
     }
 
-    /// Puts a session into the calling thread's place. Returns the session that was there.
+    /// Puts a session into the calling thread's slot. Returns the session that was there.
     #[inline]
     pub(super) fn put(&self, session: Box<S>) -> Option<Box<S>> {
-        self.own_place().0.swap(Some(session))
+        self.own_slot().0.swap(Some(session))
     }
 
     /// Takes the sessions of all threads, one by one.
     pub(super) fn take_all(&self) -> impl Iterator<Item = Box<S>> + use<'_, S> {
-        self.0.iter().filter_map(|place| place.0.take())
+        self.0.iter().filter_map(|slot| slot.0.take())
     }
 
     #[inline]
-    fn own_place(&self) -> &Place<S> {
-        &self.0[thread_number() % PLACES]
+    fn own_slot(&self) -> &Slot<S> {
+        &self.0[thread_number() % SLOTS]
     }
 }
 
@@ -68,4 +69,4 @@ fn thread_number() -> usize {
     })
 }
 
-const _: () = assert!(AtomicCell::<Option<Box<u8>>>::is_lock_free(), "a place is one word");
+const _: () = assert!(AtomicCell::<Option<Box<u8>>>::is_lock_free(), "a slot is one word");

@@ -1,7 +1,7 @@
 //! The handle of an environment in this process, and its state.
 //!
 //! The state holds data of every floor: the present life of the shared memory, open databases, joined memory, indices
-//! and plain files. A floor's own code works with its part.
+//! and plain files. Each part is used by the code of its own floor.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -44,7 +44,7 @@ pub struct Env(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// What opening did.
     pub(crate) opened: Opened,
-    /// Whether the program has read of lost commits.
+    /// Whether the program has read the report of lost commits.
     pub(crate) has_read_loss: AtomicBool,
     /// Tells this process from its forked child.
     pub(crate) mark: ForkMark,
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     pub(crate) segments: OpenSegments,
     /// This process's state of plain files.
     pub(crate) files: Home,
-    /// The work on plain files that this floor leaves to the floor of plain files.
+    /// The work on plain files, which the floor `files` implements.
     pub(crate) file_upkeep: &'static dyn FileUpkeep,
     /// Transactions that this handle passed on and that, as far as it knows, no session has taken over yet.
     pub(crate) passed_on: PassedOn,
@@ -78,17 +78,17 @@ pub(crate) struct Inner {
     pub(crate) is_read_only: bool,
     /// The longest wait for a lock.
     pub(crate) wait: libtp_lock::Wait,
-    /// The number of threads that a test has the machine refuse.
+    /// The number of thread starts that fail, for a test.
     #[cfg(test)]
     pub(crate) threads_refused: std::sync::atomic::AtomicU32,
 }
 
-/// The work on plain files that the library's threads do. The floor of plain files implements it.
+/// The work on plain files that the library's threads do. The floor `files` implements it.
 pub(crate) trait FileUpkeep: Sync {
     /// Puts committed files in their places, and removes what dead processes left.
     fn recover(&self, env: &Arc<Inner>);
 
-    /// Deletes the rows of finished files that this handle could not delete.
+    /// Deletes the rows of finished files that this handle could not delete earlier.
     fn end_left(&self, env: &Arc<Inner>);
 }
 
@@ -131,8 +131,8 @@ impl Inner {
         lock(&self.databases)
     }
 
-    /// As [`Generation::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of the
-    /// present life.
+    /// As [`Generation::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of
+    /// the present life.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.mark.is_current() {
@@ -158,7 +158,7 @@ impl Inner {
 
 #[cfg(test)]
 impl Inner {
-    /// Fails as a machine without free threads does, the number of times that the test asked for.
+    /// Fails as on a machine without free threads, as often as the test has asked for.
     pub(crate) fn refuse_thread(&self) -> Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
         match self.threads_refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {

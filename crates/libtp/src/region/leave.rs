@@ -5,9 +5,9 @@
 //! shared memory with other processes in it, or no shared memory. If another process stops while it has the door lock,
 //! this process leaves without that lock. Then the memory stays, as after a death, but with nothing to repair.
 //!
-//! Leaving never hangs. If a wait is not over in a moment, because the holder is stopped, the sessions are left like
-//! the sessions of a dead process, and are repaired in the same way. Their commits are in the memory, which stays with
-//! the other process.
+//! Leaving never hangs. If a wait takes too long, because the holder is stopped, the sessions are left as a dead
+//! process leaves its sessions, and are repaired in the same way. Their commits are in the shared memory, which exists
+//! while the other process is attached.
 //!
 //! If we die here: the next opening repairs or restarts.
 
@@ -26,8 +26,8 @@ use crate::Result;
 /// How long to wait for another process at the door: far longer than a process usually stays there.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Leaves an environment in good order: commits are on disk. The last process to leave takes a checkpoint, records that
-/// the log ends here, and removes the shared memory.
+/// Leaves an environment in good order, with its commits on disk. The last process to leave takes a checkpoint, records
+/// that the log ends here, and removes the shared memory.
 pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
     if managers.processes.only_looks() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
         return ended;
     };
     if managers.region.is_broken() {
-        // The next user of the environment rebuilds its memory, where these sessions do not count.
+        // The next process that uses the environment rebuilds its memory, and these sessions end with the old region.
         return door.give_back_seat();
     }
     failpoint("leave: at the door");
@@ -60,13 +60,13 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     left
 }
 
-/// Writes commits to disk, and ends the sessions. Not at the door, because the holder of a needed latch may be stopped;
-/// the sessions are then left as they are.
+/// Writes commits to disk, and ends the sessions. Called before this process takes the door lock, because the holder of
+/// a needed latch may be stopped; the sessions are then left as they are.
 fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     if managers.region.is_broken() {
         return Ok(());
     }
-    // Once more: the library's own threads may have written for long.
+    // Restarts the time limit: the library's own threads may have written for long.
     managers.processes.begin_to_leave();
     catch_call(|| end_sessions(managers, sessions)).unwrap_or_else(|payload| {
         if !payload.is::<LeaveTimedOut>() {
@@ -102,14 +102,14 @@ fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
 
 /// Closes the environment if this is the last process. There is no other living process to wait for.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
-    // A ghost counts as a process, too. If the region were removed, the next opening could not tell a ghost from a
-    // process with shared memory that the opening does not see.
+    // A seat that a child of a dead process still locks counts as a process, too. If the region were removed, the next
+    // opening could not tell that seat from the seat of a process whose shared memory the opening does not see.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
     failpoint("leave: last process");
     managers.processes.take_time();
-    // Processes that died may have left work that no other process is there to do.
+    // Dead processes may have left work, and no other process is there to do it.
     if let Err(error) = managers.reap() {
         // The transactions of that session stay unfinished, and the next opening ends them.
         tracing::warn!(%error, "a dead session could not be repaired");
@@ -133,7 +133,7 @@ mod tests {
     use crate::Env;
 
     #[test]
-    fn an_opening_while_the_last_process_leaves_joins_it_or_opens_anew() {
+    fn an_opening_succeeds_while_the_last_process_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let come_and_go = &|name: &str| {
             for round in 0..150_u32 {

@@ -17,14 +17,14 @@ use crate::Result;
 
 /// The first of the bytes that handles lock, far beyond the end of any file.
 const HANDLES: u64 = 1 << 62;
-/// The number of these bytes.
+/// The number of bytes that handles can lock.
 const HANDLE_COUNT: u64 = 1 << 31;
 
 /// The state shared by all handles of a process to one segment.
 pub(crate) struct OpenSegment {
-    /// Keeps a forked child from keeping the lock of the member below. Dropped before the member.
+    /// Keeps a forked child from holding the lock of `member`. Dropped before `member`.
     pub(crate) _lock: Option<Uninherited>,
-    /// `None` while a transaction has it.
+    /// The member of this process; `None` while a transaction has it.
     pub(crate) member: Mutex<Option<Box<Member>>>,
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
@@ -61,7 +61,7 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// Returns whether the handle is another one that still exists.
+    /// Returns whether `holder` is another handle, and still exists.
     pub(crate) fn is_there(&self, holder: Holder) -> Result<bool> {
         if holder.handle == 0 || holder.handle == self.holder.handle {
             return Ok(false);
@@ -74,7 +74,7 @@ impl OpenSegment {
             || planted("libtp: a dead process counts as the user of a segment"))
     }
 
-    /// Returns whether its memory survives more than the death of processes.
+    /// Returns whether the segment's memory survives more than the death of processes.
     pub(crate) fn is_lasting(&self) -> bool {
         self.survives > Survives::Process
     }

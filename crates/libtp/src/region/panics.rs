@@ -1,15 +1,14 @@
-//! The effect of a panic of the library (PROTOCOLS D10): first the death of one session, then of the region, then it
-//! reaches the caller.
+//! The effect of a panic of the library (PROTOCOLS D10): a first panic kills one session, a second panic kills the
+//! region, and a third panic reaches the caller.
 //!
 //! |the same panic|effect|
 //! |---|---|
-//! |for the first time in a life|the session is dead and repaired; the call returns [`Error::Panicked`], all other
-//! sessions go on|
+//! |for the first time in a life|the session is dead, and is repaired; the call returns [`Error::Panicked`]|
 //! |again in the same life|the region is taken to be damaged: it is rebuilt (PROTOCOLS D13)|
-//! |again in the next life|the region was not the cause: the panic goes on to the caller|
+//! |again in the next life|the region was not the cause: the panic continues in the caller|
 //!
-//! Panics are the same if their texts are, apart from numbers: only the process's panic hook knows the place in the
-//! code, and that hook belongs to the program, not to a library.
+//! Two panics are the same if their texts are equal apart from numbers. The place in the code is not compared: only the
+//! process's panic hook knows it, and that hook belongs to the program, not to a library.
 //!
 //! A panic of a function that the caller gave to the library is the caller's, whatever the state of the region.
 //!
@@ -24,17 +23,17 @@ use rio::planted;
 
 use crate::ground::mutex::lock;
 
-/// This number of panics in one life, each at another place, means a damaged region rather than bugs.
+/// More different panics than this in one life are a sign of a damaged region rather than of bugs.
 const PLACES: usize = 16;
 
 /// The effect of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PanicEffect {
-    /// The session that met it is dead.
+    /// The session that panicked is dead.
     Session,
     /// The region is given up.
     Region,
-    /// The panic goes on to the caller.
+    /// The panic continues in the caller.
     Caller,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct Panics(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
-    /// The life that `places` is about.
+    /// The life in which the panics in `places` occurred.
     generation: u64,
     places: HashSet<String>,
     /// The panic that ended a life, and that life's number.

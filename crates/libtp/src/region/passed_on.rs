@@ -33,8 +33,8 @@ impl PassedOn {
         list.drain(..).for_each(std::mem::forget);
     }
 
-    /// Ends the list because the handle is dropped: the repair of the dead undoes the transactions that were not taken
-    /// over.
+    /// Marks the sessions dead, because the handle is dropped: the repair of dead sessions undoes the transactions that
+    /// were not taken over.
     pub(crate) fn end(&self) {
         self.sweep();
         for seat in std::mem::take(&mut *lock(&self.0)) {
@@ -50,7 +50,7 @@ fn let_go(seat: Seated) {
         // The session ends with its region.
         return;
     }
-    // The next call reports a failure.
+    // If this fails, the next call reports the error.
     let _ = generation.guarded(|| {
         generation.managers.leave_taken(session);
         Ok(())

@@ -20,8 +20,8 @@ use crate::region::threads::Threads;
 use crate::{Error, Result};
 
 impl Generation {
-    /// Starts the life's threads, if it shall have any. After an error some may run; the caller must stop or abandon
-    /// them.
+    /// Starts the life's threads, unless the settings forbid threads. After an error some of them may run; the caller
+    /// must stop or abandon them.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
             self.managers.processes.join_barriers();
@@ -41,7 +41,7 @@ impl Generation {
             Ok(left) => left,
             // A destructor must not unwind to the caller.
             Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
-                // The next user of the environment rebuilds its memory.
+                // The next process that uses the environment rebuilds its memory.
                 PanicEffect::Region => Err(Error::Rebuilt),
                 PanicEffect::Session | PanicEffect::Caller => {
                     self.repair_dead();
@@ -76,12 +76,12 @@ impl Inner {
         if broken.managers.processes.only_looks() {
             return Err(libtp_process::Error::OnlyLooks.into());
         }
-        // A thread that called before the refusal returns it, too: otherwise each of several threads would wait for all
-        // threads before it, and then the full time itself.
+        // A thread whose call began before the refusal returns the same error: otherwise each of several threads would
+        // wait for all threads before it, and then the full time itself.
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
-        // Where address space is limited, none would be left for the next region.
+        // If address space is limited, none would be left for the next region otherwise.
         broken.managers.region.give_up_growth();
         let generation = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
@@ -95,15 +95,16 @@ impl Inner {
                 Ok(()) => break generation,
                 Err(error) => {
                     generation.abandon_background();
-                    // A broken life is followed by the next. A shortage, of memory for a thread for example, may be
-                    // over when the threads of the broken life, or the next caller, try again.
+                    // If the new life is broken already, begin another one. Any other error, such as a lack of memory
+                    // for a thread, may be over when the threads of the broken life, or the next caller, try again.
                     if !matches!(error, Error::Rebuilt) {
                         return Err(error);
                     }
                 }
             }
         };
-        // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
+        // Held until the new life is the present life: a database that is opened meanwhile belongs to one of the two
+        // lives.
         let databases = self.databases();
         for open in databases.values() {
             if let Err(error) = take_along(&generation, open) {
@@ -125,11 +126,12 @@ impl Inner {
             idle
         };
         drop((databases, one));
-        // Not earlier: until now these threads try again.
+        // Not earlier: if an attempt fails, these threads try again.
         broken.abandon_background();
-        // Sessions dropped in broken memory have nothing to report.
+        // A panic of a session that is dropped in broken memory needs no report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
-        // The same holds for transactions passed on there; they would keep the broken memory mapped.
+        // Passed-on transactions would keep the broken memory mapped. A panic of their sessions needs no report,
+        // either.
         let _ = catch_unwind(AssertUnwindSafe(|| self.passed_on.sweep()));
         Ok(generation)
     }
@@ -149,7 +151,7 @@ impl Inner {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),
             Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
             _ => Err(Error::OutcomeUnknown {
-                cause: "the shared memory was made anew from the log more than once since then".into(),
+                cause: "the shared memory was rebuilt from the log more than once since then".into(),
             }),
         };
         match outcome {
@@ -168,7 +170,7 @@ impl Inner {
             (Arc::clone(&present.generation), idle)
         };
         let (idle, stale) = idle.into_iter().partition(|idle| Arc::ptr_eq(&idle.generation, &generation));
-        // Sessions dropped in broken memory have nothing to report.
+        // A panic of a session that is dropped in broken memory needs no report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop::<Sessions>(stale)));
         self.passed_on.end();
         generation.end(self, idle)

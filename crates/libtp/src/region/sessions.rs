@@ -1,4 +1,4 @@
-//! The sessions of a handle: taken from the pool of the present life, and given back.
+//! The sessions of a handle: taken from the pool of the present life, and returned to it.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::give_session`], for a caller that has just asked whether the session's life goes on. A session of a life
-    /// that ends meanwhile is dropped by the next taker.
+    /// As [`Inner::give_session`], for a caller that has just found the session's region unbroken. If its life ends
+    /// meanwhile, the next thread that takes the session drops it.
     #[inline]
     pub(crate) fn give_back(&self, seat: Box<Seated>) {
         if !is_idle(&seat) {

@@ -62,13 +62,13 @@ impl Stop {
         }
     }
 
-    /// Sleeps until the next round; returns whether there is one.
+    /// Sleeps for `nap`, or until a stop is requested; returns false if a stop is requested.
     pub(super) fn sleep(&self, nap: Duration) -> bool {
         if self.is_asked() {
             return false;
         }
         let guard = lock(&self.mutex);
-        // A spurious wake only makes the round come early.
+        // A spurious wake only shortens the nap.
         drop(self.changed.wait_timeout(guard, nap));
         !self.is_asked()
     }

@@ -1,4 +1,5 @@
-//! Transactions that were passed on and not taken over: ended after a time, by any process that has such a limit.
+//! Aborts transactions that were passed on and that no session takes over within a time limit. Every process that has
+//! set such a limit does this.
 //!
 //! Not in the paper. The shared memory does not record how long a transaction has waited: each process counts from when
 //! it first saw the offer. So a process that just started grants the full time, and meanwhile the transaction can be
@@ -11,7 +12,7 @@ use libtp_txn::{Managers, Offer};
 
 use crate::Result;
 
-/// One process's record of such transactions.
+/// One process's record of the transactions that wait to be taken over.
 pub(crate) struct Unclaimed {
     limit: Duration,
     since: HashMap<Offer, Instant>,
@@ -27,7 +28,7 @@ impl Unclaimed {
         (self.limit / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// Ends the transactions that have waited too long.
+    /// Aborts the transactions that have waited too long.
     ///
     /// # Errors
     /// The errors of taking over or undoing a transaction.

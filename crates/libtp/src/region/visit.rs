@@ -8,7 +8,8 @@ use crate::region::inner::Inner;
 
 /// An environment that one of the library's threads visits.
 pub(crate) struct Visit {
-    // Rust drops the fields in this order: the visitor gives the environment back, then the count falls.
+    // Rust drops the fields in this order: first the reference to the environment, then the count. So when the count is
+    // zero, no visit holds a reference.
     env: Arc<Inner>,
     _counted: Counted,
 }
@@ -52,7 +53,7 @@ mod tests {
             });
             heard.recv().unwrap();
             drop(env);
-            assert!(inner.upgrade().is_none(), "the environment is still open behind its last handle");
+            assert!(inner.upgrade().is_none(), "the environment is still open after its last handle was dropped");
         });
     }
 }

@@ -15,7 +15,7 @@ impl Visits {
     /// Waits until no visit is under way, at most for `patience`. A visit may begin just after the last look.
     pub(crate) fn wait_until_gone(&self, patience: Duration) {
         let begun = Instant::now();
-        // Acquire: the visitor's changes to the environment come before.
+        // Acquire: pairs with the release of a visit's end, so the visitor's changes are visible.
         while self.0.load(Ordering::Acquire) != 0 && begun.elapsed() < patience {
             std::thread::sleep(GLANCE);
         }

@@ -1,5 +1,5 @@
-//! Commit, as the door does it: the steps of `libtp-txn`'s commit, with plain files, joined memory and decisions about
-//! databases if the transaction has any.
+//! The commit of a [`Txn`]: the commit of `libtp-txn`, with plain files, joined memory and decisions about databases if
+//! the transaction has any.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `OutcomeUnknown` with its cause when the commit record was written but could not be made durable, for example
-    /// because its way to the disk failed. `FilesWaiting`: the transaction is committed. After any other error the
+    /// because a write to disk failed. `FilesWaiting`: the transaction is committed. After any other error the
     /// transaction was aborted.
     pub fn commit(self) -> Result<()> {
         match self.extras.get() {
@@ -41,7 +41,7 @@ impl Txn<'_> {
         self.extras.get().map_or(Ok(None), |extra| extra.files.prepare(self))
     }
 
-    /// Commits the records, whatever becomes of plain files.
+    /// Commits everything but the plain files.
     #[inline]
     pub(crate) fn commit_records(mut self) -> Result<()> {
         let durability = self.durability;
@@ -57,8 +57,8 @@ impl Txn<'_> {
     }
 
     /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
-    /// changes at once; [`crate::Env::wait_durable`] waits for the disk. With plain files this call waits too, because
-    /// other programs see them.
+    /// changes at once; [`crate::Env::wait_durable`] waits for the disk. If the transaction changes plain files, this
+    /// call waits for the disk, too, because other programs see the files.
     ///
     /// # Errors
     /// As [`Txn::commit`].
@@ -73,7 +73,8 @@ impl Txn<'_> {
         Ok(CommitLsn { generation, committed })
     }
 
-    /// Decides the transaction's fate. After an error, dropping the transaction aborts it if it can be aborted.
+    /// Writes the commit record, or decides that there is none to write. After an error, dropping the transaction
+    /// aborts it if it can be aborted.
     #[inline(always)]
     fn finish(&mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         if let Some(extra) = self.extras.get() {
@@ -146,8 +147,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Makes a commit as durable as its answer says (`waits_for`), notes the answer, gives the session back and returns
-    /// the answer.
+    /// Makes a commit as durable as its answer says (`waits_for`), notes the answer, returns the session to the pool
+    /// and returns the answer.
     #[inline(always)]
     fn answer(
         &self,
@@ -162,7 +163,7 @@ impl Txn<'_> {
             Durability::Sync | Durability::Rio => make_durable(self.env, &seat, committed, waits_for),
         };
         session.note_answer(&generation.managers, waits_for);
-        // PROTOCOLS D13: asked after the commit record was published.
+        // PROTOCOLS D13: checked after the commit record was published.
         let is_given_up = generation.managers.region.is_broken()
             && !planted("libtp: a commit into memory that was given up is answered");
         let has_more = self.extras.get().is_some() || session.has_notes_for_later();
@@ -173,7 +174,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// As [`Txn::answer`], for a commit that has waited. If the life ended meanwhile, the next one knows the outcome.
+    /// Ends [`Txn::answer`] in the less usual cases: pages are to be freed, the commit could not be made durable, or
+    /// the life has ended. In the last case the next life knows the outcome.
     #[inline(never)]
     fn answer_late(
         &self,
@@ -208,13 +210,13 @@ impl Txn<'_> {
     }
 }
 
-/// Waits for the disk, or puts the commit into lasting memory. Returns the error, if that failed.
+/// Waits until the commit is on disk, or is in lasting memory. Returns the error, if that failed.
 #[inline(never)]
 fn make_durable(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Option<Box<Error>> {
     let Seated { generation, session } = seat;
     let last = || Ok(session.make_durable(&generation.managers, committed, durability)?);
     let waited = match generation.guarded_by(session, last) {
-        // The transaction is committed although its session died here. The disk makes durable what memory did not.
+        // The transaction is committed although its session died here: wait until its commit is on disk.
         Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
         waited => waited,
     };

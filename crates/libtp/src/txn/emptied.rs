@@ -49,7 +49,7 @@ impl Cleared {
         Cleared { ranges, leaves: session.take_for_later() }
     }
 
-    /// Frees the pages, in no transaction.
+    /// Frees the pages, outside of any transaction.
     #[cold]
     pub(crate) fn clear_away(self, env: &Arc<Inner>) {
         for (database, range) in self.ranges {
@@ -68,6 +68,6 @@ impl Cleared {
 fn clear(env: &Arc<Inner>, database: &OpenDatabase, what: impl Fn(&Access<'_>) -> libtp_record::Result<u64>) {
     let cleared = env.with_session(|managers, txn| Ok(what(&Access::new(managers, txn, database, Wait::No))?));
     if let Err(error) = cleared {
-        tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
+        tracing::debug!(%error, database = database.name(), "emptied pages were not freed yet");
     }
 }

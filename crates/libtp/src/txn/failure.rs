@@ -1,10 +1,11 @@
-//! The failures of a transaction: which of them counts, and whether the transaction runs again.
+//! The failures of a transaction: which error is returned, and whether the transaction runs again.
 
 use crate::{Error, Result};
 
 /// The last failure of a transaction's calls, which decides whether to run it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LastFailure {
+    /// No failure, or an error after which the transaction does not run again.
     #[default]
     Nothing,
     /// An error after which the transaction runs again.

@@ -1,15 +1,15 @@
-//! A savepoint's marks in joined memory, and going back to them.
+//! A savepoint's marks in joined memory, and the rollback to them.
 //!
 //! Paper: a departure, as everything that combines records and memory in one transaction. The undo log of each segment
 //! has a mark (`vista::Mark`). A segment that was joined after the savepoint goes back to its state at the join.
 //!
 //! The undo log misses a store that the program makes after the savepoint through a range declared before it. In C the
 //! program must declare the range again; in Rust such a store could happen while the [`Joined`](crate::Joined) that
-//! lent the range lives. Going back is therefore refused if a `Joined` was alive when the savepoint was made, or is
-//! alive now; the check comes before any undo.
+//! lent the range lives. A rollback is therefore refused, before any undo, if a `Joined` was alive when the savepoint
+//! was made, or is alive at the rollback.
 //!
-//! If we die here: some segments went back and some did not. The rest of their undo logs is undone as for any
-//! transaction that dies while running.
+//! If we die here: some segments were rolled back and some were not. The repair undoes the rest of their undo logs, as
+//! for any transaction that dies while running.
 
 use std::cell::RefMut;
 
@@ -23,7 +23,8 @@ use crate::{Error, Result};
 /// living `Joined`.
 pub(crate) struct MemoryMark(Vec<Option<Mark>>);
 
-/// The joined segments of a transaction that is about to go back, each with its mark. No `Joined` of them is alive.
+/// The joined segments of a transaction that is about to roll back, each with its mark. No `Joined` of these segments
+/// is alive.
 pub(crate) struct GoingBack<'t>(Vec<(RefMut<'t, Option<Box<Member>>>, Mark)>);
 
 impl Parts {

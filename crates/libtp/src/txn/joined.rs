@@ -1,19 +1,19 @@
-//! One transaction over records and memory (PROTOCOLS F2): a transaction joins a segment. Its state of the joined
-//! segments is in `parts.rs`.
+//! One transaction over records and memory (PROTOCOLS F2): a transaction joins a segment. The transaction's list of
+//! joined segments is in `parts.rs`.
 //!
 //! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free
-//! transactions. The segment has vista's undo log. Its lock belongs to the lock manager: exclusive, held to the end.
-//! The commit record names the segments. Each segment gets the outcome before its lock is released. If the process dies
-//! first, the next transaction that joins the segment finds the outcome in the log's tables before it reads the
-//! segment.
+//! transactions. The segment has vista's undo log. The transaction locks it through the lock manager, exclusively and
+//! until it ends. The commit record names the segments. Each segment gets the outcome before its lock is released. If
+//! the process dies first, the next transaction that joins the segment finds the outcome in the log's tables before it
+//! reads the segment.
 //!
 //! Invariants
-//! 1. A segment names the transaction and the handle that work on it, from before the first before-image until it got
-//!    the outcome.
-//! 2. Only that handle gives it the outcome or, when the kernel says that the handle is gone, the holder of the
-//!    segment's lock.
-//! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it gives the
-//!    segment up, and the log is asked.
+//! 1. A segment names the transaction and the handle that work on it, from before the first before-image until the
+//!    segment has got the outcome.
+//! 2. Only that handle gives the segment the outcome. If the kernel says that the handle is gone, the holder of the
+//!    segment's lock does so.
+//! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it releases
+//!    the segment, and the next transaction that joins the segment takes the outcome from the log's tables.
 
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::sync::Arc;
@@ -31,12 +31,13 @@ use crate::txn::parts::Part;
 use crate::txn::segment::Segment;
 use crate::{Error, LockWait, Result, Txn};
 
-/// The longest wait, where lock waits are unlimited, for a transaction of a living process that has ended and not given
-/// a segment back: the program delays it.
+/// The longest wait for a living process whose transaction has ended, but which has not released the segment yet.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause between two checks whether the segment is free.
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// A segment in a transaction, through which the transaction stores. It is dropped before the transaction ends.
+/// A segment that a transaction has joined, and through which the transaction stores. Dropped before the transaction
+/// ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -51,7 +52,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Typed memory stores through it, too ([`vista::Stores`]):
+/// Typed memory stores through a `Joined`, too ([`vista::Stores`]):
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -65,7 +66,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Nothing reachable through it can end the transaction: vista's own transaction is not exposed.
+/// Nothing reachable through a `Joined` can end the transaction: vista's own transaction is not exposed.
 /// ```compile_fail,E0308
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -84,12 +85,13 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// txn.join(&notes)?.end();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-/// Forgetting it (`mem::forget`) does no harm: its stores belong to the transaction, whose end gives the segment back.
-/// But the transaction can no longer join the segment again, nor go back to a savepoint.
+/// Forgetting a `Joined` (`mem::forget`) does no harm: its stores belong to the transaction, whose end releases the
+/// segment. But the transaction can no longer join the segment again, nor roll back to a savepoint.
 ///
-/// Going back to a savepoint undoes memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined` was alive
-/// when the savepoint was made and none is alive now. Afterwards join again, which is a look into a list, and declare
-/// again the ranges to be stored to. Memory joined since stays joined, in its state at that time.
+/// A rollback to a savepoint undoes stores to memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined`
+/// was alive when the savepoint was made and none is alive now. After the rollback, join the segment again, which only
+/// searches a list, and declare the ranges again before you store to them. Memory that was joined after the savepoint
+/// stays joined, with its contents at the join.
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -139,7 +141,7 @@ impl Joined<'_> {
         Ok(self.segment().get(at, bytes)?)
     }
 
-    /// Allocates `bytes` bytes from the segment's heap and returns their offset, a multiple of 16. They are not
+    /// Allocates `bytes` bytes from the segment's heap and returns their offset, a multiple of 16. The bytes are not
     /// cleared.
     ///
     /// # Errors
@@ -252,7 +254,7 @@ impl Joining<'_> {
     fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
         let managers = &self.generation.managers;
         while let (txn @ 1.., holder) = member.unfinished() {
-            // Read again after asking the kernel: a process that gave the outcome and left did both before.
+            // Read again after the kernel was asked: a process that is gone may have given the outcome before it left.
             let is_theirs =
                 self.segment.is_there(holder)? && !planted("libtp: a segment is taken from a working transaction");
             if member.unfinished() != (txn, holder) {
@@ -275,7 +277,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Waits a moment for the living process that has the segment and is about to give it back.
+    /// Waits a moment for the living process that has the segment and is about to release it.
     fn wait(&self, begun: Instant) -> Result<()> {
         let patience = match self.txn.wait() {
             Wait::No => Duration::ZERO,
@@ -289,7 +291,8 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Checks that the log has the decision that the segment has followed: otherwise the two are of different times.
+    /// Checks that the log has the decision that the segment has followed: otherwise the segment and the log are of
+    /// different times.
     fn check_followed(&self, followed: Decision) -> Result<()> {
         let log = &self.generation.managers.log;
         let lsn = Lsn::new(followed.lsn);
@@ -320,7 +323,7 @@ impl Judge for Joining<'_> {
             return Ok(None);
         };
         failpoint("join: outcome known, not followed");
-        // Rare, so simply force the log: the segment must follow nothing that could still be lost.
+        // The log is forced, because the segment must not follow a decision that could still be lost. This is rare.
         managers.log.force(self.txn.session(), lsn)?;
         Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
     }

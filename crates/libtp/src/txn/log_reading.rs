@@ -32,7 +32,8 @@ pub struct LogRecord {
 }
 
 impl crate::Env {
-    /// Reads one record: the paper's *log_read*. Returns `None` if the log no longer has it, or not yet.
+    /// Reads one record: the paper's *log_read*. Returns `None` if the log no longer has the record, or does not have
+    /// it yet.
     ///
     /// # Errors
     /// `Corrupt` where no record, or a damaged one, begins at that LSN; `Io`; `Rebuilt` or `Panicked` if the shared
@@ -51,8 +52,8 @@ impl crate::Env {
     /// paper's *log_roll*.
     ///
     /// # Errors
-    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged. The records behind
-    /// were not visited.
+    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged. The records after
+    /// the error were not visited.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
         self.0.check_process()?;
         let generation = self.0.newest();
@@ -63,7 +64,7 @@ impl crate::Env {
             let record = roll.next_record().transpose()?;
             Ok(record.map(|record| shown(&managers.types, &record)))
         };
-        // The caller's function is called outside, so that its panics stay its own.
+        // The caller's function is called outside of the guarded call, so that its panic reaches the caller.
         while let Some(record) = generation.guarded(&mut next)? {
             if !each(record) {
                 break;
@@ -104,7 +105,7 @@ impl crate::Env {
             // A link forward is damage, and would be followed for ever.
             if record.prev >= next {
                 return Err(Error::Corrupt(
-                    format!("the log record at LSN {next} names LSN {} as the record before it, which lies behind it; nothing was changed", record.prev).into(),
+                    format!("the log record at LSN {next} names LSN {} as the previous record of its transaction, and that LSN is not a lower one; nothing was changed", record.prev).into(),
                 ));
             }
             next = record.prev;
@@ -116,7 +117,7 @@ impl crate::Env {
     }
 }
 
-/// Returns `None` for a record behind the log's end or no longer kept.
+/// Returns `None` for a record that is past the log's end, or no longer kept.
 fn missing(error: libtp_log::Error) -> Result<Option<LogRecord>> {
     match error {
         libtp_log::Error::TooOld { .. } | libtp_log::Error::PastEnd { .. } => Ok(None),

@@ -11,9 +11,9 @@ fn object(name: &[u8]) -> LockName {
 }
 
 impl Txn<'_> {
-    /// Locks an object that the program names, until the transaction ends: the paper's `lock`. The program defines the
-    /// meaning of the name, the same for all users of the environment. A lock already held is traded for the weakest
-    /// mode that covers both (`lock_upgrade`). Two names may, very rarely, share a lock.
+    /// Locks an object that the program names, until the transaction ends: the paper's `lock`. All programs that use
+    /// the environment must give a name the same meaning. If the transaction already has the lock, the lock gets the
+    /// weakest mode that covers the old and the new mode (`lock_upgrade`). Very rarely, two names share a lock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -36,7 +36,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Trades the lock of an object that the program names for a weaker lock: the paper's `lock_downgrade`.
+    /// Weakens the lock of an object that the program names to `mode`: the paper's `lock_downgrade`.
     ///
     /// # Errors
     /// `Io` with a message when the lock is not held, or not in a mode that covers `mode`.
@@ -47,12 +47,12 @@ impl Txn<'_> {
         })
     }
 
-    /// Releases the lock of an object that the program names before the transaction ends: the paper's `unlock`.
+    /// Releases, before the transaction ends, the lock of an object that the program names: the paper's `unlock`.
     /// Two-phase locking is then broken: other transactions can see changes of the guarded data before this transaction
     /// commits. The transaction's end releases all other locks, the paper's `lock_unlock_all`.
     ///
     /// # Errors
-    /// `Io` with a message when it is not held.
+    /// `Io` with a message when the lock is not held.
     pub fn unlock(&self, name: &[u8]) -> Result<()> {
         self.guarded(|| {
             let (locks, session) = (&self.generation().managers.locks, self.session());
@@ -61,7 +61,7 @@ impl Txn<'_> {
     }
 
     /// Releases the locks of all objects that the program named, before the transaction ends, and returns their number.
-    /// Locks of records and pages stay: their changes may have to be undone.
+    /// Locks of records and pages stay, because changes of records and pages may have to be undone.
     ///
     /// # Errors
     /// `Rebuilt`.

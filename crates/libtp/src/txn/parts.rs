@@ -19,9 +19,9 @@ pub(crate) struct Parts(OnceCell<Box<Part>>);
 pub(super) struct Part {
     pub(super) segment: Arc<OpenSegment>,
     /// The member, borrowed while a [`Joined`](crate::Joined) has it. A `Joined` that the program forgets keeps the
-    /// borrow for ever, so the transaction's end ignores the borrow. `None` after the member was given back.
+    /// borrow for ever, so the transaction's end ignores the borrow. `None` after the member was returned.
     pub(super) member: RefCell<Option<Box<Member>>>,
-    /// The segment names the transaction as working on it.
+    /// Whether the segment names the transaction as working on it.
     pub(super) has_begun: bool,
     pub(super) next: OnceCell<Box<Part>>,
 }
@@ -106,7 +106,8 @@ impl Parts {
         Ok(committed)
     }
 
-    /// Does the steps that may fail; returns whether any of the memory survives more than the death of processes.
+    /// Does the steps of a commit that may fail; returns whether any of the memory survives more than the death of
+    /// processes.
     fn prepare(&mut self) -> Result<bool> {
         let (mut is_lasting, mut next) = (false, self.0.get_mut());
         while let Some(part) = next {
@@ -126,7 +127,7 @@ impl Parts {
     #[inline]
     pub(crate) fn leave_to_judge(&mut self) {
         if !self.is_empty() {
-            // In a loop, not recursively along the list.
+            // Drops the parts in a loop: dropping the list would recurse along it.
             drop(self.take());
         }
     }

@@ -1,7 +1,8 @@
 //! Passing on a running transaction: to another thread, or to another process of the same environment.
 //!
-//! The process that passes it on keeps a session for it until it is taken over. If that process dies or leaves before,
-//! the transaction is undone, as any transaction that a process leaves behind.
+//! The process that passes a transaction on keeps a session for it until another session takes the transaction over. If
+//! the process dies or leaves before that, the transaction is undone, as is every transaction that a process leaves
+//! behind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ use crate::{Durability, Env, Error, Result, Txn};
 /// which can be sent to another process; the transaction can be taken over once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detached {
-    /// The environment, and this life of its memory.
+    /// The environment, and the life of its memory in which the transaction runs.
     region: String,
     offer: Offer,
 }
@@ -63,9 +64,9 @@ fn region_name(managers: &Managers) -> String {
 impl Txn<'_> {
     /// Passes the transaction on: the thread or process of the environment that gets the returned value continues the
     /// transaction with [`Env::attach`], with its locks and all its changes. Savepoints are forgotten. The transaction
-    /// commits with the durability of the other's environment handle, unless [`Txn::set_durability`] is called there.
-    /// If this process dies, or leaves the environment, before the transaction is taken over, the transaction is
-    /// undone.
+    /// commits with the durability of the environment handle that continues it, unless [`Txn::set_durability`] is
+    /// called. If this process dies, or leaves the environment, before the transaction is taken over, the transaction
+    /// is undone.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -82,8 +83,8 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`;
-    /// `Rebuilt`. The transaction was undone then.
+    /// `NotPassed` if the transaction has joined memory, read or changed plain files, or drops or renames databases;
+    /// `HalfUndone`; `Rebuilt`. After an error the transaction was undone.
     pub fn detach(self) -> Result<Detached> {
         self.generation().check_process()?;
         self.savepoints().refuse_half_undone()?;
@@ -114,20 +115,20 @@ impl Env {
     /// Continues a transaction that was passed on.
     ///
     /// # Errors
-    /// `NotPassed` if it is no longer available: another session has taken it over, it was undone because the process
-    /// that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if there is no
-    /// room for a session: try again.
+    /// `NotPassed` if the transaction is no longer available: another session has taken it over, it was undone because
+    /// the process that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if
+    /// there is no room for a session: try again.
     pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
         self.0.check_writable("transactions")?;
         self.attach_with(detached, self.0.durability)
     }
 
-    /// Ends a transaction that was passed on and not taken over, if the program knows that it never will be: undoes its
-    /// changes, releases its locks, and invalidates its word.
+    /// Aborts a transaction that was passed on and that no session will take over, as the program knows: undoes its
+    /// changes and releases its locks. Afterwards its [`Detached`] is refused.
     ///
     /// # Errors
-    /// `NotPassed` if no transaction of that number waits to be taken over: a running one must be ended by its program.
-    /// `Full` as [`Env::attach`].
+    /// `NotPassed` if no transaction of that number waits to be taken over: a running transaction must be ended by its
+    /// program. `Full` as [`Env::attach`].
     pub fn abort_detached(&self, txn: u64) -> Result<()> {
         self.0.check_writable("ending a transaction")?;
         let generation = self.0.generation()?;
@@ -150,7 +151,7 @@ impl Env {
         let generation = self.0.generation()?;
         if region_name(&generation.managers) != detached.region {
             return Err(refuse(
-                "it belongs to another environment, or it was undone because the shared memory was made anew since. Nothing was changed by this call; open the right environment, or run the transaction again",
+                "it belongs to another environment, or it was undone because the shared memory was created again since. Nothing was changed by this call; open the right environment, or run the transaction again",
             ));
         }
         let taken = generation.guarded(|| Ok(generation.managers.take_offered(detached.offer)?))?;
@@ -235,7 +236,7 @@ mod tests {
         assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
         assert!(matches!(env.abort_detached(number), Err(Error::NotPassed { .. })));
         drop(other);
-        // The background work of a handle with such a limit ends it.
+        // The background work of a handle with a limit aborts the transaction.
         let settings = Settings { detached_timeout_millis: Some(100), ..Settings::default() };
         let _limiting = Env::builder().settings(settings).open(dir.path()).unwrap();
         let kept = env.begin().unwrap();
@@ -243,7 +244,7 @@ mod tests {
         let txn = env.begin().unwrap();
         stock.put(&txn, b"apples", b"3").unwrap();
         let detached = txn.detach().unwrap();
-        // Waits for its lock.
+        // This read waits for the lock of the detached transaction.
         assert_eq!(apples(&env, &stock), b"1");
         assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
         // The limit does not apply to a running transaction.
@@ -265,7 +266,7 @@ mod tests {
         let refused = other.attach(&detached).err().unwrap().to_string();
         assert!(refused.contains("was undone because the process that passed it on has ended"), "{refused}");
         drop((theirs, other));
-        // The same with no other process.
+        // Again, with no other process.
         let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let txn = env.begin().unwrap();
@@ -275,11 +276,11 @@ mod tests {
         let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(apples(&env, &env.btree("stock").unwrap()), b"1");
         let refused = env.attach(&detached).err().unwrap().to_string();
-        assert!(refused.contains("because the shared memory was made anew"), "{refused}");
+        assert!(refused.contains("because the shared memory was created again"), "{refused}");
     }
 
     #[test]
-    fn sessions_of_detached_transactions_are_given_back_after_the_transaction() {
+    fn sessions_of_detached_transactions_are_released_after_the_transaction() {
         let (_dir, env, stock) = with_stock();
         for round in 0..200_u32 {
             let txn = env.begin().unwrap();
@@ -351,7 +352,7 @@ mod tests {
         forged.offer.txn = libtp_log::TxnId::new(txn.id());
         forged.offer.session = txn.session().session().id();
         forged.offer.slot = txn.session().slot_index();
-        assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })), "its owner is at work in it");
+        assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })), "it runs in its own session");
         txn.commit().unwrap();
     }
 }

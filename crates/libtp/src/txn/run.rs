@@ -1,8 +1,8 @@
 //! Running a transaction until it commits.
 //!
 //! A transaction that was the victim of a deadlock, or was undone because of events outside it, is run again. A
-//! transaction whose wait for a lock reached the program's limit is not: the holder, a stopped process for example, may
-//! never release the lock.
+//! transaction whose wait for a lock reached the program's limit is not run again: the holder, a stopped process for
+//! example, may never release the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,14 +62,14 @@ impl Run {
         self
     }
 
-    /// Sets the longest wait for each of its locks.
+    /// Sets the longest wait for each lock of the transaction.
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Run {
         self.lock_timeout = Some(longest);
         self
     }
 
-    /// Also runs the transaction again after a lock timeout.
+    /// Sets that the transaction also runs again after a lock timeout.
     #[must_use]
     pub fn again_after_timeout(mut self) -> Run {
         self.is_again_after_timeout = true;
@@ -82,9 +82,9 @@ impl Run {
 }
 
 impl Env {
-    /// As [`Env::run`], where `work` has an error type of its own. The transaction runs again if its last failed call
-    /// failed because of a deadlock or of events outside the transaction, whatever `work` has made of that error. After
-    /// any other error of `work` it ends.
+    /// As [`Env::run`], where `work` has an error type of the program's own. After an error of `work`, the transaction
+    /// runs again if its last failed call failed because of a deadlock or of events outside the transaction, whatever
+    /// error `work` returned. Otherwise the error is returned.
     ///
     /// # Errors
     /// The error that `work` returned, after the transaction was aborted; or the commit's error.
@@ -108,7 +108,8 @@ pub(crate) fn run<T>(env: &Arc<Inner>, durability: Durability, work: impl FnMut(
     run_until(env, &Run::new().durability(durability), work, |error: &Error, _| error.is_retryable())
 }
 
-/// Runs `work` in transactions until one commits. `is_again` decides after an error of `work` whether to run again.
+/// Runs `work` in transactions until one commits. After an error of `work`, `is_again` decides whether the transaction
+/// runs again.
 fn run_until<T, E: From<Error>>(
     env: &Arc<Inner>,
     how: &Run,
@@ -170,7 +171,7 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
         if !again || tries >= TRIES {
             return stands;
         }
-        // Let the conflicting transaction go on; wait longer with each attempt.
+        // Let the conflicting transaction finish; wait longer with each attempt.
         std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
     }
 }

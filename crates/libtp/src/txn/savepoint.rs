@@ -11,8 +11,8 @@ use crate::txn::failure::keep_first;
 use crate::txn::going_back::{GoingBack, MemoryMark};
 use crate::{Result, Txn};
 
-/// A place in a transaction that it can go back to. Dropping it without [`Savepoint::keep`] goes back to it, as
-/// dropping a transaction aborts it.
+/// A place in a transaction to which the transaction can be rolled back. Dropping a savepoint without
+/// [`Savepoint::keep`] rolls back to it, as dropping a transaction aborts the transaction.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -32,9 +32,9 @@ pub struct Savepoint<'t, 'e> {
     txn: &'t Txn<'e>,
     number: u64,
     mark: Mark,
-    /// `None` if memory takes no part.
+    /// The marks in joined memory; `None` if the savepoint is for records only.
     memory: Option<MemoryMark>,
-    /// The decisions about databases made before it.
+    /// The decisions about databases that were made before the savepoint.
     decided: DatabaseDecisions,
 }
 
@@ -45,13 +45,13 @@ impl std::fmt::Debug for Savepoint<'_, '_> {
 }
 
 impl<'e> Txn<'e> {
-    /// Marks the transaction's present state, of records and joined memory, to go back to.
+    /// Makes a savepoint of the transaction's present state, for records and joined memory.
     pub fn savepoint(&self) -> Savepoint<'_, 'e> {
         self.savepoint_with(Some(self.parts().mark()))
     }
 
-    /// As [`Txn::savepoint`], for records only: the caller stores nothing to memory before going back, and the program
-    /// may be using the memory.
+    /// As [`Txn::savepoint`], for records only: the caller stores nothing to memory before the savepoint ends, and the
+    /// program may be using the memory.
     pub(crate) fn savepoint_of_records(&self) -> Savepoint<'_, 'e> {
         self.savepoint_with(None)
     }
@@ -62,8 +62,8 @@ impl<'e> Txn<'e> {
     }
 
     /// Runs `work` as a nested transaction: if `work` returns an error or panics, its changes are undone, and the
-    /// caller decides whether this transaction goes on. If `work` succeeds, its changes are kept when this transaction
-    /// commits, and not before.
+    /// caller decides whether this transaction continues. If `work` succeeds, its changes are kept when this
+    /// transaction commits, and not before.
     ///
     /// Locks that `work` took stay until this transaction ends. So after `Deadlock` run the whole transaction again,
     /// not the part.
@@ -114,16 +114,17 @@ impl Savepoint<'_, '_> {
         self.txn.savepoints().end(self.number);
     }
 
-    /// Undoes the transaction's changes made since this savepoint, newest first. The transaction goes on with all its
-    /// locks. Ends later savepoints, too. Does nothing if an earlier savepoint has ended.
+    /// Undoes the transaction's changes made since this savepoint, newest first. The transaction keeps all its locks,
+    /// and can be continued. Ends later savepoints, too. Does nothing if this savepoint has ended with an earlier one.
     ///
-    /// Joined memory goes back, too. Memory that was joined after the savepoint returns to its state at its join.
-    /// Ranges to be stored to must be declared again, even if they were declared before.
+    /// Undoes stores to joined memory, too. Memory that was joined after the savepoint returns to its state at its
+    /// join. The program must declare a range again before it stores to the range, even if it declared the range
+    /// before.
     ///
     /// # Errors
     /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:
-    /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. The transaction cannot commit
-    /// then: its commit aborts it and returns `HalfUndone`.
+    /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. After any error the transaction
+    /// cannot commit: its commit aborts it and returns `HalfUndone`.
     pub fn roll_back(self) -> Result<()> {
         self.go_back()
     }
@@ -150,7 +151,8 @@ impl Savepoint<'_, '_> {
 
 impl Drop for Savepoint<'_, '_> {
     fn drop(&mut self) {
-        // Does nothing after `keep` or `roll_back`. The commit reports an error, and refuses.
+        // Does nothing after `keep` or `roll_back`. If the rollback fails here, the commit is refused and reports the
+        // error.
         let _ = self.go_back();
     }
 }
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(tree.get(&txn, b"kept").unwrap(), None);
         assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
         assert_eq!(tree.get(&txn, b"outer").unwrap().map(|value| value.len()), Some(9000));
-        // Dropping goes back.
+        // Dropping a savepoint rolls back.
         drop(outer);
         assert_eq!(tree.get(&txn, b"outer").unwrap(), None);
         let late = txn.savepoint();
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_and_on_many_times_takes_no_more_room_than_once() {
+    fn many_rollbacks_take_no_more_room_than_one() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
@@ -246,14 +248,14 @@ mod tests {
             tree.put(&txn, &round.to_le_bytes(), &[1; 1000]).unwrap();
             part.roll_back().unwrap();
         }
-        // As much as before the first: undone changes no longer count.
+        // No room is reserved for undo: the changes are undone already.
         let room = |txn: &crate::Txn<'_>| format!("{:?}", txn.session().mark());
         assert!(room(&txn).ends_with("undo_bytes: 0 }"), "{}", room(&txn));
         txn.abort().unwrap();
     }
 
     #[test]
-    fn a_part_that_panics_is_taken_back() {
+    fn a_nested_part_that_panics_is_undone() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();

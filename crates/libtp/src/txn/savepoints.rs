@@ -10,7 +10,7 @@ pub(crate) struct Savepoints {
     /// The numbers of the live savepoints, oldest first.
     live: RefCell<Vec<u64>>,
     made: Cell<u64>,
-    /// The error of a return to a savepoint that failed. A transaction with such an error must not commit.
+    /// The error of a failed rollback to a savepoint. A transaction with such an error must not commit.
     pub(super) half_undone: RefCell<Option<String>>,
 }
 
@@ -22,7 +22,7 @@ impl Savepoints {
         number
     }
 
-    /// Ends a savepoint and all later ones. Returns false if it ended before, with an earlier savepoint.
+    /// Ends a savepoint and all later ones. Returns false if the savepoint had already ended with an earlier one.
     pub(super) fn end(&self, number: u64) -> bool {
         let mut live = self.live.borrow_mut();
         let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
@@ -30,7 +30,7 @@ impl Savepoints {
         true
     }
 
-    /// Refuses to commit a transaction with a half undone part.
+    /// Refuses to commit a transaction in which a rollback to a savepoint failed.
     pub(crate) fn refuse_half_undone(&self) -> Result<()> {
         match self.half_undone.borrow_mut().take() {
             Some(cause) => Err(Error::HalfUndone { cause }),

@@ -1,11 +1,11 @@
 //! Segments of recoverable memory that belong to an environment, as a program holds them.
 //!
-//! A segment is a file of vista; its header names its environment. One handle of a process has it mapped, and lends it
-//! to one transaction at a time, the holder of its lock (`joined.rs`).
+//! A segment is a file of vista; its header names its environment. One handle of a process has the segment mapped, and
+//! lends it to one transaction at a time: the transaction that holds the segment's lock (`joined.rs`).
 //!
-//! A handle keeps a byte of the segment's file locked as long as it lives. The segment holds the handle's number while
-//! a transaction works there. So every process can ask the kernel whether the handle still exists, whatever has become
-//! of the environment's shared memory.
+//! A handle keeps a byte of the segment's file locked as long as it lives. While a transaction uses the segment, the
+//! segment has the handle's number. So every process can ask the kernel whether the handle still exists, whatever has
+//! become of the environment's shared memory.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -26,8 +26,8 @@ const ENDING: &str = ".vista";
 /// A segment of recoverable memory that belongs to an environment. Cloning it is cheap; all clones are one handle,
 /// which any thread may use.
 ///
-/// A transaction [joins](crate::Txn::join) it, and stores to it directly. Its commit record then decides for records
-/// and memory together.
+/// A transaction [joins](crate::Txn::join) a segment, and stores to it directly. The transaction's commit record then
+/// decides for records and memory together.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -66,7 +66,7 @@ impl Segment {
     pub(crate) fn open(env: &Arc<Inner>, path: &Path, options: &vista::Options) -> Result<Segment> {
         env.check_process()?;
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        // Held to the end: a process maps a segment once.
+        // Held to the end, so that a process maps a segment only once.
         let mut segments = lock(&env.segments);
         if let Some(open) = segments.get(path).and_then(Weak::upgrade) {
             return Ok(Segment { env: Arc::clone(env), open });
@@ -101,12 +101,12 @@ impl Segment {
         Ok(Segment { env: Arc::clone(env), open })
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the segment's file.
     pub fn path(&self) -> &Path {
         &self.open.path
     }
 
-    /// Returns what the memory survives.
+    /// Returns what the segment's memory survives.
     pub fn survives(&self) -> Survives {
         self.open.survives
     }
@@ -118,7 +118,8 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Warns if the environment's commits outlive more than their stores here: no later call reports that in time.
+/// Warns if the environment's commits survive more events than the stores to this segment: no later call reports that
+/// in time.
 fn warn_of_less_than_is_promised(segment: &OpenSegment, durability: Durability) {
     if durability == Durability::Relaxed || segment.is_lasting() {
         return;

@@ -16,16 +16,16 @@ use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
 use crate::{Durability, Env, Error, Result};
 
-/// The state that was committed at one moment. It is read without locks: no transaction waits for it, and it waits for
-/// none.
+/// The state that was committed at one moment. Reads in a snapshot take no locks: no transaction waits for a snapshot,
+/// and a snapshot waits for no transaction.
 ///
-/// It shows every commit, of this process and others, that could have been read when it began: everything that a thread
-/// has seen, or has learnt from a thread that saw it. It returns nothing that a loss of the machine could take back. A
-/// read may meet a commit that is not on disk, and whose answer waits for the disk ([`Durability`](crate::Durability)):
-/// the read then waits for the disk, too, unless the environment's commits are `Relaxed`. Later changes are taken back
-/// with the help of the log. The log is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in
-/// `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is rebuilt
-/// ([`Error::Rebuilt`]), the snapshot ends; another can begin at once.
+/// A snapshot shows every commit, of this process and others, that could have been read when it began: everything that
+/// a thread has seen, or has learnt from a thread that saw it. If a read finds a commit that is not on disk, and whose
+/// answer waits for the disk ([`Durability`](crate::Durability)), the read waits for the disk, too, unless the
+/// environment's commits are `Relaxed`. So a crash of the machine takes back nothing that a read returned. Later
+/// changes are undone in copies of the records, from the log. The log is kept for a snapshot within bounds
+/// (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`].
+/// If the shared memory is rebuilt ([`Error::Rebuilt`]), the snapshot ends; another can begin at once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -50,18 +50,18 @@ pub struct Snapshot<'e> {
 pub struct HeldSnapshot {
     /// The session that holds it.
     pub session: SessionId,
-    /// The number of its process in that process's own pid namespace; zero if unknown.
+    /// The pid of the session's process, in that process's own pid namespace; zero if unknown.
     pub pid: u32,
-    /// The time when it began.
+    /// The time when the snapshot began.
     pub since: SystemTime,
     /// The snapshot shows the commits below this LSN; `None` while it is being taken.
     pub lsn: Option<u64>,
     /// The snapshot needs the log from this LSN on.
     pub needs_from: u64,
-    /// The amount of that log by now.
+    /// The number of log bytes from there to the log's present end.
     pub log_bytes: u64,
-    /// Whether that log is kept for the snapshot. If not, the snapshot is too old or needs too much, and the log may be
-    /// freed when its room is needed.
+    /// Whether the log is kept for the snapshot. If not, the snapshot is too old or needs too much log, and that log
+    /// may be freed when its room is needed.
     pub is_kept: bool,
 }
 
@@ -100,13 +100,13 @@ impl<'e> Snapshot<'e> {
         self.shown.view().lsn().raw()
     }
 
-    /// Returns the number of log records read for it so far.
+    /// Returns the number of log records that were read for this snapshot so far.
     pub fn log_reads(&self) -> u64 {
         self.shown.log_reads()
     }
 
-    /// Waits until everything that the snapshot shows is on disk: for a program that passes on its results. Where every
-    /// commit waits for the disk, the reads have already waited for the commits that they returned.
+    /// Waits until everything that the snapshot shows is on disk: for a program that passes its results on. If all
+    /// commits wait for the disk, the reads have already waited for the commits that they returned.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.
@@ -120,8 +120,9 @@ impl<'e> Snapshot<'e> {
         self.seat.as_ref().expect("a snapshot holds its session until it ends")
     }
 
-    /// Runs `work` in the snapshot. Data that losing the machine could take back is on disk before this returns. A
-    /// given-up region shows nothing reliable, so `Rebuilt` replaces its results.
+    /// Runs `work` in the snapshot. Returns only when the data that `work` read are on disk, if a crash of the machine
+    /// could take them back. Replaces the results from a given-up region by `Rebuilt`, because its data are not
+    /// reliable.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { generation, session } = self.seated();
@@ -134,7 +135,7 @@ impl<'e> Snapshot<'e> {
         }
     }
 
-    /// Waits until the records read are on disk, if they must be. Refuses the results of a given-up region.
+    /// Waits until the records that were read are on disk, if they must be. Refuses results from a given-up region.
     #[cold]
     #[inline(never)]
     fn settle(&self, generation: &Generation, session: &TxnSession) -> Result<()> {

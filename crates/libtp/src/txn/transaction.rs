@@ -66,7 +66,7 @@ pub struct Txn<'e> {
     pub(super) seat: ManuallyDrop<Option<Box<Seated>>>,
     pub(super) extras: ManuallyDrop<Extras>,
     pub(super) durability: Durability,
-    /// The kind of its last failure.
+    /// The kind of the last failure of a call in this transaction.
     met: Cell<LastFailure>,
     _open: OpenHere,
     not_sync: PhantomData<Cell<()>>,
@@ -121,7 +121,7 @@ impl<'e> Txn<'e> {
         Txn { env, seat, extras, durability, met: Cell::default(), _open: open, not_sync: PhantomData }
     }
 
-    /// Takes its session out; the transaction is unusable afterwards.
+    /// Returns the transaction's session without ending the transaction.
     pub(crate) fn part(mut self) -> Box<Seated> {
         self.seat.take().expect("a transaction holds its session until it ends")
     }
@@ -144,7 +144,7 @@ impl<'e> Txn<'e> {
     }
 
     /// Sets the longest wait for each lock from now on, whatever the environment's settings: `None` waits without
-    /// limit, zero does not wait. A lock that is not granted in time is [`Error::LockTimeout`].
+    /// limit, zero does not wait. If a lock is not granted in time, the call returns [`Error::LockTimeout`].
     pub fn set_lock_timeout(&self, longest: Option<Duration>) {
         self.session().set_wait(wait_of(longest));
     }
@@ -170,7 +170,7 @@ impl<'e> Txn<'e> {
         done
     }
 
-    /// Makes the transaction heed each call of [`crate::cancel_waits`] made since their number was `cancels`.
+    /// Makes the transaction heed every call of [`crate::cancel_waits`] that was made after the first `cancels` calls.
     #[doc(hidden)]
     pub fn heed_cancels_since(&self, cancels: u32) {
         self.session().session().heed_cancels_since(cancels);
@@ -184,7 +184,7 @@ impl<'e> Txn<'e> {
     ///
     /// # Errors
     /// `Corrupt` or `Failed` when a page or the log cannot be read: the transaction keeps its locks until the
-    /// environment is opened anew.
+    /// environment is opened again.
     pub fn abort(mut self) -> Result<()> {
         self.abort_in_place()
     }
@@ -291,7 +291,7 @@ impl<'e> Txn<'e> {
             return;
         }
         if let Err(error) = self.abort_in_place() {
-            tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
+            tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened again");
         }
     }
 }
@@ -305,7 +305,7 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// Gives the session of a transaction that could not begin back, unless the session has ended.
+/// Returns the session of a transaction that could not begin to the pool, unless the session has ended.
 #[cold]
 #[inline(never)]
 fn refused(env: &Inner, seat: Box<Seated>, error: Error) -> Error {
@@ -348,7 +348,7 @@ impl Extras {
     }
 }
 
-/// The work of one transaction on plain files. The floor of plain files implements it.
+/// The work of one transaction on plain files. The floor `files` implements it.
 pub(crate) trait FileWork: Any + Send {
     /// Does the steps that may fail before the commit.
     ///
@@ -359,7 +359,7 @@ pub(crate) trait FileWork: Any + Send {
     /// Removes the transaction's files after an undo.
     fn discard(&self);
 
-    /// Returns the work as a value of any type, to get its own type back.
+    /// Returns the work as a value whose own type the caller can restore.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -384,8 +384,8 @@ impl Files {
         self.0.borrow().is_none()
     }
 
-    /// Runs `work` with the transaction's work on files. If the transaction has not touched a file yet, `begin` makes
-    /// that value first.
+    /// Runs `work` with the transaction's work on files. If the transaction has not used a file yet, `begin` makes this
+    /// value first.
     pub(crate) fn with<W: FileWork, T>(
         &self,
         begin: impl FnOnce() -> Result<W>,

@@ -23,7 +23,8 @@ pub trait KeyLike<K: ?Sized> {
     fn encode_key_part(&self, bytes: &mut Vec<u8>);
 }
 
-/// A type of keys of a [`Table`](crate::Table). A type of the program becomes one through its bytes:
+/// A type of keys of a [`Table`](crate::Table). A type of the program becomes a type of keys when it implements this
+/// trait and [`KeyLike`]:
 ///
 /// ```
 /// use libtp::{Key, KeyLike};
@@ -153,7 +154,7 @@ fn decode_escaped(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Types that stand for a key of bytes.
+/// Types that encode like a key of bytes.
 macro_rules! bytes_like {
     ($([$($of:tt)*] $like:ty => $key:ty;)*) => {$(
         impl<$($of)*> KeyLike<$key> for $like {
@@ -230,7 +231,7 @@ impl<K: Key> Key for Option<K> {
     }
 }
 
-/// Tuples: every part but the last has the form that another part may follow.
+/// Tuples: every part but the last is encoded as a key that another key follows.
 macro_rules! tuples {
     ($(($($part:ident $like:ident $at:tt)* ; $last:ident $last_like:ident $last_at:tt))*) => {$(
         impl<$($part, $like: KeyLike<$part>,)* $last, $last_like: KeyLike<$last>> KeyLike<($($part,)* $last,)>

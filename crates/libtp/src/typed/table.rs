@@ -13,7 +13,7 @@ use crate::{Db, Env, Error, Keys, Load, Pair, Pairs, Reader, Result, Txn};
 /// A B-tree database whose keys are of type `K` and whose values are of type `V`, in the order of the keys.
 ///
 /// Both are stored as bytes ([`Key`], [`Value`]); strings and bytes are stored as they are. The file does not record
-/// the types: every program that opens the table names the same types. A record of another type is an error
+/// the types: every program that opens the table must name the same types. A record of another type is an error
 /// ([`Error::Database`]) when it is read. [`Table::db`] is the database of bytes.
 ///
 /// ```
@@ -151,7 +151,7 @@ impl<K: Key, V: Value> Table<K, V> {
         self.rows(self.db.cursor(reader).into_iter())
     }
 
-    /// Returns an iterator over the rows of some of the keys. It locks as [`Db::range`] does.
+    /// Returns an iterator over the rows whose keys are within `keys`. It locks as [`Db::range`] does.
     ///
     /// # Errors
     /// As [`Db::range`].
@@ -163,7 +163,7 @@ impl<K: Key, V: Value> Table<K, V> {
         Ok(self.rows(self.db.range(reader, bounds(&keys))?.into_iter()))
     }
 
-    /// Returns the number of rows whose keys lie in a range.
+    /// Returns the number of rows whose keys are within `keys`.
     ///
     /// # Errors
     /// As [`Db::count`].
@@ -171,7 +171,7 @@ impl<K: Key, V: Value> Table<K, V> {
         self.db.count(reader, bounds(&keys))
     }
 
-    /// Removes all of these keys; returns their number.
+    /// Removes all rows whose keys are within `keys`; returns their number.
     ///
     /// # Errors
     /// As [`Db::delete_range`].
@@ -229,7 +229,7 @@ where
     }
 }
 
-/// Returns the keys of bytes between typed bounds.
+/// Returns the range of encoded keys between typed bounds.
 fn bounds<K, Q: KeyLike<K>>(keys: &impl RangeBounds<Q>) -> Keys {
     let low: Bound<Vec<u8>> = keys.start_bound().map(key_bytes);
     let high: Bound<Vec<u8>> = keys.end_bound().map(key_bytes);

@@ -14,10 +14,10 @@ use super::key::take;
 
 /// A value that encodes like a value of type `V`: the value itself, a reference to it, or for a `String` a `&str`.
 pub trait ValueLike<V: ?Sized> {
-    /// Appends the bytes of a value after which no other value stands.
+    /// Appends the bytes of a value that no other value follows.
     fn encode_value(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the bytes of a value after which another value stands. By default four bytes with the length come first.
+    /// Appends the bytes of a value that another value follows. By default, four bytes with the length come first.
     ///
     /// # Panics
     /// If the value has 4 GiB or more.
@@ -30,7 +30,7 @@ pub trait ValueLike<V: ?Sized> {
     }
 }
 
-/// A type of values of a [`Table`](crate::Table). A program implements it for its own type, as it implements
+/// A type of values of a [`Table`](crate::Table). A program implements this trait for its own type, as it implements
 /// [`Key`](crate::Key). With the feature `serde`, a type that serde knows is a value inside
 #[cfg_attr(feature = "serde", doc = "[`Serde`](crate::Serde).")]
 #[cfg_attr(not(feature = "serde"), doc = "`Serde`.")]
@@ -57,7 +57,7 @@ impl<V: ?Sized, Q: ValueLike<V> + ?Sized> ValueLike<V> for &Q {
     }
 }
 
-/// A value of one length needs no length before it.
+/// Values of one length: no length is stored before such a value.
 macro_rules! of_one_length {
     ($([$($of:tt)*] $value:ty: $encode:expr, $decode:expr;)*) => {$(
         impl<$($of)*> ValueLike<$value> for $value {

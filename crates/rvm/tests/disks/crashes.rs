@@ -32,7 +32,10 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
             let least = safe.iter().rev().find(|(end, _)| *end <= position).map_or(0, |(_, number)| *number);
             // The transaction that is being written may have survived, and so may the other transactions of its group.
             let most = ends.iter().filter(|end| **end <= position).count() as u64 + u64::from(group);
-            assert!((least..=most).contains(&found), "{mode:?} at {position}: {found} is there, {least} were safe");
+            assert!(
+                (least..=most).contains(&found),
+                "{mode:?} at {position}: transaction {found} was found, {least} transactions were on disk"
+            );
             assert_eq!(state(memory.segment()), states[usize::try_from(found).unwrap()], "{mode:?} at {position}");
             transact(&mut memory, &mut Draw(seed), found + 1).unwrap();
             memory.flush().unwrap();
@@ -46,7 +49,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
             break;
         }
     }
-    assert!(images.position() > made + 100, "hardly anything was done");
+    assert!(images.position() > made + 100, "the workload made too few calls");
     assert!(truncations > 0, "the log was never truncated");
     println!(
         "figures: groups of {group}: {transactions} transactions, {truncations} truncations, {} calls, {tried} crashes, 0 torn, 0 lost",

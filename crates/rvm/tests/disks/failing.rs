@@ -65,7 +65,7 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
                 came.is_poisoned |= matches!(error, Error::Poisoned { .. });
                 came.is_refused = true;
                 let there = &states[usize::try_from(came.ended).unwrap()];
-                assert!(state(memory.segment()) == *there, "the refused transaction's stores are gone from memory");
+                assert!(state(memory.segment()) == *there, "the refused transaction's stores are still in memory");
             }
         }
         if came.is_refused && number > came.ended + 4 {
@@ -81,7 +81,7 @@ fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     let memory = options(group).open_in(Arc::new(disk));
     let memory = memory.unwrap_or_else(|error| panic!("{how}: it cannot be opened: {error}"));
     let found = word(memory.segment(), 0);
-    assert!(found >= least, "{how}: {found} is there, {least} was safe");
+    assert!(found >= least, "{how}: transaction {found} was found, transaction {least} was on disk");
     assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: {found} is torn");
 }
 
@@ -107,14 +107,14 @@ fn each_call_fails(group: u32, seed: u64) {
                 look(left, group, &states, least, &format!("{how}, after a power cut ({mode:?})"));
             }
             disk.clear_faults();
-            look(disk, group, &states, least, &format!("{how}, on the mended disk"));
+            look(disk, group, &states, least, &format!("{how}, on the repaired disk"));
             tried += 1;
             refused += u64::from(came.is_refused);
             poisoned += u64::from(came.is_poisoned);
         }
     }
     println!(
-        "figures: groups of {group}: {tried} failing calls, {refused} runs refused something, {poisoned} took nothing more, 0 lost"
+        "figures: groups of {group}: {tried} failing calls, {refused} runs refused a transaction, {poisoned} poisoned the log, 0 lost"
     );
     assert!(poisoned * 3 > tried, "the log hardly ever failed");
 }

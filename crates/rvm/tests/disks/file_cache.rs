@@ -30,7 +30,7 @@ fn with_a_safe_file_cache_nothing_is_synced_and_nothing_is_lost() {
 
 /// A child has its parent's files open until the child becomes another program.
 #[test]
-fn children_do_not_keep_it_locked() {
+fn children_do_not_keep_the_log_locked() {
     let dir = tempfile::tempdir().unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

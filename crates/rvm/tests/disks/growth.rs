@@ -7,7 +7,7 @@ use libtp_sim::{LossMode, SimDisk};
 use crate::workload::{options, transact, word, Draw};
 
 /// The size of a block that is freed, and of the block for which the heap then grows. The sizes decide whether the
-/// words that record the heap's units lie in one line with other changed words.
+/// words that record the heap's units are in one line with other changed words.
 const SIZES: [(u64, u64); 6] = [
     (200_000, 1_000_000),
     (200_000, 3_000_000),
@@ -17,8 +17,8 @@ const SIZES: [(u64, u64); 6] = [
     (10_000, 9_000_000),
 ];
 
-/// Truncates the log. Then frees a block, which changes words of the heap's header beside those that record its units.
-/// Then lets the heap grow in a transaction that aborts.
+/// Truncates the log. Then frees a block, which changes words of the heap's header other than those that record its
+/// units. Then lets the heap grow in a transaction that aborts.
 fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     transact(memory, &mut Draw(1), 1).unwrap();
     let mut txn = memory.begin().unwrap();
@@ -65,7 +65,7 @@ fn a_memory_that_an_aborted_transaction_has_made_larger_is_truncated_completely(
 }
 
 #[test]
-fn the_machine_crashes_while_that_is_truncated() {
+fn the_machine_crashes_while_a_grown_memory_is_truncated() {
     let disk = SimDisk::new(4);
     let mut memory = options(1).open_in(Arc::new(disk.clone())).unwrap();
     until_it_grows(&mut memory, SIZES[0]);

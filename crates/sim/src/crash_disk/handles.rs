@@ -23,7 +23,7 @@ const LOCK_SLEEP: Duration = Duration::from_millis(5);
 /// A simulated process. Dropping it kills it, as [`SimProcess::kill`] does: its locks become free, and every call on
 /// its remaining handles fails.
 ///
-/// A process is also a [`Directory`], the disk's root, for callers that keep the process as long as they live.
+/// A process is also a [`Directory`], the disk's root, for callers that keep the process alive.
 /// [`SimProcess::directory`] returns a directory that does not keep the process alive.
 pub struct SimProcess {
     shared: Arc<Shared>,
@@ -397,7 +397,7 @@ impl File for SimFile {
             if !wait {
                 return Ok(false);
             }
-            // The wait is bounded, because a crash in the midst of another thread's call wakes no waiter.
+            // The wait is bounded, because a crash during another thread's call wakes no waiter.
             let waited = self.shared.changed.wait_timeout(state, LOCK_SLEEP);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

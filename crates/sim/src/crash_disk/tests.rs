@@ -146,7 +146,7 @@ fn halting_wakes_waiters_for_a_lock() {
 }
 
 #[test]
-fn a_process_takes_its_locks_along_when_it_dies() {
+fn the_locks_of_a_process_are_released_when_it_dies() {
     let disk = SimDisk::new(6);
     let (one, two) = (disk.process_view(), disk.process_view());
     let ours = one.directory().open("control", OpenMode::Create).unwrap();

@@ -50,7 +50,7 @@ fn synced_bytes_and_names_are_in_every_image() {
 }
 
 #[test]
-fn drop_all_and_keep_all_are_the_two_ends() {
+fn drop_all_loses_and_keep_all_keeps_every_unsynced_change() {
     let (disk, file) = prepared(1);
     file.write_at(&[2; 100], 50).unwrap();
     file.set_len(5000).unwrap();
@@ -74,7 +74,10 @@ fn a_torn_write_is_torn_at_sectors_and_nowhere_else() {
         for image in images(&disk, mode, 200) {
             let sectors = sectors(&image);
             for block in sectors.chunks(unit / 512) {
-                assert!(block.iter().all(|value| value == &block[0]), "{mode:?} tore at 512");
+                assert!(
+                    block.iter().all(|value| value == &block[0]),
+                    "{mode:?} tore a write inside a block of {unit} bytes"
+                );
             }
             patterns.insert(sectors);
         }
@@ -94,7 +97,7 @@ fn writes_in_one_sector_reach_the_disk_in_their_order() {
     file.write_at(&[3; 100], 100).unwrap();
     let firsts: BTreeSet<(u8, u8)> =
         images(&disk, LossMode::Torn512, 100).iter().map(|image| (image[0], image[100])).collect();
-    // No image has only the later write: it lies in the same sector as the earlier write.
+    // No image has only the later write, because it is in the same sector as the earlier write.
     assert_eq!(firsts, BTreeSet::from([(1, 1), (2, 1), (2, 3)]));
 }
 
@@ -123,7 +126,7 @@ fn a_prefix_keeps_the_order_of_all_changes() {
 }
 
 #[test]
-fn reordering_lets_a_later_write_overtake_an_earlier() {
+fn reordering_lets_a_later_write_overtake_an_earlier_write() {
     let (disk, file) = prepared(2);
     file.write_at(&[2; 4096], 0).unwrap();
     file.write_at(&[3; 4096], 4096).unwrap();
@@ -140,7 +143,7 @@ fn reordering_lets_a_later_write_overtake_an_earlier() {
 }
 
 #[test]
-fn files_fare_apart_in_per_file() {
+fn in_per_file_mode_each_file_keeps_or_loses_its_changes_by_itself() {
     let (disk, file) = prepared(1);
     let other = disk.open("other", OpenMode::Create).unwrap();
     Directory::sync(&disk).unwrap();
@@ -155,7 +158,7 @@ fn files_fare_apart_in_per_file() {
             (image.file_bytes("file").unwrap()[0], other.len(), other.first().copied().unwrap_or(1))
         })
         .collect();
-    assert_eq!(states.len(), 16, "each of four states of one file with each of the other");
+    assert_eq!(states.len(), 16, "each of four states of one file occurs with each of four states of the other file");
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn a_file_in_a_new_directory_needs_both_names() {
 }
 
 #[test]
-fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
+fn after_a_failed_sync_the_next_sync_succeeds_and_writes_nothing() {
     let mut states = BTreeSet::new();
     for seed in 0..60 {
         let disk = SimDisk::new(seed);
@@ -401,7 +404,7 @@ fn no_image_has_a_byte_that_was_never_written_or_lacks_a_synced_byte() {
         let mut random = Random::new(seed);
         let file = disk.open("file", OpenMode::Create).unwrap();
         Directory::sync(&disk).unwrap();
-        // The possible values of each byte. Bytes behind the end have the possible value zero, because they are zero
+        // The possible values of each byte. Bytes after the end have the possible value zero, because they are zero
         // when the file grows.
         let mut possible: Vec<BTreeSet<u8>> = vec![BTreeSet::from([0]); 30_000];
         let mut lengths = BTreeSet::from([0]);
@@ -456,7 +459,7 @@ fn every_class_of_loss_is_active_over_a_mixed_workload() {
 /// The walk must stay fast: the crash suites make tens of thousands of images in minutes.
 #[test]
 #[ignore = "a measurement: run it in release with --nocapture"]
-fn how_many_images_a_second() {
+fn images_per_second() {
     let disk = SimDisk::new(1);
     let mut random = Random::new(1);
     let log = disk.open("log", OpenMode::Create).unwrap();

@@ -1,5 +1,5 @@
 //! Runs the real `tp-sql` and checks its output and its exit code.
-#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this module.
+#![allow(dead_code)] // Each test file is a separate program, and uses only a part of this module.
 
 #[path = "../../../cli/tests/tp/said.rs"]
 mod said;
@@ -12,19 +12,19 @@ use libtp_sqlite::rusqlite::Connection;
 
 pub use said::{run, Said};
 
-/// Returns `tp-sql` with words, in a directory.
+/// Returns a command that runs `tp-sql` with arguments in a directory.
 pub fn command(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp-sql"));
     command.args(words).current_dir(directory).env_remove("LIBTP_SQLITE");
     command
 }
 
-/// Runs `tp-sql` with words, in a directory.
+/// Runs `tp-sql` with arguments in a directory.
 pub fn sql(directory: &Path, words: &[&str]) -> Said {
     run(command(directory, words), b"")
 }
 
-/// Runs `tp-sql` with words, in a directory, with statements on standard input.
+/// Runs `tp-sql` with arguments in a directory, with statements on standard input.
 pub fn sql_reading(directory: &Path, words: &[&str], input: &str) -> Said {
     run(command(directory, words), input.as_bytes())
 }
@@ -42,7 +42,7 @@ pub fn rows(connection: &Connection, sql: &str) -> Vec<Vec<Value>> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Statements that use much of what a database may have.
+/// Statements that create most kinds of objects that a database can contain.
 pub const EVERYTHING: &str = r#"
     PRAGMA user_version = 7; PRAGMA application_id = 99;
     CREATE TABLE plain(a, b); INSERT INTO plain(rowid, a, b) VALUES (5, 1, 'x'), (90, 2.5, x'00ff'), (91, NULL, ''), (92, 9e999, 1);

@@ -1,6 +1,6 @@
-//! SQLite's interface for C, for tests: connections that run statements and show the rows as text.
+//! SQLite's C interface, for tests: connections that run statements and return the rows as text.
 //!
-//! The tests link this crate's library, so these functions are those of the varied SQLite.
+//! The tests link this crate's library, so they call the varied SQLite.
 #![allow(dead_code)] // each test uses a part of it
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -99,7 +99,7 @@ unsafe impl Send for Connection {}
 // SAFETY: as above.
 unsafe impl Sync for Connection {}
 
-/// A code of SQLite with its sentence.
+/// An error of SQLite: its code and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: c_int,
@@ -127,7 +127,7 @@ impl Connection {
 
     pub fn try_open(name: &str, flags: c_int) -> Result<Connection, Failure> {
         let (name, mut raw) = (CString::new(name).unwrap(), null_mut());
-        // SAFETY: both pointers are valid for the call.
+        // SAFETY: all pointers are valid for the call.
         let code = unsafe { sqlite3_open_v2(name.as_ptr(), &mut raw, flags, null()) };
         let connection = Connection(raw);
         match code {
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     fn failure(&self) -> Failure {
-        // SAFETY: the connection is open, or refused and not yet closed.
+        // SAFETY: SQLite has made the connection, even if its opening failed, and it is not closed.
         let code = unsafe { sqlite3_extended_errcode(self.0) };
         // SAFETY: as above.
         let sentence = unsafe { sqlite3_errmsg(self.0) };
@@ -146,22 +146,22 @@ impl Connection {
         Failure { code, sentence: sentence.to_string_lossy().into_owned() }
     }
 
-    /// Sets a busy handler that always asks for one more try.
+    /// Sets a busy handler that always demands another try.
     pub fn keep_trying(&self) {
         extern "C" fn again(_: *mut c_void, _: c_int) -> c_int {
             std::thread::sleep(std::time::Duration::from_millis(1));
             1
         }
-        // SAFETY: the connection is open, and the handler is a function of the program.
+        // SAFETY: the connection is open, and the handler lasts as long as the program.
         unsafe { sqlite3_busy_handler(self.0, again, null_mut()) };
     }
 
-    /// Makes an SQL function `nested()` that runs a statement, and returns its code.
+    /// Makes an SQL function `nested()`, which runs a statement and returns the statement's code.
     pub fn add_nested(&self, sql: &'static CStr) {
         extern "C" fn nested(context: *mut c_void, _: c_int, _: *mut *mut c_void) {
             // SAFETY: SQLite passes the context of this call.
             let text = unsafe { sqlite3_user_data(context) };
-            // SAFETY: it is the text below, which lasts as long as the program and ends in a zero byte.
+            // SAFETY: it is the text `sql` of `add_nested`, which lasts as long as the program and ends in a zero byte.
             let sql = unsafe { CStr::from_ptr(text.cast()) };
             // SAFETY: SQLite passes the context of this call.
             let db = unsafe { sqlite3_context_db_handle(context) };
@@ -171,7 +171,7 @@ impl Connection {
             unsafe { sqlite3_result_int(context, code) };
         }
         let (name, text) = (c"nested".as_ptr(), sql.as_ptr().cast_mut().cast());
-        // SAFETY: the connection is open, both texts end in a zero byte, and the function is one of the program.
+        // SAFETY: the connection is open, both texts end in a zero byte, and the function lasts as long as the program.
         unsafe { sqlite3_create_function(self.0, name, 0, 1, text, nested, null(), null()) };
     }
 
@@ -201,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Runs all statements of a text; returns the rows of the last one.
+    /// Runs all statements of a text, and returns the rows of the last statement.
     pub fn run(&self, sql: &str) -> Result<Rows, Failure> {
         let (mut sql, mut rows) = (CString::new(sql).unwrap(), Rows::new());
         loop {
@@ -237,7 +237,7 @@ impl Connection {
         }
     }
 
-    /// Returns the sentence of a statement that must fail.
+    /// Returns the error text of a statement that must fail.
     #[track_caller]
     pub fn sentence(&self, sql: &str) -> String {
         match self.run(sql) {
@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Ends the running statement; any thread may call it.
+    /// Interrupts the running statement. Any thread may call it.
     pub fn interrupt(&self) {
         // SAFETY: the connection is open.
         unsafe { sqlite3_interrupt(self.0) };
@@ -271,7 +271,7 @@ impl Connection {
         Blob { raw, _connection: self }
     }
 
-    /// Returns the bytes of a file with the same records.
+    /// Returns the bytes of an SQLite file with the same records.
     pub fn serialize(&self) -> Option<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the connection is open, and the name ends in a zero byte.
@@ -280,14 +280,14 @@ impl Connection {
             return None;
         }
         let length = usize::try_from(size).unwrap();
-        // SAFETY: SQLite answered the number of bytes.
+        // SAFETY: SQLite returned this number of bytes.
         let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }.to_vec();
-        // SAFETY: SQLite allocated them for the caller.
+        // SAFETY: SQLite has allocated the bytes for the caller.
         unsafe { sqlite3_free(start) };
         Some(bytes)
     }
 
-    /// Copies to another connection, some pages at once; calls `between` before each step.
+    /// Copies the database to another connection, `pages` pages in each step. Calls `between` before each step.
     pub fn back_up(&self, to: &Connection, pages: c_int, mut between: impl FnMut()) -> Result<(), Failure> {
         // SAFETY: both connections are open, and the names end in a zero byte.
         let backup = unsafe { sqlite3_backup_init(to.0, c"main".as_ptr(), self.0, c"main".as_ptr()) };
@@ -302,7 +302,7 @@ impl Connection {
         }
         // SAFETY: as above.
         let left = unsafe { sqlite3_backup_remaining(backup) };
-        // SAFETY: as above; it ends here.
+        // SAFETY: as above. The backup is not used after this call.
         unsafe { sqlite3_backup_finish(backup) };
         assert_eq!((code, left), (DONE, 0));
         Ok(())
@@ -325,7 +325,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: the connection is open, and every statement borrows from it.
         let code = unsafe { sqlite3_close(self.0) };
-        assert!(code == 0 || std::thread::panicking(), "a connection closes");
+        assert!(code == 0 || std::thread::panicking(), "closing the connection failed");
     }
 }
 
@@ -391,7 +391,7 @@ impl Statement<'_> {
         let length = usize::try_from(unsafe { sqlite3_column_bytes(self.raw, column) }).unwrap();
         let bytes = match length {
             0 => &[][..],
-            // SAFETY: SQLite has that many bytes there until the next step.
+            // SAFETY: SQLite keeps this many bytes there until the next step.
             _ => unsafe { std::slice::from_raw_parts(start, length) },
         };
         match kind {
@@ -417,7 +417,7 @@ impl Drop for Statement<'_> {
     }
 }
 
-/// Reports that a test cannot run on this machine. In CI that is a failure.
+/// Reports that a test cannot run on this machine. In CI the test then fails.
 pub fn skipped(why: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
     println!("skipped: {why}");

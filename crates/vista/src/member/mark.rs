@@ -1,14 +1,14 @@
-//! Marks in a transaction. Going back to a mark takes back all changes since the mark, and the transaction goes on.
+//! Marks in a transaction. A rollback to a mark undoes all changes since the mark, and the transaction continues.
 //!
-//! Paper: a departure; there an abort takes everything back. The undo log is rolled back to the mark. Allocations since
-//! the mark have changed words of the heap, and these words are saved in the log like any other. Blocks freed since the
-//! mark still exist, and the end of the transaction no longer frees them.
+//! Paper: a departure; in the paper an abort undoes the whole transaction. The undo log is rolled back to the mark.
+//! Allocations since the mark have changed words of the heap, and these words are saved in the log like any other.
+//! Blocks freed since the mark still exist, and the end of the transaction no longer frees them.
 //!
 //! A range declared since the mark has to be declared again before it is stored to, because its old bytes are no longer
 //! saved.
 //!
 //! If we die here: the log has all that is needed to settle the transaction (`rio/undo/mark.rs`). All other state that
-//! a roll-back to a mark changes belongs to this process alone.
+//! a rollback to a mark changes belongs to this process only.
 
 use crate::heap::UNIT;
 use crate::{Member, Result, Segment};
@@ -30,14 +30,14 @@ impl Member {
         self.segment.mark()
     }
 
-    /// Takes back the transaction's changes to this segment since the mark, newest first; the transaction goes on.
+    /// Undoes the transaction's changes to this segment since the mark, newest first; the transaction continues.
     /// Later marks become invalid. Ranges declared since the mark have to be declared again.
     ///
     /// # Errors
-    /// `Memory` in a child of the process that has the segment: nothing was taken back.
+    /// `Memory` in a child of the process that has the segment: nothing was undone.
     ///
     /// # Panics
-    /// If a stray store has hit the undo log: nothing was taken back.
+    /// If a wild store has damaged the undo log: nothing was undone.
     pub fn go_back(&mut self, mark: &Mark) -> Result<()> {
         self.segment.check_process()?;
         self.segment.go_back(mark);
@@ -51,7 +51,7 @@ impl Segment {
         Mark { undo: self.undo.mark(), freed: self.freed.len(), opened: self.opened_count() }
     }
 
-    /// Takes back the suspended transaction's changes since the mark.
+    /// Undoes the suspended transaction's changes since the mark.
     fn go_back(&mut self, mark: &Mark) {
         if !planted("vista: a rollback to a savepoint restores no memory") {
             self.undo.roll_back_to(mark.undo);
@@ -73,7 +73,7 @@ impl Segment {
 
     /// Closes the page ranges after the first `count`, except where they overlap the first `count`. A range that the
     /// system refuses to close stays open until the transaction's end. If a protection key guards the segment, closes
-    /// everything if nothing had been declared (`is_all`), and otherwise nothing.
+    /// everything if no range had been declared at the mark (`is_all`), and otherwise nothing.
     fn close_ranges_since(&mut self, count: usize, is_all: bool) {
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {
@@ -92,7 +92,7 @@ impl Segment {
     }
 }
 
-/// Returns the parts of a range that lie in no range of `others`.
+/// Returns the parts of a range that are in no range of `others`.
 fn outside(range: (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = vec![range];
     for other in others.iter().filter(|other| other.0 < range.1 && range.0 < other.1) {

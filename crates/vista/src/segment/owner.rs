@@ -1,4 +1,4 @@
-//! The handle of a segment has the segment's bytes to itself.
+//! The handle of a segment has exclusive access to the segment's bytes.
 //!
 //! `unsafe` makes a promise to the undo log, which keeps addresses of the segment for as long as a transaction lasts.
 #![allow(unsafe_code)]

@@ -1,9 +1,9 @@
 //! Stripes: locks on parts of a segment, for its threads.
 //!
 //! A lock is one word with its owner's number, so an owner finds by one load that it has the lock. A lock is taken with
-//! acquire and given back with release, which orders the accesses of two owners to the bytes.
+//! acquire ordering and released with release ordering, which orders the accesses of two owners to the bytes.
 //!
-//! The locks of the flat part's stripes come first, one behind the other. Then come a fixed number of locks that the
+//! The locks of the flat part's stripes come first, one after another. Then come a fixed number of locks that the
 //! heap's bytes share. The last lock protects the heap's own structures.
 
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rio::planted;
 
-/// The most stripes of the flat part by default.
+/// Largest number of stripes of the flat part, by default.
 const STRIPES_MAX: u64 = 1 << 16;
 const STRIPE_BYTES: u64 = 4096;
 /// The number of locks that the heap's bytes share.
@@ -23,7 +23,7 @@ const SPINS: u32 = 200;
 const YIELDING: Duration = Duration::from_micros(100);
 /// The shortest and the longest sleep. Each sleep is twice as long as the sleep before it.
 const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
-/// The longest wait: for a transaction that may be a part of a circle, and for one that cannot be.
+/// The longest wait: for a transaction that may be part of a circle, and for a transaction that cannot be.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
 /// Set if the owner keeps the lock: no transaction waits for it.
 const KEPT: u32 = 1 << 31;
@@ -65,7 +65,7 @@ impl Stripes {
         self.locks.len() - 1
     }
 
-    /// Returns whether a range of the flat part lies in a single stripe whose lock the owner has.
+    /// Returns whether a range of the flat part is in a single stripe whose lock the owner has.
     #[inline(always)]
     pub(super) fn is_owned(&self, at: u64, bytes: usize, owner: u32) -> bool {
         let (first, last) = (at >> self.shift, (at + bytes as u64 - 1) >> self.shift);
@@ -100,7 +100,7 @@ impl Stripes {
 
     fn of_flat(&self, first: u64, last: u64) -> RangeInclusive<Nth> {
         let nth = |stripe: u64| usize::try_from(stripe).unwrap_or(usize::MAX);
-        // The result is empty if the range begins behind the flat part.
+        // The result is empty if the range begins after the flat part.
         nth(first)..=nth(last.min(self.flat - 1))
     }
 
@@ -148,7 +148,7 @@ impl Stripes {
         kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::TimedOut } else { Refused::Kept })
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub(super) fn give(&self, nth: Nth) {
         // Release: the next owner sees the stores of this owner.
         self.locks[nth].store(0, Ordering::Release);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(heap.len(), 3);
         assert!(heap.iter().all(|&nth| nth > 10 && nth < stripes.of_heap()), "{heap:?}");
         let (all, more) = (of(1 << 30, 1024 << 12), of(1 << 30, 5000 << 12));
-        assert_eq!((all.len(), all), (1024, more), "each once");
+        assert_eq!((all.len(), all), (1024, more), "each lock is taken once");
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(
             stripes.take(3, 2, false),
             Err(Refused::TimedOut),
-            "the other worker does not give the stripe in time"
+            "the other worker does not release the stripe in time"
         );
         assert_eq!(stripes.keep(3, 2), Err(Refused::TimedOut));
         assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "worker 1 owns one of the two stripes");

@@ -41,17 +41,16 @@ impl ThreadTxn<'_, '_> {
         self.worker.threads
     }
 
-    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread gets
-    /// these bytes until the transaction ends.
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread can
+    /// access these bytes until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow
+    /// `Contended`: abort the transaction and run it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow
     /// and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let (worker, top) = (&mut *self.worker, self.top);
-        // The check stands here so that the compiler knows the results of the lookups below: nothing changes in
-        // between.
+        // The check is here so that the compiler knows the results of the lookups below: nothing changes in between.
         let threads = worker.threads;
         let is_quick = threads.flat.has(at, bytes)
             && worker.undo.has_quick_room(top, bytes)
@@ -73,11 +72,11 @@ impl ThreadTxn<'_, '_> {
         done
     }
 
-    /// Returns the current contents of the `bytes` bytes from `at` on. No other thread gets them until the transaction
-    /// ends.
+    /// Returns the current contents of the `bytes` bytes from `at` on. No other thread can access these bytes until the
+    /// transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`.
+    /// `Contended`: abort the transaction and run it again; `Kept`; `OutOfRange`.
     pub fn get(&mut self, at: u64, bytes: usize) -> Result<&[u8]> {
         let worker = &mut *self.worker;
         worker.lock_range(at, bytes)?;
@@ -87,7 +86,7 @@ impl ThreadTxn<'_, '_> {
     /// As [`Txn::malloc`](crate::Txn::malloc). No other thread allocates or frees until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort the transaction and do it again; `Memory` if the segment had to grow and could not.
+    /// `Contended`: abort the transaction and run it again; `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
         self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
@@ -100,7 +99,7 @@ impl ThreadTxn<'_, '_> {
     /// As [`Txn::free`](crate::Txn::free).
     ///
     /// # Errors
-    /// `Contended`: abort the transaction and do it again; `NotAllocated`; `Memory`.
+    /// `Contended`: abort the transaction and run it again; `NotAllocated`; `Memory`.
     pub fn free(&mut self, at: u64) -> Result<()> {
         self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
@@ -121,7 +120,7 @@ impl ThreadTxn<'_, '_> {
         Ok(())
     }
 
-    /// Ends the transaction: its stores stand, and other threads may get its bytes. The end is one store.
+    /// Ends the transaction: its stores are kept, and other threads can access its bytes. The end is one store.
     ///
     /// # Errors
     /// `Memory` if blocks were freed and the undo log had to grow for that and could not: the transaction is aborted
@@ -133,12 +132,12 @@ impl ThreadTxn<'_, '_> {
             self.worker.end_slowly()?;
         }
         self.worker.unlock();
-        // The destructor has nothing left to take back.
+        // The destructor has nothing left to undo.
         std::mem::forget(self);
         Ok(())
     }
 
-    /// Takes all stores back.
+    /// Undoes all stores.
     pub fn abort(self) {}
 }
 

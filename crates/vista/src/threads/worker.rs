@@ -1,6 +1,7 @@
 //! A worker: a thread's means to change a shared segment.
 //!
-//! `unsafe` makes a promise to rio: the worker with the stripes of a range has the range's bytes to itself.
+//! `unsafe` makes a promise to rio: the worker that has the stripes of a range has exclusive access to the range's
+//! bytes.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use super::{ThreadTxn, Threads};
 use crate::{Error, Result, Segment};
 use rio::{ExclusiveHold, SharedHold, Undo};
 
-/// The number of times that a transaction is done again at once, without a pause.
+/// The number of times that a transaction is run again without a pause.
 const TIMES_QUICK: u32 = 20;
 /// The pause before each later repetition.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -19,7 +20,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Proof of having the stripes of a range. Only a worker uses this value, and only for ranges whose locks it has
 /// checked.
 pub(super) struct Hold(());
-// SAFETY: a hold is shown only for ranges whose stripes its worker has, and no other worker has those at that time.
+// SAFETY: a hold is shown only for ranges whose stripes its worker has, and no other worker has these stripes at that
+// time.
 unsafe impl SharedHold for Hold {}
 // SAFETY: as above; a mutable borrow of the hold needs a mutable borrow of the worker.
 unsafe impl ExclusiveHold for Hold {}
@@ -30,10 +32,10 @@ pub struct Worker<'t> {
     pub(super) undo: Undo,
     pub(super) hold: Hold,
     pub(super) number: u32,
-    /// The locks that are given back when the transaction ends.
+    /// The locks that are released when the transaction ends.
     taken: Vec<Nth>,
     highest: Nth,
-    /// The locks that are given back when the worker is dropped.
+    /// The locks that are released when the worker is dropped.
     kept: Vec<Nth>,
     pub(super) freed: BTreeMap<u64, usize>,
 }
@@ -54,8 +56,8 @@ impl<'t> Worker<'t> {
         ThreadTxn { worker: self, top: 0 }
     }
 
-    /// Does `work` in a transaction and ends it. Repeats both as long as other transactions are in the way. Does not
-    /// wait for a stripe that another worker keeps, because the end of that wait is not known.
+    /// Does `work` in a transaction and ends it. Repeats both as long as other transactions hold a lock that it needs.
+    /// Does not wait for a stripe that another worker keeps, because the end of that wait is not known.
     ///
     /// # Errors
     /// The errors of `work`, except `Contended`: all changes are then undone. Also the errors of [`ThreadTxn::end`].
@@ -77,7 +79,7 @@ impl<'t> Worker<'t> {
         }
     }
 
-    /// Keeps a part of the flat part to this worker until the worker is dropped. The part is widened to whole stripes.
+    /// Keeps a part of the flat part for this worker until the worker is dropped. The part is widened to whole stripes.
     /// This worker's transactions need not lock these stripes any more, and other workers cannot lock them.
     ///
     /// # Errors
@@ -86,7 +88,7 @@ impl<'t> Worker<'t> {
         if bytes == 0 || at.checked_add(bytes).is_none_or(|end| end > self.threads.bytes) {
             return Err(self.threads.out_of_range(at, bytes));
         }
-        // A transaction that a caller has forgotten must not hold locks that are in the way.
+        // A transaction that a caller has forgotten must not hold locks that this call needs.
         self.begin().abort();
         let before = self.kept.len();
         for nth in self.threads.stripes.of_range(at, bytes) {
@@ -122,7 +124,7 @@ impl<'t> Worker<'t> {
         if stripes.has(nth, self.number) {
             return Ok(());
         }
-        // A transaction that waits only for locks behind all locks that it has is never a part of a circle.
+        // A transaction that waits only for locks after all locks that it has is never a part of a circle.
         let is_in_order = self.taken.is_empty() || nth > self.highest;
         stripes.take(nth, self.number, is_in_order).map_err(|refused| self.refused(refused, at))?;
         self.highest = if self.taken.is_empty() { nth } else { self.highest.max(nth) };
@@ -148,7 +150,7 @@ impl<'t> Worker<'t> {
         work(&mut *lent.segment)
     }
 
-    /// Gives back the locks of a transaction that is over.
+    /// Releases the locks of a transaction that is over.
     #[inline(always)]
     pub(super) fn unlock(&mut self) {
         if !self.taken.is_empty() {

@@ -13,7 +13,7 @@ impl Links {
     pub(super) fn of(memory: &impl Memory, count: u64, bytes: u64) -> Result<Links> {
         let links = Links(count);
         if count.checked_mul(bytes).is_none_or(|all| all > memory.segment().file_used()) {
-            return Err(links.damaged(memory, "says that it has more pairs than the segment has room for"));
+            return Err(links.damaged(memory, "states more pairs than the segment has room for"));
         }
         Ok(links)
     }

@@ -2,7 +2,7 @@
 //!
 //! A bucket is a list of nodes. The rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and no
 //! row is ever moved. When there are more pairs than buckets, a new bucket is added at the end and the next bucket is
-//! split: its nodes whose hashes belong to the new bucket move there. A node (`node.rs`) has a link to the next.
+//! split: its nodes whose hashes belong to the new bucket move there. A node (`node.rs`) has a link to the next node.
 
 use std::marker::PhantomData;
 
@@ -24,7 +24,7 @@ struct Node {
 }
 
 /// A hash map. Zeros are an empty map. The map is used through a [`Ptr`] to it; a copy of the map itself would be a
-/// second owner of the same pairs. Two keys are the same if their bytes are.
+/// second owner of the same pairs. Two keys are the same if their bytes are the same.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct HashMap<K, V> {
@@ -49,7 +49,7 @@ impl<K, V> Default for HashMap<K, V> {
 /// A pointer to a link.
 type Slot = Ptr<Ptr<Node>>;
 
-/// Returns the hash of a key. The hash is the same in every run, because it decides where a pair lies.
+/// Returns the hash of a key. The hash is the same in every run, because it decides in which bucket a pair is.
 fn hash(key: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let words = key.chunks(8).map(|chunk| {
@@ -86,7 +86,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// Returns the number of pairs.
     ///
     /// # Errors
-    /// As [`Ptr::look`], here and below.
+    /// As [`Ptr::look`].
     pub fn len(self, memory: &impl Memory) -> Result<u64> {
         Ok(self.header().look(memory)?.count)
     }
@@ -108,7 +108,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Links::of(memory, self.len(memory)?, links_bytes::<Node>())
     }
 
-    /// Returns where the link to a bucket's first node lies. The bucket must exist.
+    /// Returns the place of the link to a bucket's first node. The bucket must exist.
     fn bucket(self, memory: &impl Memory, bucket: u64) -> Result<Slot> {
         let (row, nth) = row_of(bucket);
         // A damaged header may have any number here. The pointer is then `NONE`, and a later look at `NONE` returns an
@@ -117,7 +117,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(if first.is_none() { first } else { first.nth(nth) })
     }
 
-    /// Returns the key's node, and where the link to that node lies.
+    /// Returns the place of the link to the key's node, and the node.
     fn find(self, memory: &impl Memory, key: &K) -> Result<Option<(Slot, Ptr<Node>)>> {
         let buckets = self.header().look(memory)?.buckets;
         if buckets == 0 {
@@ -138,7 +138,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         }
     }
 
-    /// Returns where the value of a key lies.
+    /// Returns a pointer to the value of a key.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -187,8 +187,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         let buckets = self.header().look(txn)?.buckets;
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
         let (link_at, header_at) = (link.range(txn.segment()), self.header().range(txn.segment()));
-        // The ranges are made sure of first: a failure between the linking of a pair and its counting would leave the
-        // map damaged.
+        // The room for all ranges is reserved first: a failure between the linking of a pair and its counting would
+        // leave the map damaged.
         txn.ensure_ranges(&[&[link_at, header_at], &ranges_of_new::<Node, K, V>()[..]].concat())?;
         let links = Node { next: *link.look(txn)? };
         let node = create_node(txn, links, key, value)?;
@@ -198,7 +198,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     }
 
     /// Returns a new row for buckets; its bytes are not cleared. The header points to the row before any further step
-    /// that may fail, so the call after a failure finds the row there.
+    /// that may fail, so a call after a failure finds the row in the header.
     fn row(self, txn: &mut impl Stores, row: usize, length: u64) -> Result<Slot> {
         let known = self.header().look(txn)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
         if !known.is_none() {
@@ -250,7 +250,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(())
     }
 
-    /// Removes a key and its value. Returns whether the key was there.
+    /// Removes a key and its value. Returns whether the key existed.
     ///
     /// # Errors
     /// As [`Stores::free`]; the map is then unchanged.
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_lie_in_rows_that_double() {
+    fn rows_of_buckets_double_in_length() {
         assert_eq!([0, 7, 8, 15, 16, 31, 32].map(row_of), [(0, 0), (0, 7), (1, 0), (1, 7), (2, 0), (2, 15), (3, 0)]);
     }
 

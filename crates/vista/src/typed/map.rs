@@ -55,7 +55,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Returns the number of pairs.
     ///
     /// # Errors
-    /// As [`Ptr::look`], here and below.
+    /// As [`Ptr::look`].
     pub fn len(self, memory: &impl Memory) -> Result<u64> {
         Ok(self.header().look(memory)?.count)
     }
@@ -105,7 +105,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok((!node.is_none() && key_of::<_, K>(node).look(memory)? == key).then_some(node))
     }
 
-    /// Returns where the value of a key lies.
+    /// Returns a pointer to the value of a key.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -159,7 +159,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         }
         let before = self.before(txn, &key)?;
         let height = height(key.as_bytes());
-        // The ranges are made sure of first: a failure in the midst would leave a pair that is not counted, or that is
+        // The ranges are made sure of first: a failure in the middle would leave a pair that is not counted, or that is
         // linked on some levels only.
         let segment = txn.segment();
         let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
@@ -178,7 +178,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(true)
     }
 
-    /// Removes a key and its value. Returns whether the key was there.
+    /// Removes a key and its value. Returns whether the key existed.
     ///
     /// # Errors
     /// As [`Stores::free`]; the map is then unchanged.

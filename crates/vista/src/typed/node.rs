@@ -14,12 +14,12 @@ const fn value_at<N, K>() -> u64 {
     links_bytes::<N>() + (size_of::<K>() as u64).next_multiple_of(16)
 }
 
-/// Returns where the key of a node lies.
+/// Returns a pointer to the key of a node.
 pub(super) fn key_of<N: Persist, K: Persist>(node: Ptr<N>) -> Ptr<K> {
     node.behind(links_bytes::<N>())
 }
 
-/// Returns where the value of a node lies.
+/// Returns a pointer to the value of a node.
 pub(super) fn value_of<N: Persist, K: Persist, V: Persist>(node: Ptr<N>) -> Ptr<V> {
     node.behind(value_at::<N, K>())
 }

@@ -1,5 +1,5 @@
-//! Typed values for several threads. A value is locked with the stripes in which it lies, and no other thread gets the
-//! value until the transaction ends.
+//! Typed values for several threads. A lock on a value is a lock on its stripes. No other thread can access the value
+//! until the transaction ends.
 //!
 //! A reference lives until the next call on the transaction. Collections need several references at once, so they are
 //! for a segment of one thread: with a [`ThreadTxn`] they do not compile.
@@ -47,7 +47,7 @@ impl ThreadTxn<'_, '_> {
         self.threads().root()
     }
 
-    /// Returns the value at `place`. No other thread gets the value until the transaction ends.
+    /// Returns the value at `place`. No other thread can access the value until the transaction ends.
     ///
     /// # Errors
     /// As [`ThreadTxn::get`] and [`Ptr::look`].
@@ -57,8 +57,8 @@ impl ThreadTxn<'_, '_> {
             .unwrap_or_else(|_| unreachable!("it is as long, and aligned")))
     }
 
-    /// Declares that the transaction may change the value, and returns it. No other thread gets the value until the
-    /// transaction ends.
+    /// Declares that the transaction may change the value, and returns it. No other thread can access the value until
+    /// the transaction ends.
     ///
     /// # Errors
     /// As [`ThreadTxn::set_range`] and [`Ptr::look`].
@@ -101,8 +101,8 @@ impl ThreadTxn<'_, '_> {
         self.free(at)
     }
 
-    /// Returns the pointer's position, if a value of its type can lie there. The place alone decides that: the mapping
-    /// begins at a multiple of every alignment.
+    /// Returns the pointer's position, if a value of its type can begin there. Only the place decides that, because the
+    /// mapping begins at a multiple of every alignment.
     fn position<T: Persist>(&self, place: Ptr<T>) -> Result<u64> {
         let (at, align) = (place.place.wrapping_sub(self.threads().from), align_of::<T>());
         if place.place % align as u64 != 0 {

@@ -38,7 +38,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Returns the number of values.
     ///
     /// # Errors
-    /// As [`Ptr::look`], here and below.
+    /// As [`Ptr::look`].
     pub fn len(self, memory: &impl Memory) -> Result<u64> {
         Ok(self.header().look(memory)?.count)
     }
@@ -51,7 +51,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(self.len(memory)? == 0)
     }
 
-    /// Returns where the value with the index `index` (from zero on) lies.
+    /// Returns a pointer to the value with the index `index`, counted from zero.
     ///
     /// # Errors
     /// As [`Ptr::look`].

@@ -1,6 +1,7 @@
 //! Runs libFuzzer on one target of `libtp-fuzz`; `LIBTP_FUZZ_TARGET` names the target.
 //!
-//! `cargo xtask soak fuzz` builds and runs this program, with the flags that record which code an input reaches.
+//! `cargo xtask soak fuzz` builds and runs this program. The build's flags make it record the code that an input
+//! reaches.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! `tp bench growth`: measures the cost of operations as a database grows; writes a report with pictures, which names
-//! the steps that cost more than is explained.
+//! `tp bench growth`: measures the cost of operations as a database grows, and writes a report with pictures. The
+//! report names the steps whose rise in cost has no explanation.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,13 +23,13 @@ pub struct Arguments {
     /// Measure only up to 1000000 records and 8 processes, which takes about a minute.
     #[arg(long)]
     quick: bool,
-    /// Sizes for the figure by records, such as 1000,10000. Default: the sizes of the figure.
+    /// Numbers of records for the figure by records, such as 1000,10000. Default: the figure's usual numbers.
     #[arg(long, value_name = "RECORDS", value_delimiter = ',')]
     records: Vec<u64>,
-    /// Measure only figures whose names begin with this, for example `growth-cache`. Default: all.
+    /// Measure only figures whose names begin with this text, for example `growth-cache`. Default: all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// Directory on a disk for the databases. Default: a new directory. Everything that is made there is removed.
+    /// Directory on a disk for the databases. Default: a new directory. The run removes everything that it makes there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -70,12 +70,12 @@ impl Arguments {
         }))?;
         failed_audits.iter().try_for_each(|failed| output.line(failed))?;
         cliffs.iter().try_for_each(|cliff| output.line(cliff))?;
-        output.line(format!("{steps} steps, {} of them cost more than is explained", cliffs.len()))?;
+        output.line(format!("{steps} steps, {} of them with a rise in cost that has no explanation", cliffs.len()))?;
         output.line(format!("the report is {}", report.display()))
     }
 }
 
-/// A run with a failed audit fails: its figures are worthless.
+/// Returns the ending of a run. With a failed audit, the run fails, because its figures cannot be trusted.
 fn ending(growth: &Growth) -> Ending {
     Ending::of(growth.failed_audits.is_empty())
 }

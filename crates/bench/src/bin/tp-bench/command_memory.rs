@@ -15,7 +15,7 @@ use libtp_console::failure::{Ending, Failure, Result};
 use libtp_console::numbers::{grouped, some_seconds};
 use libtp_console::output::Output;
 
-/// The arguments that all these benchmarks have.
+/// The arguments that all benchmarks of recoverable memory have.
 #[derive(Args)]
 pub struct Arguments {
     /// Engine that runs the transactions.
@@ -27,18 +27,19 @@ pub struct Arguments {
     /// Length of the run, in seconds.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
-    /// Number of threads that change one segment, each with its own undo log and database; compared with one thread
-    /// (vista only).
+    /// Number of threads that change one segment, each with an undo log and a database; the result is compared with one
+    /// thread (vista only).
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// Let threads lock stripes of the segment for each transaction, instead of owning parts of it (vista only).
+    /// Let each transaction lock stripes of the segment. Without this option, each thread owns a part of the segment
+    /// (vista only).
     #[arg(long)]
     striped: bool,
     /// Write stores back from the processor's cache to memory, for memory that survives a loss of the cache (vista and
     /// pmemobj only).
     #[arg(long)]
     write_back: bool,
-    /// Directory in whose filesystem the segments lie.
+    /// Directory in memory for the segments.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
     /// Directory of RVM's files. Default: a new directory, which is removed at the end.
@@ -46,14 +47,15 @@ pub struct Arguments {
     env: Option<PathBuf>,
 }
 
-/// The command line of a process that does one job of these benchmarks. The process that starts it sets its limits.
+/// The command line of a process that does one job of a benchmark of recoverable memory. The process that starts it
+/// limits its memory.
 #[derive(Args)]
 pub struct ClientArguments {
     /// The job, as JSON.
     job: String,
 }
 
-/// Does the job after a line has come on standard input; the answer is one line of JSON.
+/// Waits for a line on standard input, does the job, and writes the result as one line of JSON.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
     serve_memory(&arguments.job, &mut std::io::stdin().lock(), &mut std::io::stdout())?;
     Ok(Ending::Done)
@@ -62,11 +64,11 @@ pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
 /// The arguments of the synthetic benchmark.
 #[derive(Args)]
 pub struct Synthetic {
-    /// Bytes that a transaction changes, at most 1048576. The sizes 8, 64, 1024, 4096, 65536 and 1048576 are constants
-    /// for the compiler, also in the work without transactions.
+    /// Bytes that a transaction changes, at most 1048576. For 8, 64, 1024, 4096, 65536 and 1048576 bytes, the program
+    /// has code compiled for that length, with and without transactions.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bytes: u64,
-    /// Always change the same place, which is then in the processor's cache, instead of a random place of 50 MB.
+    /// Always change the same place, which is then in the processor's cache, instead of a random place in 50 MB.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
@@ -76,8 +78,8 @@ pub struct Synthetic {
 /// The arguments of the swap benchmark.
 #[derive(Args)]
 pub struct Swap {
-    /// Always swap the same two pointers, which are then in the processor's cache, instead of two random pointers of
-    /// 50 MB.
+    /// Always swap the same two pointers, which are then in the processor's cache, instead of two random pointers among
+    /// 50 MB of pointers.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
@@ -86,16 +88,17 @@ pub struct Swap {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EngineName {
-    /// Recoverable memory: old bytes are saved in the same memory, and nothing is written at the end.
+    /// Recoverable memory: the before-images are in the same memory, and a commit writes nothing to a disk.
     Vista,
     /// RVM: new bytes go to a redo log on a disk, which is synced.
     Rvm,
     /// RVM with its redo log in memory, where a sync costs nothing: the paper's RVM on Rio.
     RvmRio,
-    /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. `pmdk` is the same.
+    /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. Also called `pmdk`.
     #[value(alias = "pmdk")]
     Pmemobj,
-    /// No transactions: the bare work is compared with itself, which shows the noise of the measurement.
+    /// No transactions: the work without transactions is compared with itself, which shows the noise of the
+    /// measurement.
     None,
 }
 
@@ -114,10 +117,10 @@ impl Swap {
 }
 
 impl Arguments {
-    /// Runs a benchmark and reports; exit 1 if the audit disagrees.
+    /// Runs a benchmark and reports. Returns `Disagrees` (exit code 1) if the audit finds a fault.
     pub fn run(&self, workload: Workload, output: &mut Output) -> Result<Ending> {
         self.check()?;
-        self.begin_anew()?;
+        self.exec_again_with_pmemobj_variables()?;
         let engine = match self.engine {
             EngineName::Vista => MemoryEngine::Vista,
             EngineName::Rvm => MemoryEngine::Rvm { group: self.group },
@@ -144,9 +147,9 @@ impl Arguments {
         Ok(Ending::of(report.audit == "ok"))
     }
 
-    /// Executes this program again with libpmemobj's environment variables if they are not set: libpmemobj reads them
-    /// when it is loaded.
-    fn begin_anew(&self) -> Result<()> {
+    /// Executes this program again with libpmemobj's environment variables, if they are not set. libpmemobj reads the
+    /// variables when it is loaded, so this process cannot set them for itself.
+    fn exec_again_with_pmemobj_variables(&self) -> Result<()> {
         let [forced, unflushed] = PMEMOBJ_VARIABLES;
         if self.engine != EngineName::Pmemobj || std::env::var_os(forced.0).is_some() {
             return Ok(());
@@ -174,7 +177,7 @@ impl Arguments {
         }
         if self.group > 1 && !matches!(self.engine, EngineName::Rvm | EngineName::RvmRio) {
             return Err(Failure::Usage(
-                "--group is only for the engines of RVM, because vista writes nothing at a commit: leave it out".into(),
+                "only the engines rvm and rvm-rio have --group: leave it out for another engine".into(),
             ));
         }
         Ok(())
@@ -219,20 +222,20 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     ))?;
     if report.truncations > 0 {
         output.line(format_args!(
-            "{:.1} ns of that are each transaction's share of {} truncations of the log, with the last one at the end",
+            "of that, {:.1} ns are each transaction's share of the {} truncations of the log, including the one at the end of the run",
             report.truncation_ns,
             grouped(report.truncations)
         ))?;
     }
     if let (Some(bare), Some(times)) = (&report.bare_sync, report.times_bare_sync) {
         output.line(format_args!(
-            "without truncations {times:.2} times a bare write and fdatasync of the same length, which took {:.1} ns (quickest round {:.1})",
+            "without the truncations, a transaction took {times:.2} times as long as a bare write and fdatasync of the same length, which took {:.1} ns per transaction (quickest round {:.1})",
             bare.median_ns, bare.min_ns
         ))?;
     }
     match report.times_one {
         Some(times) => output.line(format_args!(
-            "{times:.2} times {}, which took {:.1} ns each (quickest round {:.1})",
+            "{times:.2} times as fast as {}, which took {:.1} ns each (quickest round {:.1})",
             report.compared_with, report.without.median_ns, report.without.min_ns
         ))?,
         None => output.line(format_args!(
@@ -248,7 +251,7 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     }
     if let (Some(vista), Some(times)) = (&report.vista, report.times_vista) {
         output.line(format_args!(
-            "{times:.1} times this library's vista, which ran in alternate rounds and took {:.1} ns each (quickest round {:.1})",
+            "{times:.1} times as long as this library's vista, which ran in alternate rounds and took {:.1} ns each (quickest round {:.1})",
             vista.median_ns, vista.min_ns
         ))?;
     }

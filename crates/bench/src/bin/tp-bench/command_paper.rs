@@ -1,4 +1,5 @@
-//! `tp bench paper`: measures the papers' figures and the peers on this machine; writes a report with pictures.
+//! `tp bench paper`: measures the figures of both papers, and the peers, on this machine, and writes a report with
+//! pictures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,16 +27,16 @@ pub struct Arguments {
     /// Measure as little as possible of every figure: for tests of this command.
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// Peers to measure beside libtp. Default: `light`, if these are built in.
+    /// Peers to compare with libtp. Default: `light` if the light peers are built in, else `none`.
     #[arg(long, value_enum)]
     peers: Option<Peers>,
-    /// Measure only figures whose names begin with this, for example `libtp-8`. Default: all.
+    /// Measure only figures whose names begin with this text, for example `libtp-8`. Default: all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// Directory on a disk for the databases. Default: a new directory. Everything that is made there is removed.
+    /// Directory on a disk for the databases. Default: a new directory. The run removes everything that it makes there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Directory in memory for the files that the paper has in memory.
+    /// Directory in memory for the files that the papers have in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
 }
@@ -71,7 +72,7 @@ impl Arguments {
             command
         };
         let shell = |env: &Path| {
-            // `tp` is installed beside this program.
+            // `tp` is installed next to this program.
             let mut command = Command::new(program.with_file_name("tp"));
             command.args(["shell", "--env"]).arg(env);
             command
@@ -105,7 +106,7 @@ impl Arguments {
     }
 }
 
-/// A run with a failed audit fails: its figures are worthless.
+/// Returns the ending of a run. With a failed audit, the run fails, because its figures cannot be trusted.
 fn ending(outcome: &PaperOutcome) -> Ending {
     Ending::of(outcome.failed_audits.is_empty())
 }
@@ -133,13 +134,13 @@ pub fn build() -> Build {
 }
 
 impl Peers {
-    /// Returns the light peers. If they were not built in, reports that and returns no peers.
+    /// Returns the light peers. If this program was built without them, writes a note and returns no peers.
     fn at_hand() -> Peers {
         if EngineKind::LIGHT.iter().all(|kind| kind.is_built_in()) {
             return Peers::Light;
         }
         note(
-            "no peers are in this program: libtp is measured alone; `cargo xtask bench paper` builds one that has them",
+            "this program was built without peers, so it measures libtp alone; `cargo xtask bench paper` builds a program with peers",
         );
         Peers::None
     }
@@ -147,7 +148,7 @@ impl Peers {
     /// Returns the peers' names.
     ///
     /// # Errors
-    /// A peer that is not in this build; the message names the command that builds it in.
+    /// `Usage` if a peer is not in this build; the message names the command that builds the peers in.
     fn names(self) -> Result<Vec<String>> {
         let kinds = match self {
             Peers::None => Vec::new(),
@@ -166,10 +167,11 @@ impl Peers {
     }
 }
 
-/// Variable with the command that the user typed, set by a program that starts this one (`cargo xtask bench`).
+/// Environment variable with the command that the user typed. `cargo xtask bench` sets it when it starts this program.
 const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 
-/// Returns the command that the user typed, by the name that users give this program.
+/// Returns the command that the user typed, for the report. Without the environment variable, this is `tp bench` and
+/// this program's arguments.
 pub fn typed() -> String {
     if let Ok(command) = std::env::var(COMMAND) {
         return command;
@@ -177,8 +179,8 @@ pub fn typed() -> String {
     std::iter::once("tp bench".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a program whose latches can be made to call the kernel: this one if it was built with that feature, else the
-/// program named in the environment variable, if any.
+/// Returns a program whose latches can be made to call the kernel: this program if it was built with that feature, else
+/// the program that the environment variable names, if it is set.
 fn kernel_program(own: &Path) -> Option<PathBuf> {
     match cfg!(feature = "kernel-latches") {
         true => Some(own.to_path_buf()),
@@ -202,7 +204,7 @@ fn write(goal: &Goal, output: &mut Output) -> Result<()> {
     };
     let reached = goal.reached.map_or_else(String::new, |reached| format!("{reached:.2}, "));
     output.line(format!(
-        "{} ({}), beside {}: {reached}wanted {}: {verdict}",
+        "{} ({}), compared with {}: {reached}wanted {}: {verdict}",
         goal.what, goal.figure, goal.beside, goal.wanted
     ))
 }

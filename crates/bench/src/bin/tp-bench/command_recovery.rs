@@ -1,8 +1,8 @@
 //! The time of opening after a crash, and the size of a small and of a large environment: `tp bench recovery`.
 //!
-//! The work runs in child processes ([`crate::recovery_child`]), which SIGKILL ends in the middle of TPC-B. For some
-//! rows the file of the shared memory is removed, too. Each row shows its goal. After the last crash the bank is
-//! audited.
+//! Child processes ([`crate::recovery_child`]) run TPC-B, and this process kills them while they run it. For some rows
+//! it also removes the file of the shared memory. A row shows its goal, if it has one. After the last crash this
+//! process audits the bank.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,26 @@ use serde_json::json;
 
 use crate::recovery_child::{Child, Said, Tells};
 
-/// Openings of a crashed environment; the figure is their median.
+/// Number of openings of an environment in each state; the figure is their median.
 const ROUNDS: usize = 5;
-/// The percentage of the checkpoint interval at which the bank at default settings is killed: close to the worst case.
+/// The part of the checkpoint interval, in percent, after which the processes are killed at default settings: close to
+/// the worst case.
 const WORST_PERCENT: u64 = 95;
 const MIB: u64 = 1 << 20;
 
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Accounts of the bank; 0 omits the bank's rows.
+    /// Accounts of the bank; 0: leave out the bank's rows.
     #[arg(long, default_value_t = 1_000_000)]
     accounts: u32,
-    /// Length of the long log, in MiB; 0 omits the rows of the long log.
+    /// Length of the long log, in MiB; 0: leave out the rows of the long log.
     #[arg(long, default_value_t = 1024)]
     log_mib: u64,
-    /// Records of the large environment; 0 loads no records.
+    /// Records of the large environment; 0: load no records.
     #[arg(long, default_value_t = 10_000_000)]
     records: u64,
-    /// Locks of one transaction; 0 takes no locks.
+    /// Locks that one transaction takes in the large environment; 0: take no locks.
     #[arg(long, default_value_t = 1_000_000)]
     locks: u64,
     /// Directory on a disk for the environments.
@@ -44,7 +45,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Measures; exit 1 if the audit of the bank disagrees.
+    /// Measures. Returns `Disagrees` (exit code 1) if the audit of the bank finds a fault.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         let directory = BankDirectory::inside(&self.env, "libtp-recovery")?;
         let (directory, mut good) = (directory.path(), true);
@@ -70,12 +71,12 @@ impl Arguments {
         work_and_die(&path, scale, 0, RestorePoint::CheckpointIsNear)?;
         let kept = reopen(&path, Lost::Nothing)?;
         show(output, "all processes killed: opened", kept.open_ms, "ms", "under 100")?;
-        show(output, "and closed in good order", close(&path)?, "ms", "")?;
+        show(output, "and closed cleanly", close(&path)?, "ms", "")?;
         work_and_die(&path, scale, 2, RestorePoint::CheckpointIsNear)?;
         let lost = reopen(&path, Lost::Memory)?;
-        show(output, "region lost too, default settings: opened", lost.open_ms, "ms", "under 2000")?;
+        show(output, "region lost, too, default settings: opened", lost.open_ms, "ms", "under 2000")?;
         show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
-        show(output, "and closed in good order", close(&path)?, "ms", "")?;
+        show(output, "and closed cleanly", close(&path)?, "ms", "")?;
 
         if self.log_mib > 0 {
             let settings = path.join("libtp.toml");
@@ -87,7 +88,7 @@ impl Arguments {
             show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
             #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
             show(output, "replayed", lost.log_bytes as f64 / 1000.0 / lost.open_ms, "MB/s", "300 or more")?;
-            show(output, "and closed in good order", close(&path)?, "ms", "")?;
+            show(output, "and closed cleanly", close(&path)?, "ms", "")?;
         }
         let verdict = audit(&path, scale)?;
         note(format_args!("audit of the bank: {verdict}"));
@@ -102,12 +103,12 @@ impl Arguments {
         let loaded = child.hear()?;
         #[allow(clippy::cast_precision_loss)] // counts of records are far below 2^53
         let rate = self.records as f64 / loaded.open_ms * 1000.0;
-        show(output, "records loaded with no setting", rate, "a second", "")?;
-        show(output, "and memory of the region then", mib(loaded.region_bytes), "MiB", "")?;
+        show(output, "records loaded, default settings", rate, "a second", "")?;
+        show(output, "and the region's memory after the load", mib(loaded.region_bytes), "MiB", "")?;
         let locked = child.hear()?;
-        show(output, "locks of one transaction, with no setting", locked.open_ms, "ms", "")?;
-        show(output, "memory they took", mib(locked.region_used - loaded.region_used), "MiB", "")?;
-        show(output, "closed in good order", child.close()?, "ms", "")?;
+        show(output, "locks of one transaction, default settings", locked.open_ms, "ms", "")?;
+        show(output, "memory that the locks took", mib(locked.region_used - loaded.region_used), "MiB", "")?;
+        show(output, "closed cleanly", child.close()?, "ms", "")?;
         remove_directory(&path);
         Ok(())
     }
@@ -132,7 +133,7 @@ fn new_environment(directory: &Path, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// The moment when the working processes are killed.
+/// The moment at which the working processes are killed.
 #[derive(Clone, Copy)]
 enum RestorePoint {
     /// Just before a checkpoint is due: close to the worst moment.
@@ -141,7 +142,7 @@ enum RestorePoint {
     LogBytes(u64),
 }
 
-/// Runs two processes on the bank and kills them in the middle of their work.
+/// Runs two processes on the bank and kills them while they work.
 fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoint) -> Result<()> {
     let mut first = Child::work(path, scale, first_client, Tells::Log)?;
     let opened = first.hear()?;
@@ -161,7 +162,7 @@ fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoin
     Ok(second.kill()?)
 }
 
-/// The loss besides the processes.
+/// The loss in a crash, apart from the processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Nothing,
@@ -169,7 +170,7 @@ enum Lost {
 }
 
 /// Opens the environment several times, each time after a crash. Returns the opening of median length. Each process is
-/// killed as soon as it has opened, so the next one finds the same log.
+/// killed as soon as it has opened the environment, so the next process finds the same log.
 fn reopen(path: &Path, lost: Lost) -> Result<Said> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -185,8 +186,8 @@ fn reopen(path: &Path, lost: Lost) -> Result<Said> {
     Ok(rounds.swap_remove(ROUNDS / 2))
 }
 
-/// Removes the file of the environment's shared memory. One more process opens the environment to learn the path, and
-/// is killed.
+/// Removes the file of the environment's shared memory. To learn the file's path, starts a process that opens the
+/// environment, and kills it.
 fn lose_memory(path: &Path) -> Result<()> {
     let mut child = Child::open(path)?;
     let region = child.hear()?.region;
@@ -205,7 +206,7 @@ fn open_bank(path: &Path) -> Result<Libtp> {
     Ok(Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?)
 }
 
-/// Returns the audit's verdict: whether balances and history agree.
+/// Audits the bank. Returns the verdict: `ok`, or the faults.
 fn audit(path: &Path, scale: Scale) -> Result<String> {
     let audit = open_bank(path)?.audit(&scale)?;
     Ok(audit.verdict(audit.history_count))
@@ -220,7 +221,7 @@ fn allocated_bytes(path: &Path) -> Result<u64> {
 
 fn remove_directory(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
-        note(format_args!("{} stays: {error}", path.display()));
+        note(format_args!("cannot remove {}: {error}", path.display()));
     }
 }
 
@@ -229,7 +230,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
 
-/// Writes a figure beside its goal.
+/// Writes a row: a figure and its goal, if it has one.
 fn show(output: &mut Output, what: &str, figure: f64, unit: &str, goal: &str) -> Result<()> {
     let wanted = (!goal.is_empty()).then_some(goal);
     output.object(&json!({ "row": what, "figure": figure, "unit": unit, "goal": wanted }))?;

@@ -3,10 +3,10 @@
 //! Four figures:
 //! * the first read of a record with a long history;
 //! * the reads of a snapshot that is held while 8 writers make transactions of TPC-B at a fixed pace;
-//! * the loss of writers at full speed while a snapshot is held and read, in pairs of turns;
-//! * a scan of all accounts under update, in a snapshot and with shared locks.
+//! * how much slower writers at full speed become while a snapshot is held and read, in pairs of turns;
+//! * a scan of all accounts while writers change them, in a snapshot and with shared locks.
 //!
-//! Only ratios within one run count.
+//! Compare only figures of one run: the machine's speed differs from run to run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use libtp_console::numbers::seconds;
 use libtp_console::output::Output;
 use serde_json::json;
 
-/// The number of clients with which the paper's multi-user runs begin to be crowded.
+/// The number of clients from which on they wait for each other in the paper's multi-user runs.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
@@ -34,19 +34,19 @@ pub struct Arguments {
     /// Accounts of the bank.
     #[arg(long, default_value_t = 1_000_000)]
     accounts: u32,
-    /// Versions of the record with a long history.
+    /// Changes of the record with a long history.
     #[arg(long, default_value_t = 200_000)]
     updates: u32,
-    /// How long a snapshot is held beside writers at a fixed pace, in seconds.
+    /// Time for which a snapshot is held while writers work at a fixed pace, in seconds.
     #[arg(long, default_value = "60", value_parser = seconds)]
     seconds: Duration,
-    /// Transactions per second of all these writers together.
+    /// Transactions per second of all writers together, while the snapshot of --seconds is held.
     #[arg(long, default_value_t = 20_000)]
     paced: u32,
     /// Pairs of turns of writers at full speed, one turn with a snapshot and one without.
     #[arg(long, default_value_t = 10)]
     pairs: u32,
-    /// Length of such a turn, in seconds.
+    /// Length of a turn (--pairs), in seconds.
     #[arg(long, default_value = "5", value_parser = seconds)]
     turn: Duration,
     /// Directory for the environment. Default: the directory of temporary files.
@@ -71,8 +71,8 @@ fn measure(wanted: &Arguments, directory: &Path, output: &mut Output) -> Result<
     let scale = Scale::with_accounts(wanted.accounts);
     bank.load(&scale, &mut |_| {})?;
     long_history(bank.env(), wanted.updates, output)?;
-    held(&bank, scale, wanted, output)?;
-    lost(&bank, scale, wanted, output)?;
+    measure_held_snapshot(&bank, scale, wanted, output)?;
+    measure_slowdown_of_writers(&bank, scale, wanted, output)?;
     scan(&bank, scale, output)?;
     let audit = bank.audit(&scale)?;
     let verdict = audit.verdict(audit.history_count);
@@ -94,8 +94,8 @@ fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
     Error::engine("libtp", doing)
 }
 
-/// Measures the first read of a record in a snapshot that is `updates` versions old, for records of four lengths, up to
-/// the longest record that a page of 64 KiB allows.
+/// Measures the first read of a record that changed `updates` times since the snapshot was taken, for records of four
+/// lengths, up to the longest record that a page of 64 KiB allows.
 fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
     let table = env.btree(LONG_HISTORY).map_err(failed("opening"))?;
     for bytes in [100_usize, 1000, 4000, 16_000] {
@@ -111,14 +111,14 @@ fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
             let begun = Instant::now();
             let found = table.get(&snapshot, b"hot").map_err(failed("reading"))?;
             let took = begun.elapsed();
-            assert_eq!(found, Some(vec![1; bytes]), "a snapshot shows the old version");
+            assert_eq!(found, Some(vec![1; bytes]), "the snapshot does not show the old version");
             Ok(took)
         };
         let (first, second) = (read()?, read()?);
         say(
             output,
             format!(
-                "{bytes} bytes, {updates} versions back: first read {:.1} us, {} log records; second {:.1} us",
+                "{bytes} bytes, {updates} changes since the snapshot: first read {:.1} us, {} log records; second {:.1} us",
                 micros(first),
                 snapshot.log_reads(),
                 micros(second)
@@ -132,8 +132,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Runs writers beside `beside`, at `paced` transactions per second in all, or at full speed. Returns their
-/// transactions per second.
+/// Runs `beside` while writers work, at `paced` transactions per second in all, or at full speed. Returns the writers'
+/// transactions per second, and the result of `beside`.
 fn with_writers<T>(
     bank: &Libtp,
     scale: Scale,
@@ -148,7 +148,7 @@ fn with_writers<T>(
             let mut transfers = Transfers::new(scale, SEED, NEXT_CLIENT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
             let begun = Instant::now();
             let mut own = 0_u64;
-            // Relaxed: the flag hands no data over.
+            // Relaxed is enough: the flag publishes no other data.
             while !is_over.load(Ordering::Relaxed) {
                 let due = paced.map(|all| Duration::from_secs_f64(own as f64 * f64::from(WRITERS) / f64::from(all)));
                 if let Some(early) = due.and_then(|due| due.checked_sub(begun.elapsed())) {
@@ -174,7 +174,7 @@ fn with_writers<T>(
     })
 }
 
-/// The next client's number. No two clients make the same transfers.
+/// The next client's number. A number is used once, so no two clients make the same transfers.
 static NEXT_CLIENT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
 
 /// Reads a whole table in a snapshot. Returns the number of records and the sum of their balances.
@@ -192,8 +192,8 @@ fn table(bank: &Libtp, table: Table) -> Result<Db> {
     Ok(bank.env().btree(table.name()).map_err(failed("opening"))?)
 }
 
-/// Measures a snapshot that is held while writers work, and read every second.
-fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
+/// Measures a snapshot that is held, and read every second, while writers work at a fixed pace.
+fn measure_held_snapshot(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let before = Sizes::look(bank)?;
     let (made, (times, log_bytes)) = with_writers(bank, scale, Some(wanted.paced), || {
@@ -212,7 +212,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     let longest = times.iter().max().copied().unwrap_or_default();
     println!(
         "{WRITERS} writers: goal {} transactions a second, done {made:.0}; a snapshot held for {:.0} s reads all {} branches every second: \
-         longest {:.0} us, median {:.0} us; {:.0} MB of log are kept for it",
+         longest read {:.0} us, median {:.0} us; the library keeps {:.0} MB of log for the snapshot",
         wanted.paced,
         wanted.seconds.as_secs_f64(),
         scale.branches,
@@ -230,7 +230,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     Ok(())
 }
 
-/// Sizes that a snapshot must not make grow.
+/// Sizes that must not grow while a snapshot is held.
 struct Sizes {
     files: u64,
     own: u64,
@@ -239,7 +239,7 @@ struct Sizes {
 
 impl Sizes {
     fn look(bank: &Libtp) -> Result<Sizes> {
-        let stats = bank.env().stats().map_err(failed("asking for its figures"))?;
+        let stats = bank.env().stats().map_err(failed("reading its statistics"))?;
         let (mut files, status) = (0, Path::new("/proc/self/status"));
         for table in Table::BALANCES {
             let path = Path::new(&stats.directory).join(format!("{}.tp", table.name()));
@@ -252,8 +252,8 @@ impl Sizes {
     }
 }
 
-/// Measures the loss of writers at full speed while a snapshot is held, and read every second.
-fn lost(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
+/// Measures how much slower writers at full speed become while a snapshot is held, and read every second.
+fn measure_slowdown_of_writers(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let turn = |with: bool| {
         let beside = || {
@@ -271,7 +271,7 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     };
     let mut ratios = Vec::new();
     for pair in 0..wanted.pairs {
-        // Each kind of turn comes first in every other pair.
+        // The turn with the snapshot is first in even pairs, and second in odd pairs.
         let (with, without) = match pair % 2 {
             0 => (turn(true)?, turn(false)?),
             _ => {
@@ -288,7 +288,7 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     say(
         output,
         format!(
-            "writers at full speed beside a snapshot: median of {} pairs {:.3}",
+            "writers at full speed while a snapshot is held: median ratio of {} pairs {:.3}",
             wanted.pairs,
             median(ratios).unwrap_or_default()
         ),
@@ -296,14 +296,14 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> 
     Ok(())
 }
 
-/// Measures a scan of all accounts under update, in a snapshot and with locks.
+/// Measures a scan of all accounts while writers change them, in a snapshot and with locks.
 fn scan(bank: &Libtp, scale: Scale, output: &mut Output) -> Result<()> {
     let accounts = table(bank, Table::Account)?;
     let in_snapshot = || {
         let begun = Instant::now();
         let snapshot = bank.env().snapshot().map_err(failed("beginning a snapshot"))?;
         let (count, _) = sum_in(&snapshot, &accounts)?;
-        assert_eq!(count, u64::from(scale.accounts), "no account is missing");
+        assert_eq!(count, u64::from(scale.accounts), "an account is missing");
         Ok(begun.elapsed())
     };
     let with_locks = || {
@@ -317,12 +317,12 @@ fn scan(bank: &Libtp, scale: Scale, output: &mut Output) -> Result<()> {
             Ok((count, sum))
         });
         let (count, _) = scanned.map_err(failed("scanning"))?;
-        assert_eq!(count, u64::from(scale.accounts), "no account is missing");
+        assert_eq!(count, u64::from(scale.accounts), "an account is missing");
         Ok(begun.elapsed())
     };
     let (snapshot_rate, snapshot_time) = with_writers(bank, scale, None, in_snapshot)?;
     let (lock_rate, lock_time) = with_writers(bank, scale, None, with_locks)?;
-    say(output, format!("scan of {} accounts under update: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
+    say(output, format!("scan of {} accounts while writers change them: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
          {:.2} s ({lock_rate:.0})",
         scale.accounts,
         snapshot_time.as_secs_f64(),

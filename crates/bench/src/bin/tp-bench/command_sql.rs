@@ -1,4 +1,4 @@
-//! `tp bench sql`: SQL by many processes, on an environment and on a file of SQLite.
+//! `tp bench sql`: SQL of several processes, on an environment and on a file of SQLite.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const CLIENT: &str = "sql-client";
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Kinds of work of several processes. Default: all.
+    /// Kinds of work that several processes do. Default: all.
     #[arg(long, value_enum, value_delimiter = ',')]
     work: Vec<Work>,
     /// Numbers of processes.
@@ -34,24 +34,24 @@ pub struct Arguments {
     /// Length of each measurement, in seconds.
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: Duration,
-    /// Rows for the work of one process; 0 leaves that work out.
+    /// Rows for the work that one process does; 0: leave that work out.
     #[arg(long, default_value_t = 100_000)]
     rows: u32,
-    /// Rounds; each has all measurements of both sides.
+    /// Number of rounds. Each round has all measurements, on an environment and on a file.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Leave out the work of several processes.
+    /// Leave out the work that several processes do.
     #[arg(long, conflicts_with = "work")]
     bulk_only: bool,
     /// Directory for report.md and the pictures. Default: no report, only tables.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Directory on a disk for the databases. Default: a new directory. Everything that is made there is removed.
+    /// Directory on a disk for the databases. Default: a new directory. The run removes everything that it makes there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// One process of the work of several.
+/// The command line of a process that works together with other processes.
 #[derive(Args)]
 pub struct ClientArguments {
     side: String,
@@ -64,7 +64,7 @@ pub struct ClientArguments {
 }
 
 impl Arguments {
-    /// Measures both sides in turns, and prints the tables.
+    /// Measures both sides alternately, and prints the tables.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         let mut home = BankDirectory::open(self.dir.as_deref(), "libtp-sql")?;
         if self.dir.is_none() {
@@ -110,7 +110,7 @@ impl Arguments {
 }
 
 impl ClientArguments {
-    /// Works as one process.
+    /// Does this process's part of the work.
     pub fn run(&self) -> Result<Ending> {
         let side = if self.side == Side::Libtp.name() { Side::Libtp } else { Side::File };
         let time = Duration::from_millis(self.millis);

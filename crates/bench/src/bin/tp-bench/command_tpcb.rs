@@ -26,7 +26,7 @@ pub struct Arguments {
     bank: Bank,
     #[command(flatten)]
     size: home::Size,
-    /// Number of clients at work at the same time.
+    /// Number of clients that work at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
     /// Kind of the clients.
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Length of the measurement, in seconds.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
-    /// Length of the run before the measurement, in seconds.
+    /// Length of the unmeasured run before the measurement, in seconds.
     #[arg(long, default_value = "1", value_parser = seconds)]
     warmup: Duration,
     /// Seed for the random choice of transfers.
@@ -52,21 +52,24 @@ pub struct Arguments {
 /// Settings for opening the bank.
 #[derive(Args)]
 struct Bank {
-    /// Engine that keeps the bank: this library, or a peer that was built in (postgresql also needs its server).
+    /// Engine that stores the bank: this library, or a peer that was built in (postgresql also needs an installed
+    /// server).
     #[arg(long, default_value = OURS, value_parser = PossibleValuesParser::new(engines()))]
     engine: String,
-    /// Event that an acknowledged commit survives: `sync`: loss of power; `relaxed`: the death of every process; `rio`
-    /// (libtp only): all events that the memory named by `libtp.toml` in the environment's directory survives.
+    /// Event that an acknowledged commit survives. `sync`: a loss of power; `relaxed`: the death of every process;
+    /// `rio` (libtp only): every event that the shared memory survives (`region_survives` in the environment's
+    /// libtp.toml).
     #[arg(long, default_value = "sync")]
     durability: Durability,
     /// Unit that a lock covers: `record` or `page` (libtp only).
     #[arg(long, default_value = "record")]
     granularity: Granularity,
-    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did, instead of
-    /// locking it for the change at once: two transactions that have read the same balance deadlock (libtp only).
+    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did. Without this
+    /// option, a transaction locks each balance for the change at once. Two transactions that have read the same
+    /// balance deadlock (libtp only).
     #[arg(long)]
     read_first: bool,
-    /// Let one of this number of transfers take its locks in reverse order, which causes deadlocks; 0 for none (libtp
+    /// Let one transfer in TRANSFERS take its locks in reverse order, which causes deadlocks; 0: no transfer (libtp
     /// only).
     #[arg(long, default_value_t = 0, value_name = "TRANSFERS")]
     reverse_one_in: u32,
@@ -76,7 +79,7 @@ struct Bank {
 enum As {
     /// A thread of this process.
     Threads,
-    /// A process of its own.
+    /// A separate process.
     Processes,
 }
 
@@ -93,13 +96,13 @@ pub struct ClientArguments {
 /// The name of this library among the engines.
 const OURS: &str = "libtp";
 
-/// Returns the names of the engines that keep a bank on a disk.
+/// Returns the names of the engines that store a bank on a disk.
 fn engines() -> Vec<&'static str> {
     let peers = EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).chain([EngineKind::Postgres]);
     std::iter::once(OURS).chain(peers.map(EngineKind::name)).collect()
 }
 
-/// Runs one client for the process that started this one.
+/// Runs one client for the process that started this process.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
     let contender: Contender = serde_json::from_str(&arguments.contender)
         .map_err(|why| Failure::Usage(format!("--contender {}: {why}", arguments.contender)))?;
@@ -114,7 +117,8 @@ fn serve(engine: Box<dyn Engine>) -> libtp_bench::Result<()> {
 }
 
 impl Arguments {
-    /// Loads the bank if it is missing, runs the workload, audits, and reports; exit 1 if the audit disagrees.
+    /// Loads the bank if it is missing, runs the workload, audits, and reports. Returns `Disagrees` (exit code 1) if
+    /// the audit finds a fault.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         self.bank.check()?;
         let mut directory = BankDirectory::open(self.env.as_deref(), "libtp-bench")?;
@@ -185,7 +189,7 @@ impl Bank {
         }
     }
 
-    /// Refuses settings that this build or engine cannot follow, before anything is made on disk.
+    /// Refuses settings that this build or the engine does not support, before the run makes anything on disk.
     fn check(&self) -> Result<()> {
         if self.engine == OURS {
             return Ok(());

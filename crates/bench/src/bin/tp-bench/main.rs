@@ -1,7 +1,7 @@
 //! `tp-bench`: the benchmarks, from the command line; `tp bench ARGUMENTS` starts it.
 //!
 //! Each verb has one file, `command_VERB.rs`, with its arguments and `run`. Exit code: 0: done; 1: failed, or an audit
-//! disagrees; 2: wrong usage. With `--json` standard output has only JSON, one object a line.
+//! disagrees; 2: wrong usage. With `--json`, standard output has only JSON, one object in each line.
 #![forbid(unsafe_code)]
 
 mod command_growth;
@@ -25,7 +25,7 @@ use libtp_console::output::Output;
 #[derive(Parser)]
 #[command(name = "tp-bench", version, arg_required_else_help = true, subcommand_value_name = "WORKLOAD")]
 struct CommandLine {
-    /// Write JSON to standard output, one object a line; the last line is the result.
+    /// Write JSON to standard output, one object in each line; the last line is the result.
     #[arg(short = 'j', long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -48,13 +48,14 @@ enum Verb {
     OrderEntry(command_memory::Arguments),
     /// Measure every figure of both papers, and the peers; write a report with pictures.
     Paper(command_paper::Arguments),
-    /// Measure the cost of operations by records, cache, bytes of values and processes; write a report with pictures.
+    /// Measure how the cost of operations depends on the number of records, the cache, the length of values and the
+    /// number of processes; write a report with pictures.
     Growth(command_growth::Arguments),
     /// Measure the cost of snapshots for readers and writers.
     Snapshots(command_snapshots::Arguments),
     /// Measure opening after a crash, and the size of a small and of a large environment.
     Recovery(command_recovery::Arguments),
-    /// Measure SQL by many processes: SQLite on an environment beside SQLite on a file.
+    /// Measure SQL of several processes: SQLite on an environment, compared with SQLite on a file.
     #[cfg(feature = "sql")]
     Sql(command_sql::Arguments),
     #[cfg(feature = "sql")]

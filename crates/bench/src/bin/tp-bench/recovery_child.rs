@@ -1,9 +1,10 @@
-//! The child processes that the benchmark kills. A child is this program with the verb `recovery-child`; it reports in
-//! lines of JSON.
+//! The child processes that the benchmark of recovery kills. A child is this program with the verb `recovery-child`. It
+//! reports in lines of JSON.
 //!
-//! A child prints one line when it has opened the environment. A working child prints a line after every
-//! `TRANSFERS_A_LINE` transfers. A child that only opened waits until its input is closed, then closes the
-//! environment and prints how long that took.
+//! A child that opens prints one line when it has opened the environment. A working child also prints a line after
+//! every `TRANSFERS_A_LINE` transfers. A child that fills prints a line when it has loaded the records, and a line when
+//! it has taken the locks. When its input is closed, a child that does not work closes the environment and prints the
+//! duration.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -22,44 +23,44 @@ pub const VERB: &str = "recovery-child";
 const ROLE_OPEN: &str = "open";
 const ROLE_WORK: &str = "work";
 const ROLE_FILL: &str = "fill";
-/// Transfers between two lines.
+/// Transfers between two lines of a working child.
 const TRANSFERS_A_LINE: u32 = 2_000;
 const SEED: u64 = 0x7ec0;
-/// Records of one transaction of the load.
+/// Number of records in one transaction of the load.
 const BATCH: u64 = 10_000;
 const NAME: &str = "libtp";
 
 /// One line of a child.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Said {
-    /// Duration in milliseconds: of opening, or of the step that the line reports.
+    /// Duration of the step that the line reports, in milliseconds.
     pub open_ms: f64,
     /// How the environment was opened.
     pub how: String,
-    /// Log bytes replayed by opening; for a working child, log bytes since the last checkpoint.
+    /// Log bytes that the opening replayed; in later lines of a working child, log bytes since the last checkpoint.
     pub log_bytes: u64,
-    /// Page changes redone.
+    /// Page changes that the opening redid.
     pub redone: u64,
-    /// Path of the shared memory.
+    /// Path of the shared memory's file.
     pub region: String,
-    /// Size of that memory, in bytes.
+    /// Bytes of memory that the shared memory's file has.
     pub region_bytes: u64,
-    /// Allocated bytes of that memory.
+    /// Bytes of the shared memory that are in use.
     pub region_used: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log: u64,
 }
 
-/// The reports of a working child.
+/// What a working child reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
     /// The size of the log.
     Log,
-    /// No report: no process reads the pipe, and a full pipe would stop the child.
+    /// Nothing, because the benchmark does not read this child's pipe, and a full pipe would stop the child.
     Nothing,
 }
 
-/// A child process, killed when it is dropped.
+/// A child process. Dropping the value kills it.
 pub struct Child {
     process: std::process::Child,
     lines: BufReader<ChildStdout>,
@@ -97,7 +98,10 @@ impl Child {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
         let heard = read.ok().filter(|&bytes| bytes > 0).and_then(|_| serde_json::from_str(&line).ok());
-        heard.ok_or_else(|| Error::Client { client: 0, what: format!("ended, or said {line:?}") })
+        heard.ok_or_else(|| Error::Client {
+            client: 0,
+            what: format!("ended, or wrote a line that cannot be parsed: {line:?}"),
+        })
     }
 
     /// Kills the child.
@@ -106,7 +110,7 @@ impl Child {
         killed.map(|_| ()).map_err(Error::file("kill", Path::new("a child process")))
     }
 
-    /// Makes the child close the environment. Returns the duration in milliseconds.
+    /// Makes the child close the environment. Returns the duration of closing, in milliseconds.
     pub fn close(mut self) -> Result<f64> {
         drop(self.process.stdin.take());
         let left = self.hear()?;
@@ -117,8 +121,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The child still runs if an error has ended the measurement. If the child has ended, both calls fail without
-        // harm.
+        // The child still runs if an error ended the measurement. If the child has ended, both calls do nothing.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -132,7 +135,7 @@ pub struct Arguments {
     numbers: Vec<u64>,
 }
 
-/// Runs the child's side.
+/// Does the work of a child process.
 pub fn run(arguments: &Arguments) -> failure::Result<Ending> {
     let path = &arguments.path;
     match (arguments.role.as_str(), arguments.numbers.as_slice()) {
@@ -149,11 +152,11 @@ fn open(path: &Path) -> Result<()> {
     let env = Env::open_or_create(path).map_err(Error::engine(NAME, "opening"))?;
     let opened = Said { open_ms: millis(begin), ..look(&env)? };
     say(&opened)?;
-    leave_when_told(env)
+    close_when_input_ends(env)
 }
 
-/// Waits until the input is closed, then closes the environment.
-fn leave_when_told(env: Env) -> Result<()> {
+/// Waits until the input is closed, then closes the environment, and prints the duration.
+fn close_when_input_ends(env: Env) -> Result<()> {
     let mut rest = Vec::new();
     std::io::stdin().read_to_end(&mut rest).map_err(Error::file("read", Path::new("standard input")))?;
     let begin = Instant::now();
@@ -167,7 +170,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
     let begin = Instant::now();
     let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?;
     say(&Said { open_ms: millis(begin), ..look(bank.env())? })?;
-    let since = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_tail;
+    let since = bank.env().stats().map_err(Error::engine(NAME, "reading its statistics"))?.log_tail;
     let mut session = bank.session()?;
     let mut transfers = Transfers::new(scale, SEED, number(client)?);
     loop {
@@ -178,7 +181,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
         if !tells {
             continue;
         }
-        let stats = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?;
+        let stats = bank.env().stats().map_err(Error::engine(NAME, "reading its statistics"))?;
         say(&Said { log_bytes: stats.log_tail - since.max(stats.checkpoint), ..Said::default() })?;
     }
 }
@@ -197,7 +200,7 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     }
     say(&Said { open_ms: millis(begin), ..look(&env)? })?;
     let few = env.btree("few").map_err(failed())?;
-    // Another reader keeps the many locks from being escalated to one lock on the whole database.
+    // The other transaction's lock in `few` prevents the escalation of many locks to one lock on the whole database.
     env.run(|txn| few.put(txn, &u64::MAX.to_be_bytes(), &[])).map_err(failed())?;
     let other = env.begin().map_err(failed())?;
     few.get(&other, &u64::MAX.to_be_bytes()).map_err(failed())?;
@@ -215,11 +218,11 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     other.abort().map_err(failed())?;
     txn.commit().map_err(failed())?;
     drop((many, few));
-    leave_when_told(env)
+    close_when_input_ends(env)
 }
 
 fn look(env: &Env) -> Result<Said> {
-    let stats = env.stats().map_err(Error::engine(NAME, "reading its own figures"))?;
+    let stats = env.stats().map_err(Error::engine(NAME, "reading its statistics"))?;
     let opened = env.opened();
     Ok(Said {
         open_ms: 0.0,

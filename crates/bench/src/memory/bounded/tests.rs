@@ -1,4 +1,5 @@
-//! A process with a limit uses a database that is larger than the limit, and the database adds up afterwards.
+//! Tests of a process with limited memory: it uses a database that is larger than the limit, and the audit accepts the
+//! database.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,13 +16,14 @@ fn start(job: &str) -> Command {
     again
 }
 
-/// Not a test by itself: the other tests start it.
+/// The limited process. It is no test: the other tests start it.
 #[test]
 fn the_process() {
     let Ok(job) = std::env::var(VARIABLE) else { return };
     let mut answer = Vec::new();
     serve_memory(&job, &mut std::io::stdin().lock(), &mut answer).unwrap();
-    // The test harness prints its own lines after this one.
+    // The parent takes the last line as the answer, so the answer begins on a new line, and this process exits before
+    // the test harness prints more.
     println!("\n{}", String::from_utf8(answer).unwrap().trim());
     std::process::exit(0);
 }
@@ -32,7 +34,7 @@ fn job(workload: SizedWorkload, engine: BoundedEngine, directory: &Path) -> Boun
 }
 
 #[test]
-fn a_database_larger_than_the_memory_is_worked_on_and_adds_up() {
+fn the_audit_accepts_a_database_that_is_larger_than_the_limit() {
     const LIMIT: u64 = 12 << 20;
     let disk = tempfile::tempdir_in("/var/tmp").unwrap();
     for workload in [SizedWorkload::DebitCredit(1), SizedWorkload::OrderEntry(2)] {
@@ -55,7 +57,7 @@ fn a_database_larger_than_the_memory_is_worked_on_and_adds_up() {
 }
 
 #[test]
-fn a_process_that_cannot_do_its_job_says_why() {
+fn the_error_of_a_process_that_cannot_do_its_job_has_the_reason() {
     let disk = tempfile::tempdir_in("/var/tmp").unwrap();
     let lost = job(SizedWorkload::DebitCredit(7), BoundedEngine::Vista, disk.path());
     let why = run_bounded(lost.clone(), 64 << 20, &start).unwrap_err().to_string();
@@ -82,7 +84,7 @@ fn settings() -> crate::memory::MemorySettings {
 }
 
 #[test]
-fn one_transaction_that_is_lost_is_noticed() {
+fn the_audit_notices_one_lost_transaction() {
     let disk = tempfile::tempdir_in("/var/tmp").unwrap();
     for engine in [BoundedEngine::Vista, BoundedEngine::RvmRio] {
         let job = job(SizedWorkload::DebitCredit(1), engine, disk.path());

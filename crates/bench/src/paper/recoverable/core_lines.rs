@@ -1,8 +1,9 @@
-//! Counts the lines of code of the part that the paper calls Vista, in the source from which this program is built. The
-//! test `crates/vista/tests/budget.rs` counts in the same way, and fails above the paper's 720 lines.
+//! Counts the lines of code of the parts that the paper calls Vista, in the source from which this program is built.
+//! The test `crates/vista/tests/budget.rs` counts in the same way, and fails if there are more than the paper's 720
+//! lines.
 
-/// The files with the parts that the paper's section 4 counts: transactions, recovery, the heap, and ranges found by
-/// the virtual memory system.
+/// The source files of the parts that the paper's section 4 counts: transactions, recovery, the heap, and ranges found
+/// by the virtual memory system.
 const FILES: [&str; 9] = [
     include_str!("../../../../vista/src/lib.rs"),
     include_str!("../../../../vista/src/segment.rs"),
@@ -15,7 +16,7 @@ const FILES: [&str; 9] = [
     include_str!("../../../../rio/src/undo.rs"),
 ];
 
-/// Returns the number of lines with more than a comment or brackets, without tests.
+/// Returns the number of lines of code, without tests. Lines that have only a comment or brackets do not count.
 fn code_lines(text: &str) -> usize {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
@@ -26,8 +27,8 @@ pub(super) fn note() -> String {
     let lines: usize = FILES.map(code_lines).iter().sum();
     format!(
         "The parts that the paper's section 4 counts in its 720 lines of C (transactions, recovery, the heap, ranges found by the virtual memory system) \
-         have {lines} lines of Rust in the source of this program; `cargo test -p libtp-vista --test budget -- --nocapture` counts them by file, and the \
-         other lines, too."
+         have {lines} lines of Rust in the source of this program. `cargo test -p libtp-vista --test budget -- --nocapture` prints the count of each \
+         file, and also counts vista's other files."
     )
 }
 
@@ -40,7 +41,7 @@ mod tests {
         let text =
             "//! A file.\nfn one() {\n    two(); // this\n}\n\n#[cfg(test)]\nmod tests {\n    fn three() {}\n}\n";
         assert_eq!(code_lines(text), 2);
-        assert!(FILES.iter().all(|file| code_lines(file) > 3), "no file is empty");
+        assert!(FILES.iter().all(|file| code_lines(file) > 3), "a file has no code");
         assert!(note().contains("lines of Rust"));
     }
 }

@@ -10,7 +10,7 @@ use crate::paper::Paper;
 
 use super::{rounds, without_pmemobj, RVM, RVM_RIO, VISTA};
 
-/// The process's memory limit. The paper's machine had 256 MB, of which about 200 were left for the database.
+/// The limit of the process's memory. The paper's machine had 256 MB, of which the database could use about 200 MB.
 const LIMIT: u64 = 64 << 20;
 
 pub(super) const ENGINES: [(&str, BoundedEngine); 3] =
@@ -33,8 +33,8 @@ pub(super) fn figures(paper: &mut Paper<'_>) -> Result<()> {
     };
     let debit_credit = of(SizedWorkload::DebitCredit, &DEBIT_CREDIT, &DEBIT_CREDIT_QUICK);
     let order_entry = of(SizedWorkload::OrderEntry, &ORDER_ENTRY, &ORDER_ENTRY_QUICK);
-    figure(paper, 'b', "debit-credit", "41 times RVM-Rio and 556 times RVM", &debit_credit)?;
-    figure(paper, 'c', "order-entry", "14 times RVM-Rio and 150 times RVM", &order_entry)
+    figure(paper, 'b', "debit-credit", "41 times as fast as RVM-Rio and 556 times as fast as RVM", &debit_credit)?;
+    figure(paper, 'c', "order-entry", "14 times as fast as RVM-Rio and 150 times as fast as RVM", &order_entry)
 }
 
 fn figure(paper: &mut Paper<'_>, letter: char, name: &str, times: &str, sizes: &[SizedWorkload]) -> Result<()> {
@@ -57,31 +57,31 @@ fn figure(paper: &mut Paper<'_>, letter: char, name: &str, times: &str, sizes: &
     drop(cases);
     let notes = series.iter().filter_map(holds).collect();
     let first = Place::Number(mebibytes(bytes_of(sizes[0])?));
-    series.extend(without_pmemobj(paper, first, "databases of bounded memory are those of Vista and RVM alone"));
+    series.extend(without_pmemobj(paper, first, "only Vista and RVM are measured with limited memory"));
     paper.figures.push(Figure {
         id: format!("vista-5{letter}"),
         title: format!("{name}, by the size of the database"),
         paper: format!(
-            "Rio Vista figure 5{letter}: the text says that Vista did {times} while the database was in memory. RVM and Vista begin to \
-             thrash once the database is larger than memory, and RVM-Rio at half that size, because the file cache has a second copy of \
-             the database."
+            "Rio Vista figure 5{letter}: the text says that Vista was {times} while the database was in memory. RVM and Vista begin to \
+             thrash when the database is larger than memory. RVM-Rio begins at half of that size, because the file cache has a second copy \
+             of the database."
         ),
         here: format!(
-            "Each size has a process of its own. A control group limits the process to {} MiB of memory, with its pages of files. The files are \
-             on the disk. Vista's segment is a file. RVM's memory is anonymous. RVM's database and log are files, not the paper's raw disks, and \
-             the log has a tenth of the database's length. So for `rvm`, too, the file cache has a second copy of the bytes that truncations have \
-             written. `rvm-rio` is the same without syncs.",
+            "Each sample is measured in a new process. A control group limits the process to {} MiB of memory, including its pages of files. The \
+             files are on the disk. Vista's segment is a file. RVM's memory is an unnamed file. RVM's database and log are files, not raw disks as in \
+             the paper, and the log has a tenth of the database's length. So for `rvm`, too, the file cache has a second copy of the bytes that \
+             truncations have written. `rvm-rio` is RVM on the same files without syncs.",
             LIMIT >> 20
         ),
         x: Axis::logarithmic("MiB of database"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series,
         notes,
     });
     Ok(())
 }
 
-/// Returns a sentence with the size up to which a contender reaches half of its best.
+/// Returns a sentence with the largest size at which a contender reaches half of its best rate.
 fn holds(series: &Series) -> Option<String> {
     let medians: Vec<_> = series.points.iter().filter_map(|point| Some((&point.x, Point::median(point)?))).collect();
     let best = medians.iter().map(|(_, median)| *median).max_by(f64::total_cmp)?;
@@ -89,7 +89,7 @@ fn holds(series: &Series) -> Option<String> {
     let (held, _) = medians.iter().rfind(|(_, median)| *median >= best / 2.0)?;
     let (name, parts) = (&series.name, spelled((best / last).round()));
     Some(format!(
-        "`{name}` does at least half of its best up to {held} MiB, and at {largest} MiB 1/{parts} of its best."
+        "`{name}` reaches half of its best rate up to {held} MiB, and at {largest} MiB 1/{parts} of its best rate."
     ))
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_lie_on_both_sides_of_the_limit_and_all_of_them_were_compiled() {
+    fn sizes_are_on_both_sides_of_the_limit_and_every_size_was_compiled() {
         let sizes = |make: fn(u64) -> SizedWorkload, sizes: &[u64]| -> Vec<u64> {
             sizes.iter().map(|size| bytes_of(make(*size)).unwrap()).collect()
         };

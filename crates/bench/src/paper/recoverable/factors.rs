@@ -1,14 +1,15 @@
-//! The sources of the factor (Rio Vista, section 5.3): RVM's gain from a safe file cache, and Vista's gain beyond that.
+//! The two sources of Vista's speed (Rio Vista, section 5.3): RVM's gain from a safe file cache, and Vista's gain over
+//! RVM on a safe file cache.
 
 use crate::paper::figure::{Axis, Figure, Place, Point, Series};
 use crate::paper::Paper;
 
 use super::{RVM, RVM_RIO, VISTA};
 
-const CACHE: &str = "the file cache alone: rvm-rio beside rvm";
-const VISTA_ALONE: &str = "vista beside rvm-rio";
+const CACHE: &str = "the safe file cache: rvm-rio compared with rvm";
+const VISTA_ALONE: &str = "vista compared with rvm-rio";
 
-/// Makes the figure from the measurements of this run, if there is anything to compare.
+/// Makes the figure from figures 5a, 5b and 5c, if this run has measured any of them.
 pub(super) fn figure(paper: &mut Paper<'_>) {
     let (mut cache, mut vista) = (Vec::new(), Vec::new());
     for (id, name, is_cost) in [
@@ -26,13 +27,13 @@ pub(super) fn figure(paper: &mut Paper<'_>) {
     }
     paper.figures.push(Figure {
         id: "vista-5-factors".into(),
-        title: "What a safe file cache gives, and what Vista gives beside it".into(),
+        title: "The gain from a safe file cache, and the further gain from Vista".into(),
         paper: "Rio Vista, section 5.3: Rio made RVM 11 to 20 times as fast, and Vista was 14 to 100 times as fast as RVM on Rio.".into(),
-        here: "The figures of 5a, 5b and 5c at their smallest size; each ratio is of two samples of the same round. The first ratio \
+        here: "The values of figures 5a, 5b and 5c at their smallest size. Each ratio is of two samples of the same round. The first ratio \
                compares a sync of the disk with a system call, so it depends on the disk."
             .into(),
         x: Axis::linear("benchmark"),
-        y: Axis::logarithmic("times"),
+        y: Axis::logarithmic("times as fast"),
         series: [(CACHE, cache), (VISTA_ALONE, vista)]
             .map(|(name, points)| Series { name: name.to_owned(), points })
             .into(),
@@ -44,7 +45,7 @@ fn point(x: &Place, samples: Vec<f64>) -> Point {
     Point { x: x.clone(), samples, refused: None }
 }
 
-/// Returns, by round, how many times better one contender is than the other at the first place, or `None` if one of
+/// Returns, for each round, how many times as fast one contender is as the other at the first place; `None` if one of
 /// them was not measured.
 fn times(figure: &Figure, one: &str, other: &str, is_cost: bool) -> Option<Vec<f64>> {
     let samples = |name: &str| Some(&figure.series(name)?.points.first()?.samples);
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_cost_and_a_higher_rate_are_so_many_times_as_good() {
+    fn a_ratio_is_above_one_for_a_lower_cost_and_for_a_higher_rate() {
         let series = |name: &str, samples: &[f64]| {
             let points = vec![point(&Place::Number(8.0), samples.to_vec()), point(&Place::Number(9.0), vec![1e9])];
             Series { name: name.to_owned(), points }

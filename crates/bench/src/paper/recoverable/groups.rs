@@ -1,5 +1,5 @@
-//! RVM with several transactions for each sync (Rio Vista figure 6), and the time that each transaction waits for its
-//! sync.
+//! RVM's group commit, with several transactions for each sync (Rio Vista figure 6), and the time until each
+//! transaction is safe.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,8 @@ use super::{as_rates, figure as number, pmemobj, pmemobj_left_out, rounds, Conte
 
 const GROUPS: [u32; 3] = [1, 8, 64];
 const GROUPS_QUICK: [u32; 2] = [1, 64];
-/// Named like the paper's figures. The paper's 6a has all sizes; here there are three.
+/// The workloads, with the letters of the paper's figures. The paper's figure 6a has all sizes. Here three sizes have a
+/// figure each.
 const WORKLOADS: [(&str, &str, Workload); 5] = [
     ("a", "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
     ("a-4096", "synthetic, 4,096 bytes", Workload::Synthetic { bytes: 4_096, is_hot: false }),
@@ -22,10 +23,10 @@ const WORKLOADS: [(&str, &str, Workload); 5] = [
     ("c", "order-entry", Workload::OrderEntry),
 ];
 
-/// A sample's response times: the contender, the group, and the microseconds of the median and of the 99th percentile.
+/// A sample's response times: the contender, the group's size, and the median and the 99th percentile in microseconds.
 type Response = (&'static str, u32, [f64; 2]);
 
-/// Measures throughput by the length of a group, and response times.
+/// Measures throughput and response times by the size of a group.
 pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     WORKLOADS.into_iter().try_for_each(|(which, name, workload)| figures(paper, which, name, workload))
 }
@@ -37,7 +38,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
     let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
     let mut cases = Vec::new();
     for (group, contender) in groups.iter().copied().map(of_group).chain(alone) {
-        // Each transaction of libpmemobj is its own group, like Vista's, so its rate gives its response time.
+        // A transaction of libpmemobj is safe when it ends, so its response time follows from the rate.
         let times_responses = contender.engine != MemoryEngine::Pmemobj;
         let (runner, responses) = (Runner { times_responses, ..Runner::of(paper) }, &responses);
         cases.push(Case::new(contender.name, Place::Number(f64::from(group)), move || {
@@ -61,25 +62,25 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
         id: id.clone(),
         title: format!("RVM's group commit: {name}"),
         paper: format!(
-            "Rio Vista figure 6{}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that RVM \
-             does more transactions a second with groups, and that a thread whose transactions depend on each other gains \
-             nothing.",
+            "Rio Vista figure 6{}: RVM that syncs 1, 8 and 64 transactions at once, compared with Vista. The text says \
+             that RVM does more transactions per second with groups, and that a thread whose transactions depend on each \
+             other gains nothing.",
             &which[..1],
         ),
-        here: "Groups of one thread: the transactions of a group are answered before they are on the disk. Vista and libpmemobj have no \
-               groups: their one figure is shown at each group size."
+        here: "One thread runs all transactions of a group, so it continues before they are on the disk. Vista and libpmemobj have no groups: \
+               their only value is shown at each group size."
             .into(),
         x: Axis::logarithmic("transactions of a group"),
-        y: Axis::logarithmic("transactions a second"),
+        y: Axis::logarithmic("transactions per second"),
         series: series.into_iter().map(|series| everywhere(series, groups)).chain(left_out).collect(),
         notes: Vec::new(),
     };
     paper.figures.push(Figure {
         id: format!("{id}-response"),
-        title: format!("How long a transaction takes until it is safe: {name}"),
-        paper: "Rio Vista, section 5.3: response time gets slightly worse by group commit, because a transaction waits for its group.".into(),
-        here: "For Vista and RVM: the time from a transaction's begin until its group is synced, by one thread that begins the next transaction at once. The \
-               time of truncations is included. Each time includes two reads of the clock, which are most of Vista's time."
+        title: format!("The time of a transaction until it is safe: {name}"),
+        paper: "Rio Vista, section 5.3: group commit makes the response time slightly worse, because a transaction waits for its group.".into(),
+        here: "For Vista and RVM: the time from a transaction's begin until its group is synced. One thread begins each transaction as soon as the previous \
+               transaction has ended. The time includes truncations, and two readings of the clock, which are most of Vista's time."
             .into(),
         y: Axis::logarithmic("microseconds"),
         series: response_series(&responses.into_inner()).into_iter().map(|series| everywhere(series, groups)).collect(),
@@ -89,7 +90,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
     Ok(())
 }
 
-/// Repeats a series' single point for groups of any length.
+/// Repeats the point of a series that has only one, for each group size.
 fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     if let [only] = series.points.as_slice() {
         let at = |group: &u32| Point { x: Place::Number(f64::from(*group)), ..only.clone() };
@@ -98,7 +99,7 @@ fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     series
 }
 
-/// Returns the median and the 99th percentile, by groups.
+/// Returns a series of medians and a series of 99th percentiles for each contender, by group size.
 fn response_series(responses: &[Response]) -> Vec<Series> {
     let mut all = Vec::new();
     for name in [RVM.name, VISTA.name] {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn response_times_are_sorted_by_group_and_quantile_and_vistas_are_everywhere() {
+    fn response_times_are_sorted_by_group_and_quantile_and_those_of_vista_are_at_each_group_size() {
         let of = |name, group, p50| (name, group, [p50, 10.0 * p50]);
         let responses = [of("rvm", 8, 5.0), of("rvm", 1, 1.0), of("rvm", 8, 7.0), of("vista", 1, 0.1)];
         let series: Vec<Series> =

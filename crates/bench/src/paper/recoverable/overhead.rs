@@ -12,18 +12,18 @@ use super::{contenders, core_lines, figure as number, pmemobj_left_out, rounds, 
 
 const SIZES: [u32; 8] = [8, 64, 256, 1024, 4096, 16_384, 65_536, 1_048_576];
 const SIZES_QUICK: [u32; 3] = [8, 1024, 1_048_576];
-/// RVM whose transactions share a write of the log, which figure 6 measures at fewer sizes.
+/// RVM with group commit, at all sizes of figure 5a. Figure 6 measures it at fewer sizes.
 const GROUPED: [Contender; 3] = [
     Contender { name: "rvm-rio, groups of 64", engine: MemoryEngine::RvmRio { group: 64 }, ..RVM_RIO },
     Contender { name: "rvm, groups of 8", engine: MemoryEngine::Rvm { group: 8 }, ..RVM },
     Contender { name: "rvm, groups of 64", engine: MemoryEngine::Rvm { group: 64 }, ..RVM },
 ];
-/// The bare write and sync of RVM's rounds.
+/// The series of the bare writes and syncs in RVM's rounds.
 const BARE: &str = "bare write and fdatasync";
-/// The swapped pointers, and whether they are always the same.
-const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random of 50 MB", false)];
-/// A smaller overhead, in microseconds, cannot be distinguished from zero, and would have no place on a logarithmic
-/// axis.
+/// The choice of the swapped pointers, and whether they are always the same.
+const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random in 50 MB", false)];
+/// The smallest overhead in the figure, in microseconds. A smaller overhead cannot be distinguished from zero, and a
+/// logarithmic axis has no zero.
 const LEAST: f64 = 0.001;
 
 pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
@@ -52,15 +52,15 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
     series.extend(pmemobj_left_out(paper, Place::Number(f64::from(sizes[0]))));
     paper.figures.push(Figure {
         id: "vista-5a".into(),
-        title: "What a transaction of recoverable memory costs, by its size".into(),
-        paper: "Rio Vista figure 5a: bytes at a random place of 50 MB; the time of a transaction minus the time of the same stores without a \
-                transaction. The text says 5 microseconds for small transactions on Vista, at least 500 on RVM-Rio, 10 milliseconds on RVM; \
-                above 1 KB Vista takes 17.9 microseconds a KB."
+        title: "The cost of a transaction of recoverable memory, by its size".into(),
+        paper: "Rio Vista figure 5a: bytes at a random place in 50 MB; the time of a transaction minus the time of the same stores without a \
+                transaction. The text says that small transactions take 5 microseconds on Vista, at least 500 microseconds on RVM-Rio, and 10 \
+                milliseconds on RVM. Above 1 KB, Vista takes 17.9 microseconds per KB."
             .into(),
         here: format!(
-            "The segment in {}, or, where the name says so, in a file on the disk that is wholly in the system's file cache. `rvm-rio` has its log and its database in memory, too; `rvm` has them on the \
-             disk, and syncs each transaction. Their log has 5 MB, a tenth of the database, as in the paper, and their times include their share of truncations; in groups one write of the log is for \
-             several transactions. The compared cases took turns of 0.3 to 5 ms; 0.001 stands for a time that cannot be distinguished from zero.",
+            "The segment is in {}, or, if the name says so, in a file on the disk that is wholly in the system's file cache. `rvm-rio` also has its log and its database in memory. `rvm` has them on the \
+             disk, and syncs each transaction. Both logs have 5 MB, a tenth of the database, as in the paper, and both times include a share of the truncations. With groups, one write of the log and one \
+             sync serve several transactions. The rounds of the compared cases, of 0.3 to 5 ms, alternate. The value 0.001 stands for a time that cannot be distinguished from zero.",
             paper.settings.memory.display()
         ),
         x: Axis::logarithmic("bytes"),
@@ -71,7 +71,7 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the series of bare writes, by their size.
+/// Returns the series of bare writes and syncs, by their size.
 fn bare_series(sizes: &[u32], bare: &[(u32, f64)]) -> Series {
     let point = |size: &u32| {
         let samples = bare.iter().filter(|(bytes, _)| bytes == size).map(|(_, micros)| *micros).collect();
@@ -80,12 +80,12 @@ fn bare_series(sizes: &[u32], bare: &[(u32, f64)]) -> Series {
     Series { name: BARE.to_owned(), points: sizes.iter().map(point).collect() }
 }
 
-/// Measures the smallest possible transaction.
+/// Measures a transaction that swaps two pointers.
 pub(super) fn swap(paper: &mut Paper<'_>) -> Result<()> {
     let runner = Runner::of(paper);
     let mut cases = Vec::new();
     for (name, is_hot) in PLACES {
-        // A contender that waits for a disk tells nothing about pointers.
+        // Contenders that write to a disk are left out, because the disk would take almost all of the time.
         let all = contenders(paper).into_iter().filter(|one| !one.is_on_disk && one.name != RVM.name);
         for contender in all {
             let runner = &runner;
@@ -99,13 +99,13 @@ pub(super) fn swap(paper: &mut Paper<'_>) -> Result<()> {
     series.extend(pmemobj_left_out(paper, Place::Name(PLACES[0].0.to_owned())));
     paper.figures.push(Figure {
         id: "vista-5-swap".into(),
-        title: "Two pointers change places, atomically".into(),
+        title: "Two pointers are swapped atomically".into(),
         paper:
             "Rio Vista, sections 1 and 6: at 5 microseconds, transactions can be used even for swapping two pointers."
                 .into(),
-        here: "Begin, two ranges of 8 bytes, end: all of it, the stores, too.".into(),
+        here: "A transaction declares and stores two ranges of 8 bytes. The time includes its begin, the stores and its end.".into(),
         x: Axis::linear("pointers"),
-        y: Axis::logarithmic("nanoseconds a transaction"),
+        y: Axis::logarithmic("nanoseconds per transaction"),
         series,
         notes: Vec::new(),
     });

@@ -1,4 +1,4 @@
-//! Plain mode and shared mode give the same answers to the same calls.
+//! Tests that plain mode and shared mode give the same answers to the same calls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn a_tree_is_the_same_in_plain_and_in_shared_mode() {
 }
 
 #[test]
-fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
+fn a_tree_with_duplicates_is_the_same_in_plain_and_in_shared_mode() {
     for seed in 1..4 {
         compare(PairsInfo::Btree { has_duplicates: true, compare: None, page_bytes: 0 }, seed);
     }
@@ -84,7 +84,7 @@ fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
 
 /// The order of the pairs differs between the modes; the contents are the same.
 #[test]
-fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
+fn a_hash_file_has_the_same_pairs_in_plain_and_in_shared_mode() {
     let given = PairsInfo::Hash { hash: None, page_bytes: 0 };
     let home = tempfile::tempdir().unwrap();
     let mut files =
@@ -104,7 +104,7 @@ fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
     let all = files.each_mut().map(|file| {
         let (mut all, mut how) = (BTreeSet::new(), R_FIRST);
         while let Some(pair) = file.seek(b"", how).unwrap() {
-            assert!(all.insert(pair), "a record was met twice");
+            assert!(all.insert(pair), "a cursor returned a pair twice");
             how = R_NEXT;
         }
         all

@@ -1,4 +1,5 @@
-//! Plain mode and shared mode give the same answers to all calls. Plain mode is so simple that it serves as the model.
+//! Tests that plain mode and shared mode give the same answers to the same calls. Plain mode is so simple that it
+//! serves as the model.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -92,9 +93,9 @@ fn records_of_one_length_behave_the_same_in_both_modes() {
     compare(Length::Fixed(4, b'.'), 3);
 }
 
-/// A database of `tp_recno_open` keeps its numbers, because other programs may have stored them.
+/// The records of a database of `tp_recno_open` keep their numbers, because other programs may have stored the numbers.
 #[test]
-fn a_database_that_keeps_its_numbers_is_opened_only_as_its_own_kind() {
+fn a_database_whose_records_keep_their_numbers_refuses_to_renumber_them() {
     let home = tempfile::tempdir().unwrap();
     {
         let env = libtp::Env::open_or_create(home.path()).unwrap();
@@ -111,7 +112,7 @@ fn a_database_that_keeps_its_numbers_is_opened_only_as_its_own_kind() {
         Some(libc::EOPNOTSUPP)
     );
     assert_eq!(records.get(&key(1), 0).unwrap().as_deref(), Some(&b"once"[..]));
-    // An insertion behind the last record changes no number.
+    // An insertion after the last record changes no number.
     assert!(matches!(records.put(&key(3), b"x".to_vec(), R_IAFTER).unwrap(), Stored::As(4)));
     assert_eq!(records.seek(&key(0), R_LAST).unwrap(), Some((4, b"x...".to_vec())));
     assert!(records.delete(&key(0), R_CURSOR).unwrap());

@@ -1,4 +1,4 @@
-//! Files of plain mode: torn, damaged, changed many times, and changed by two programs at once.
+//! Tests of files of plain mode: torn, damaged, changed many times, and changed by two programs at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -25,8 +25,8 @@ fn put(plain: &mut Plain, key: &str, value: &str) {
     plain.put(key.as_bytes(), value.as_bytes(), false).unwrap().unwrap();
 }
 
-/// A crash leaves any part of the bytes written since the last sync, in any order. No such part may change the
-/// contents.
+/// After a crash, any of the bytes that were written since the last sync may be on the disk, in any combination. None
+/// of these combinations may change the contents.
 #[test]
 fn after_any_part_of_an_unfinished_sync_the_file_has_the_contents_of_the_last_sync() {
     let home = tempfile::tempdir().unwrap();
@@ -41,12 +41,12 @@ fn after_any_part_of_an_unfinished_sync_the_file_has_the_contents_of_the_last_sy
     plain.delete(b"key 9").unwrap();
     plain.sync().unwrap();
     let (after, whole) = (all(&plain), fs::read(&path).unwrap());
-    // As long as the slot of the last sync is missing, any part of the bytes behind the end may be present.
+    // The new slot is missing, and any number of the new bytes after the old end is on the disk.
     for kept in image.len()..=whole.len() {
         let mut torn = whole[..kept].to_vec();
         torn[32..96].copy_from_slice(&image[32..96]);
         fs::write(&path, &torn).unwrap();
-        assert_eq!(all(&open(&path).unwrap()), before, "{kept} bytes are left");
+        assert_eq!(all(&open(&path).unwrap()), before, "the file has {kept} bytes");
     }
     fs::write(&path, &whole).unwrap();
     assert_eq!(all(&open(&path).unwrap()), after);
@@ -70,13 +70,13 @@ fn a_damaged_file_is_refused_and_never_read_as_another_kind() {
         assert!(refused.text.contains("file") && refused.errno == libc::EINVAL, "byte {at}: {}", refused.text);
     }
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-    assert!(open(&path).is_err(), "its end is cut off");
+    assert!(open(&path).is_err(), "the end of the file is missing");
     fs::write(&path, b"root:x:0:0:root:/root:/bin/bash\n and so on, a file of another kind than this is").unwrap();
     assert!(open(&path).is_err());
 }
 
 #[test]
-fn a_file_that_is_changed_again_and_again_does_not_grow() {
+fn a_file_whose_pairs_are_replaced_again_and_again_does_not_grow() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = open(&path).unwrap();
@@ -98,7 +98,7 @@ fn a_file_that_is_changed_again_and_again_does_not_grow() {
 }
 
 #[test]
-fn changes_of_another_program_are_not_overwritten() {
+fn a_sync_does_not_overwrite_changes_of_another_program() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut first = open(&path).unwrap();
@@ -113,7 +113,7 @@ fn changes_of_another_program_are_not_overwritten() {
     assert_eq!(all(&open(&path).unwrap()), all(&second));
 }
 
-/// The size of a value that exceeds the bound for unwritten frames.
+/// The size of a value that is larger than the limit for unwritten frames.
 const MUCH: usize = 1_200_000;
 
 /// A program that has the file open, in the model.
@@ -134,9 +134,9 @@ impl Party {
         self.is_changed = true;
     }
 
-    /// Syncs this program's changes. Returns whether the file now has this program's contents. If the file had the
-    /// state that this program knew, the file must have these contents. If there is no change to write, a sync only
-    /// makes a missing file.
+    /// Syncs this program's changes, and checks the result. Returns whether the sync has written the file. The sync
+    /// must write if the file had the state that this program knew and the program has changed a pair, or if the file
+    /// was still empty.
     fn sync(&mut self, states: usize, is_made: bool) -> bool {
         let done = self.plain.sync();
         match (self.knows == states, self.is_changed) {
@@ -158,13 +158,13 @@ impl Party {
     }
 }
 
-/// Regression test. A program with many unwritten changes wrote them at once behind the end that it knew. There it
-/// overwrote bytes that another program had written or synced meanwhile. And when two programs made a file, the second
+/// Regression test for two bugs. A program with many unwritten changes wrote them before `sync`, after the end that it
+/// knew, and so overwrote bytes that another program had written there. And when two programs made a file, the second
 /// overwrote the file of the first.
 #[test]
 fn if_two_programs_change_a_file_in_any_order_one_sync_is_kept_and_the_other_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    // If the file has pairs, frames are appended behind the existing frames; otherwise all frames are new.
+    // With pairs in the file, a sync appends frames after the existing frames; in a new file all frames are new.
     for is_new in [true, false] {
         for order in 0..4_usize.pow(4) {
             let path = home.path().join(format!("{is_new} {order}"));
@@ -189,8 +189,8 @@ fn if_two_programs_change_a_file_in_any_order_one_sync_is_kept_and_the_other_is_
                 if what < 2 && step < 3 {
                     continue;
                 }
-                // A program that opens the file now gets this state. So does a program after a crash that kept all
-                // written bytes.
+                // A program that opens the file now must find this state, also after a crash that kept all written
+                // bytes.
                 let says = open(&path).unwrap_or_else(|refused| panic!("order {order}, step {step}: {}", refused.text));
                 assert!(all(&says) == expected, "order {order}, step {step}, is_new {is_new}");
             }
@@ -200,7 +200,7 @@ fn if_two_programs_change_a_file_in_any_order_one_sync_is_kept_and_the_other_is_
 }
 
 #[test]
-fn a_program_that_puts_nothing_into_a_new_file_does_not_overwrite_the_other_programs_pairs() {
+fn a_sync_without_changes_in_a_new_file_does_not_overwrite_another_programs_pairs() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let (mut first, mut second) = (open(&path).unwrap(), open(&path).unwrap());
@@ -235,7 +235,7 @@ fn sync_that_fails(plain: &mut Plain, syncs_before: u32) {
     assert!(refused.errno == libc::EIO && refused.text.contains("cannot be synced"), "{}", refused.text);
 }
 
-/// Returns a file whose frames have at least as many free bytes in front of them as the live frames take.
+/// Makes a file with enough free bytes before its frames for all its live frames.
 fn with_room_in_front(path: &Path) -> Plain {
     let mut plain = open(path).unwrap();
     for round in 0..3 {
@@ -243,22 +243,22 @@ fn with_room_in_front(path: &Path) -> Plain {
         plain.sync().unwrap();
     }
     let bytes = fs::read(path).unwrap();
-    // The start in the slot of the third generation.
+    // The start of the range in the second slot, which the third sync has written.
     let start = u64::from_le_bytes(bytes[32 + 32 + 8..][..8].try_into().unwrap());
     assert!(start > 200_000, "the frames begin at {start}");
     plain
 }
 
-/// After a failed sync, the written bytes may be on the disk or not. Later writes neither overwrite the file's contents
-/// nor rely on those bytes.
+/// After a failed sync, the written bytes may or may not be on the disk. Later writes neither overwrite the file's
+/// contents nor rely on these bytes.
 #[test]
-fn after_a_failed_sync_the_file_keeps_its_contents_and_everything_is_written_again() {
+fn after_a_failed_sync_the_file_keeps_its_contents_and_the_next_sync_writes_all_frames() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("file");
     let mut plain = with_room_in_front(&path);
     let before = all(&plain);
     for _ in 0..3 {
-        // The new frames go in front of the file's frames, most of which are dead.
+        // The new frames go before the file's frames, most of which are dead.
         put(&mut plain, "a", "short");
         sync_that_fails(&mut plain, 0);
         assert!(all(&open(&path).unwrap()) == before);
@@ -273,8 +273,8 @@ fn after_a_failed_sync_the_file_keeps_its_contents_and_everything_is_written_aga
     assert!(all(&open(&path).unwrap()) == all(&plain));
 }
 
-/// A slot whose sync failed may be on the disk or not. Until another slot is on the disk, the frames of both slots must
-/// stay.
+/// A slot whose sync failed may or may not be on the disk. Until a later slot is on the disk, the frames of both slots
+/// must stay.
 #[test]
 fn after_a_failed_sync_of_a_slot_the_frames_of_both_slots_stay() {
     let home = tempfile::tempdir().unwrap();
@@ -300,7 +300,7 @@ fn after_a_failed_sync_of_a_slot_the_frames_of_both_slots_stay() {
 }
 
 #[test]
-fn of_two_programs_that_sync_at_once_one_is_refused_and_the_file_is_whole() {
+fn if_two_programs_sync_at_once_the_file_has_exactly_the_pairs_of_the_syncs_that_succeeded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let mut first = open(&path).unwrap();
@@ -312,7 +312,7 @@ fn of_two_programs_that_sync_at_once_one_is_refused_and_the_file_is_whole() {
             let syncing = parties.map(|(name, mut plain)| {
                 scope.spawn(move || {
                     let key = format!("{name} {round}");
-                    // The lengths differ, so that bytes that are cut off or mixed up do not form a complete frame.
+                    // The lengths differ, so that a mixture of the two programs' bytes does not form a complete frame.
                     put(&mut plain, &key, &name.repeat(1 + round % 7));
                     (key, plain.sync().is_ok())
                 })
@@ -328,7 +328,7 @@ fn of_two_programs_that_sync_at_once_one_is_refused_and_the_file_is_whole() {
 }
 
 #[test]
-fn a_program_that_has_locked_its_file_itself_does_not_wait_for_itself() {
+fn a_sync_does_not_wait_for_a_lock_of_its_own_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let mut plain = open(&path).unwrap();
@@ -339,7 +339,7 @@ fn a_program_that_has_locked_its_file_itself_does_not_wait_for_itself() {
     assert_eq!(all(&open(&path).unwrap()).len(), 1);
 }
 
-/// Locks the whole file for this process, as `fcntl` does.
+/// Locks the whole file for this process with `fcntl`.
 fn locked_whole(path: &Path) -> File {
     let file = file(path);
     rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -1,8 +1,8 @@
-//! Copying a database file while others write its pages.
+//! Copies a database file while other sessions write its pages.
 //!
 //! A page read while it is being written has a wrong checksum. It is read again, and finally through the page cache,
 //! because its writer may have died. So each copied page was whole at some moment between the begin and the end of the
-//! copy, each page at another moment. Redo of the log over that time brings them to one state.
+//! copy, each page at a moment of its own. Redo of the log of that time brings all pages to one state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// The number of times that a torn page is read again before it is read through the page cache.
 const READS: u32 = 50;
-/// The pause between these reads.
+/// The pause between two reads of a torn page.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// A file copy in progress, with its findings.
@@ -29,7 +29,7 @@ pub(crate) struct FileCopy<'c> {
     pub(crate) to: &'c dyn Directory,
     /// Reads a page through the page cache.
     pub(crate) cached: &'c mut dyn FnMut(PageId, &mut [u8]) -> Result<()>,
-    /// Called with the number of further bytes done.
+    /// Called with the number of bytes copied since the last call.
     pub(crate) watch: &'c mut dyn FnMut(u64),
     /// Pages that were read more than once.
     pub(crate) reread: u64,
@@ -52,7 +52,7 @@ impl FileCopy<'_> {
         while at < length {
             let want = usize::try_from(length - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
             let read = from.read_at(&mut piece[..want], at)?;
-            // The file became shorter meanwhile: the copy ends there.
+            // If the file became shorter meanwhile, the copy ends there.
             let whole = read - read % info.page_bytes as usize;
             for (index, page) in piece[..whole].chunks_exact_mut(info.page_bytes as usize).enumerate() {
                 let number = at / page_bytes + index as u64;
@@ -94,7 +94,7 @@ impl FileCopy<'_> {
     }
 }
 
-/// Copies a file that was made after the others were copied: only page 0, because the log has everything else.
+/// Copies a file that was made after the other files were copied: only page 0, because the log has everything else.
 pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileInfo, pages: u64) -> Result<CopiedFile> {
     let name = info.file_name();
     let (bytes, page_bytes) = (u64::from(info.page_bytes) * pages, info.page_bytes as usize);
@@ -111,7 +111,7 @@ pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileI
         file.write_at(&piece[..want], at)?;
         crc = crc32c::crc32c_append(crc, &piece[..want]);
         at += want as u64;
-        // Zeros behind the header page.
+        // Zeros follow the header page.
         piece[..page_bytes].fill(0);
     }
     file.sync()?;

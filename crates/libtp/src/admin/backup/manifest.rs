@@ -1,7 +1,7 @@
 //! The manifest of a backup, `backup.toml`. It is written last, so a backup without a manifest is unfinished.
 //!
-//! Text, for people to read and for only this library to write. Its last line is a checksum of all lines before. Table:
-//! docs/formats/backup.md.
+//! The manifest is a text that people can read and only this library writes. Its last line is a checksum of all lines
+//! before it. The format is in docs/formats/backup.md.
 //!
 //! If we die here: the new text has another name until it is synced.
 
@@ -50,7 +50,8 @@ pub(crate) struct Manifest {
     pub(crate) redo_point: u64,
     /// The LSN of the backup's first log record.
     pub(crate) begin: u64,
-    /// No page of the copied files has changes from this LSN on; earlier states cannot be restored from them.
+    /// All changes on the copied pages have LSNs below this LSN. States before this LSN cannot be restored from the
+    /// pages.
     pub(crate) copied: u64,
     /// The LSN where the backup's log ends.
     pub(crate) end: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Manifest {
     pub(crate) next_file_id: u32,
     /// The log's incarnations: number and first LSN.
     incarnations: Vec<[u64; 2]>,
-    /// The files.
+    /// The copied files.
     #[serde(default, rename = "file")]
     pub(crate) files: Vec<CopiedFile>,
 }
@@ -94,7 +95,7 @@ impl Manifest {
         manifest
     }
 
-    /// Sets the log's incarnations, from the one in which the copied log begins.
+    /// Sets the log's incarnations, from the incarnation in which the copied log begins.
     pub(crate) fn set_incarnations(&mut self, incarnations: impl Iterator<Item = Incarnation>) {
         let all: Vec<[u64; 2]> =
             incarnations.map(|incarnation| [incarnation.number, incarnation.start.raw()]).collect();
@@ -102,7 +103,7 @@ impl Manifest {
         self.incarnations = all[first..].to_vec();
     }
 
-    /// Returns the incarnations, or `None` if they are in no order.
+    /// Returns the incarnations, or `None` if they are not in order.
     pub(crate) fn incarnations(&self) -> Option<Incarnations> {
         let incarnation = |&[number, start]: &[u64; 2]| Incarnation { number, start: Lsn::new(start) };
         Incarnations::from_list(self.incarnations.iter().map(incarnation).collect())

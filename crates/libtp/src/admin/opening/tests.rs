@@ -1,4 +1,4 @@
-//! The ways to open: creating, opening an existing environment, and opening for reading only.
+//! Tests of the ways to open: creating, opening an existing environment, and opening for reading only.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ fn exactly_one_of_many_threads_creates_an_environment() {
 }
 
 #[test]
-fn opening_makes_nothing() {
+fn opening_a_missing_environment_makes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     for path in [dir.path(), &missing] {

@@ -1,4 +1,4 @@
-//! Cursors that are made anew in each transaction, and continue where another cursor stood.
+//! Tests of cursors: their places, calls that fail or find nothing, and continuation in another transaction.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ fn name(number: u32) -> Vec<u8> {
 }
 
 /// Walks through the file, with a transaction for each step, while other records are inserted, enough to split the
-/// file, and removed, including the record under the cursor. Returns how often each record was met.
+/// file, and records are removed, including the record under the cursor. Returns how often each record was met.
 fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
     for number in 0..300 {
         env.run(|txn| db.put(txn, &name(number), b"")).unwrap();
@@ -37,7 +37,7 @@ fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
 }
 
 #[test]
-fn a_walk_in_many_transactions_meets_each_lasting_record_once() {
+fn a_walk_in_many_transactions_meets_each_record_that_stays_once() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
@@ -48,7 +48,7 @@ fn a_walk_in_many_transactions_meets_each_lasting_record_once() {
 }
 
 #[test]
-fn a_walk_of_a_snapshot_continues_behind_a_key_in_the_same_order() {
+fn a_walk_of_a_snapshot_continues_after_a_key_in_the_same_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
@@ -117,7 +117,7 @@ fn go_to_finds_one_of_several_pairs_of_a_key_and_the_gap_that_it_leaves() {
     }
 }
 
-/// Returns all pairs behind the cursor's place, once from `for_each` in stretches of some pairs, once from `next`.
+/// Returns all pairs twice: from `for_each`, broken off after every `stretch` pairs and continued, and from `next`.
 fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate::Pair>; 2] {
     let (mut shown, mut given) = (Vec::new(), Vec::new());
     let mut cursor = db.cursor(reader);
@@ -135,7 +135,7 @@ fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate
             None => break,
         }
     }
-    // The cursor stays behind the last pair.
+    // The cursor stays after the last pair.
     assert_eq!(cursor.next().unwrap(), None);
     let mut cursor = db.cursor(reader);
     while let Some(pair) = cursor.next().unwrap() {
@@ -179,12 +179,12 @@ fn for_each_and_next_return_the_same_pairs() {
 }
 
 #[test]
-fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
+fn a_range_whose_end_is_before_its_beginning_has_no_keys() {
     use std::ops::Bound::{Excluded, Included};
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("tree").unwrap();
-    // Enough for several leaves, so that the two bounds lie on different ones.
+    // Enough for several leaves, so that the two bounds are on different leaves.
     env.run(|txn| (0..2000).try_for_each(|number| db.put(txn, &name(number), &[7; 100]))).unwrap();
     let (low, high) = (name(900), name(100));
     let inverted = [
@@ -217,8 +217,8 @@ fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
 }
 
 /// Removes the last value of a key in one of several ways, while two cursors stand on the value. Returns the values
-/// before and behind, which the cursors find after a call that found nothing, and whether the cursors kept their
-/// places.
+/// before and after that value, which the cursors find after a call that found nothing, and whether that call left the
+/// first cursor in its place.
 fn last_removed(env: &Env, tags: &crate::Multi, way: usize) -> (Option<Vec<u8>>, Option<Vec<u8>>, bool) {
     let txn = env.begin().unwrap();
     for (key, value) in [(b"a", b"0"), (b"k", b"1"), (b"k", b"2"), (b"z", b"9")] {
@@ -305,11 +305,11 @@ fn a_call_that_fails_leaves_the_cursor_where_it_was() {
 }
 
 #[test]
-fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
+fn the_order_of_a_keys_values_is_locked_until_the_transaction_ends() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     let list = env.multi("list", Duplicates::AsTheyCame).unwrap();
-    // With other values of the key, and without other values.
+    // First without other values of the keys, then with other values.
     for round in 0..2 {
         let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
         list.put(&one, b"x", b"one").unwrap();
@@ -379,7 +379,8 @@ fn damage(path: &Path, bytes: &[u8]) -> usize {
     damaged
 }
 
-/// `keys` has the first three keys in the cursor's order; the value of the second cannot be read.
+/// Checks that a cursor stays in its place when a value cannot be read. `keys` has the only three keys, in the cursor's
+/// order; the value of the second key cannot be read.
 fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
     let pair = |at: usize| Some((keys[at].clone(), b"short".to_vec()));
     let mut cursor = db.cursor(reader);

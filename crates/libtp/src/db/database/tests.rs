@@ -18,7 +18,7 @@ fn each_database_number_is_given_out_once() {
     let numbers: Vec<u32> = std::thread::scope(|scope| {
         let askers = [(); 4].map(|()| scope.spawn(ask));
         for _ in 0..20 {
-            // Writes the same file.
+            // A checkpoint writes the control file, which also has the next number.
             first.checkpoint().unwrap();
         }
         askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect()
@@ -78,7 +78,7 @@ fn a_function_that_reads_a_value_may_call_the_library() {
     .unwrap();
 }
 
-/// Orders keys by the last byte, which the library has no order for.
+/// Orders keys by their bytes from the last to the first; the library itself has no such order.
 struct ByTheEnd(&'static str);
 
 impl crate::Order for ByTheEnd {
@@ -166,7 +166,7 @@ fn equal_keys_of_an_order_share_one_record_and_one_lock() {
         Ok(())
     })
     .unwrap();
-    // A tool that does not know the order opens the tree as it is.
+    // A tool that gives no order opens the tree with the order that the file names.
     let crate::Database::Btree(tool) = env.database("names").unwrap() else { panic!("it is a tree") };
     assert_eq!(env.run(|txn| tool.get(txn, b"SMITH")).unwrap().as_deref(), Some(&b"2"[..]));
 }
@@ -288,7 +288,7 @@ fn a_record_that_was_read_does_not_change_until_its_reader_ends() {
 }
 
 #[test]
-fn a_database_that_is_locked_whole_is_changed_by_its_transaction_alone() {
+fn only_the_transaction_that_has_locked_a_whole_database_changes_it() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::create(dir.path()).unwrap();
     let db = env.btree("stock").unwrap();

@@ -1,4 +1,5 @@
-//! A transaction's decisions about several databases in turn, its state after failures, and listing during drops.
+//! Tests of a transaction's decisions about several databases in turn, of its state after failures, and of listing
+//! during drops.
 
 use std::fmt;
 use std::fs;
@@ -37,15 +38,15 @@ fn names(env: &Env) -> Vec<String> {
 }
 
 /// Checks that a write succeeds, and that all indices agree with the records.
-fn is_whole(env: &Env, stock: &Db) {
+fn check_whole(env: &Env, stock: &Db) {
     env.run(|txn| stock.put(txn, b"a new one", b"of it")).unwrap();
     for name in env.databases().unwrap() {
         assert_eq!(env.verify(&name).unwrap().findings, [], "{name}");
     }
 }
 
-/// Reads an index and nothing else. A transaction that wants the whole index has to wait.
-fn read_alone(env: &Env, index: &str, reader: &impl Reader) {
+/// Reads an index without its database. A transaction that locks the whole index has to wait for the reader.
+fn read_index(env: &Env, index: &str, reader: &impl Reader) {
     let Database::Index(index) = env.database(index).unwrap() else { panic!("it is an index") };
     assert_eq!(index.get(reader, b"nothing").unwrap(), None);
 }
@@ -61,7 +62,7 @@ fn an_index_that_was_renamed_in_the_transaction_is_dropped_from_its_database_too
     })
     .unwrap();
     assert_eq!(names(&env), ["second", "stock"]);
-    is_whole(&env, &stock);
+    check_whole(&env, &stock);
     // Rename its database, too.
     env.run(|txn| {
         txn.rename_database("stock", "goods")?;
@@ -70,7 +71,7 @@ fn an_index_that_was_renamed_in_the_transaction_is_dropped_from_its_database_too
     })
     .unwrap();
     assert_eq!(names(&env), ["goods"]);
-    is_whole(&env, &stock);
+    check_whole(&env, &stock);
 }
 
 #[test]
@@ -101,14 +102,14 @@ fn a_drop_whose_wait_for_an_index_times_out_drops_nothing() {
         let env = open(dir.path());
         let (stock, indices) = stock(&env, 20);
         let other = env.begin().unwrap();
-        read_alone(&env, held, &other);
+        read_index(&env, held, &other);
         let txn = env.begin().unwrap();
         let outcome = txn.within(Some(Duration::ZERO), || txn.drop_database("stock"));
         assert!(matches!(&outcome, Err(Error::LockTimeout(_))), "{outcome:?}");
         txn.commit().unwrap();
         other.commit().unwrap();
         assert_eq!(names(&env), ["first", "second", "stock"]);
-        is_whole(&env, &stock);
+        check_whole(&env, &stock);
         for index in &indices {
             assert_eq!(env.run(|txn| index.count(txn, b"of it")).unwrap(), 1, "{held}");
         }
@@ -127,7 +128,7 @@ fn a_call_waits_for_a_name_no_longer_than_its_limit() {
 }
 
 #[test]
-fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
+fn a_database_is_emptied_under_the_name_that_the_transaction_has_given_it() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     let old = env.btree("stock").unwrap();
@@ -165,11 +166,11 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
         assert_eq!(env.count_records("stock").unwrap(), Some(0), "{name}");
         if name == "tree" {
             assert_eq!(env.count_records("by its value").unwrap(), Some(0));
-            is_whole(&env, &tree);
+            check_whole(&env, &tree);
             assert_eq!(env.run(|txn| index.count(txn, b"of it")).unwrap(), 1);
         }
     }
-    // The transaction keeps the name, in a process that knew no database of that name.
+    // The transaction keeps the new name locked, in a process that has opened no database of that name.
     let theirs = open(dir.path());
     let txn = theirs.begin().unwrap();
     txn.rename_database("stock", "goods").unwrap();
@@ -198,7 +199,7 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
         let (stock, [first, _]) = stock(&env, 0);
         let other = env.begin().unwrap();
         if !is_damaged {
-            read_alone(&env, "second", &other);
+            read_index(&env, "second", &other);
         }
         let txn = env.begin().unwrap();
         match txn.within(Some(Duration::ZERO), || txn.empty_database("stock")) {
@@ -219,7 +220,7 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
 /// A test's action before a file is opened.
 type Hook = Box<dyn FnOnce() -> libtp_io::Result<()> + Send>;
 
-/// A directory that calls a test's hook once, before a file of that name is opened in that mode.
+/// A directory that calls a test's hook once, before the hook's file is opened in the hook's mode.
 struct Meddling {
     real: Arc<dyn Directory>,
     hook: Mutex<Option<(String, OpenMode, Hook)>>,
@@ -341,7 +342,7 @@ fn a_list_reports_only_a_missing_file_as_missing() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_database_is_left_alone_by_a_drop() {
+fn a_drop_does_not_remove_a_directory_that_has_the_name_of_the_databases_file() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     stock(&env, 20);
@@ -370,5 +371,5 @@ fn more_drops_than_a_log_record_has_room_for_are_refused_and_nothing_is_changed(
     let outcome = txn.commit().unwrap_err();
     assert!(matches!(outcome, Error::Full { .. }) && outcome.to_string().contains("several transactions"), "{outcome}");
     assert_eq!(names(&env), ["first", "second", "stock"]);
-    is_whole(&env, &stock);
+    check_whole(&env, &stock);
 }

@@ -1,8 +1,8 @@
 //! Updates the indices of a database when a record changes.
 //!
-//! The record is locked for writing and read; each function computes its keys from the old and the new value; then the
-//! record and the differing entries are changed. All of it is undone together if a step fails, so a program that goes
-//! on after an error has not changed the record alone.
+//! First the record is locked for writing and read. Each index's function computes the keys of the old and of the new
+//! value. Then the record and the differing entries are changed. If a step fails, all steps are undone, so a program
+//! that continues after an error has not changed the record without its entries.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Op
 }
 
 impl Db {
-    /// Returns all indices to be kept.
+    /// Returns all indices of the database, with their functions.
     fn kept_indices(&self, txn: &Txn<'_>) -> Result<Vec<Arc<Kept>>> {
         let env = self.environment();
         let files = txn.guarded(|| Ok(self.access(txn).indices()?))?;
@@ -130,7 +130,7 @@ impl Differing {
             }
             if !access.delete(gone)? {
                 let what = format!(
-                    "this index has no entry for a record of `{}` that is to be changed: its function gives other keys for that record than before. Nothing was changed. Drop the index (`Db::drop_index`), and make it anew (`Db::index`)",
+                    "this index has no entry for a record of `{}` that is to be changed: its function gives other keys for that record than before. Nothing was changed. Drop the index (`Db::drop_index`), and make it again (`Db::index`)",
                     of.name()
                 );
                 return Err(Error::Database { name: tree.name().into(), what });

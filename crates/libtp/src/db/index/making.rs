@@ -1,8 +1,8 @@
 //! Making, reopening and dropping an index.
 //!
-//! Making an index is one transaction, which has the whole database to itself: it puts the index on the list, reads
-//! every record, sorts the entries, loads them, and commits. A death on the way leaves a file that is on no list, and
-//! the next caller makes the index again. A death after the end of the load leaves the entries in the file
+//! Making an index is one transaction, which locks the whole database: it puts the index on the list, reads every
+//! record, sorts the entries, loads them, and commits. A death before the end of the load leaves a file that is on no
+//! list, and the next caller makes the index again. A death after the end of the load leaves the entries in the file
 //! (docs/design/0014); they are never read, and the next caller removes them.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::db::sort::Sorter;
 use crate::region::kept_indices::{IndexKeys, Kept};
 use crate::{Durability, Result, Txn};
 
-/// The fill of leaves in percent: later entries come between the present ones.
+/// The fill of leaves in percent. The rest is for later entries, which come between the present entries.
 const FILL_PERCENT: u8 = 90;
 /// The approximate memory for sorting.
 const SORT_BYTES: u64 = 64 << 20;
@@ -29,12 +29,12 @@ impl Db {
     /// one transaction, for which all other writers of the database wait.
     ///
     /// From then on every change of a record, by any process, updates the index. Every process that writes to the
-    /// database must call this first, with the same function. The function is called while the record is locked; it
+    /// database must first call this, with the same function. The function is called while the record is locked. It
     /// must not use the library, and must return the same keys for the same record always.
     ///
     /// # Errors
     /// `Database` when the name belongs to another database, or a database has too many indices (32); `Length` when a
-    /// key is too long for an index; else as [`Db::put`]. The index does not exist then.
+    /// key is too long for an index; else as [`Db::put`]. After an error the index was not made.
     pub fn index(
         &self,
         name: &str,
@@ -54,9 +54,9 @@ impl Db {
             // A read of the index is refused if the database does not keep it.
             return Ok(index);
         }
-        // Noted before the index is on the list: from then on this process's writers need it.
+        // The function is noted before the index is on the list: from then on this process's writers need the function.
         let before = env.indices.note(&index.kept);
-        // Durable at once, as loaded records are.
+        // On disk when this call returns, as loaded records are.
         if let Err(error) = crate::txn::run::run(env, Durability::Sync, |txn| index.make(txn)) {
             env.indices.forget(&index.kept, before);
             return Err(error);
@@ -122,8 +122,8 @@ impl Index {
         })
     }
 
-    /// Adds the sorted entries of all records. They are loaded (0014) if the tree is one empty leaf, as a new one is. A
-    /// tree that had pages before keeps them, and the entries are put one by one.
+    /// Adds the sorted entries of all records. They are loaded (0014) if the tree is one empty leaf, as a new tree is.
+    /// A tree with more pages keeps its pages, and the entries are put one by one.
     fn fill(&self, txn: &Txn<'_>) -> Result<()> {
         let directory = self.of.environment().platform.directory.as_ref();
         let mut sorter = Sorter::new(directory, self.name(), SORT_BYTES);

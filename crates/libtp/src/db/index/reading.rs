@@ -1,8 +1,8 @@
 //! Finding records by index keys.
 //!
-//! In a transaction the visited entries, the gaps between them, and the records they lead to are locked; in a snapshot
-//! index and records are of the same moment. A writer locks a record before its entries, and a reader locks the entries
-//! first: a deadlock between the two is resolved like any other.
+//! In a transaction the visited entries, the gaps between them, and the records to which they lead are locked. In a
+//! snapshot, index and records are of the same moment. A writer locks a record before its entries, and a reader locks
+//! the entries first: a deadlock between the two is resolved like any other.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ pub struct IndexEntry {
     pub index_key: Vec<u8>,
     /// The record's key.
     pub key: Vec<u8>,
-    /// Its value.
+    /// The record's value.
     pub value: Vec<u8>,
 }
 
@@ -78,13 +78,13 @@ impl Index {
         self.range(reader, Keys::prefix(beginning))
     }
 
-    /// Refuses an index that is no longer kept, or was not kept when the snapshot was taken: it may lack entries.
+    /// Refuses an index that is no longer kept up to date, or was not when the snapshot was taken: it may lack entries.
     pub(in crate::db) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),
             _ if planted("libtp: an index that is not kept up to date is read") => return Ok(()),
             Listed::Later => "this index was made after the snapshot was taken; read it in a new snapshot",
-            Listed::No => "this index was dropped, and is not kept up to date any more; make it anew (`Db::index`)",
+            Listed::No => "this index was dropped, and is not kept up to date any more; make it again (`Db::index`)",
         };
         Err(Error::Database { name: self.name().into(), what: what.into() })
     }
@@ -94,7 +94,7 @@ impl Index {
         let (index_key, stored) = self.read(entry)?;
         let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
             let what = format!(
-                "this index has an entry for a record that is not in `{}`. Nothing was changed. `Index::verify` lists such entries; drop the index (`Db::drop_index`), and make it anew (`Db::index`)",
+                "this index has an entry for a record that is not in `{}`. Nothing was changed. `Index::verify` lists such entries; drop the index (`Db::drop_index`), and make it again (`Db::index`)",
                 self.of.name()
             );
             return Err(Error::Database { name: self.name().into(), what });
@@ -105,7 +105,7 @@ impl Index {
     /// Returns the index key and the stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
-            Error::Corrupt(format!("{}: an entry of {} bytes does not have the form of an index entry; nothing was changed. Drop the index, and make it anew", self.name(), entry.0.len()).into())
+            Error::Corrupt(format!("{}: an entry of {} bytes does not have the form of an index entry; nothing was changed. Drop the index, and make it again", self.name(), entry.0.len()).into())
         })
     }
 }

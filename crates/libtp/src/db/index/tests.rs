@@ -1,4 +1,5 @@
-//! Indices as seen by one process, two handles and threads. Deaths and power cuts: the suites `failpoints` and `model`.
+//! Tests of indices in one process, with two handles and with threads. The suites `failpoints` and `model` test deaths
+//! and power cuts.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -31,7 +32,8 @@ fn pair(index_key: &[u8], key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (index_key.to_vec(), key.to_vec())
 }
 
-fn is_whole(env: &Env, index: &Index) {
+/// Checks that the index and its database have no faults.
+fn check_whole(env: &Env, index: &Index) {
     assert_eq!(index.verify(&env.snapshot().unwrap()).unwrap(), Vec::<String>::new());
     let txn = env.begin().unwrap();
     assert_eq!(index.verify(&txn).unwrap(), Vec::<String>::new());
@@ -54,7 +56,7 @@ fn every_way_to_change_a_record_changes_its_index() {
         db.put(txn, b"kurt", b"Brno:logician")?;
         assert_eq!(all(&index, txn), [pair(b"Brno", b"kurt"), pair(b"London", b"ada"), pair(b"London", b"alan")]);
         db.update_with(txn, b"kurt", |value| value[..4].copy_from_slice(b"Wien"))?;
-        assert_eq!(db.update_with(txn, b"nobody", |_| ())?, None);
+        assert_eq!(db.update_with(txn, b"alonzo", |_| ())?, None);
         db.put(txn, b"alan", b"Manchester:logician")?;
         Ok(())
     })
@@ -86,7 +88,7 @@ fn every_way_to_change_a_record_changes_its_index() {
     db.put(&txn, b"alan", b"Wilmslow:logician").unwrap();
     txn.abort().unwrap();
     assert_eq!(env.run(|txn| Ok(all(&index, txn))).unwrap(), [pair(b"Manchester", b"alan")]);
-    is_whole(&env, &index);
+    check_whole(&env, &index);
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn an_index_is_made_of_the_existing_records_and_found_again() {
                 .unwrap();
             let index = db.index(&format!("{} by letter", db.name()), letters).unwrap();
             assert_eq!(env.run(|txn| index.count(txn, b"7")).unwrap(), 57);
-            is_whole(&env, &index);
+            check_whole(&env, &index);
         }
     }
     let env = Env::open_or_create(dir.path()).unwrap();
@@ -113,13 +115,13 @@ fn an_index_is_made_of_the_existing_records_and_found_again() {
     let index = db.index("tree by letter", letters).unwrap();
     env.run(|txn| db.put(txn, b"k", b"77")).unwrap();
     assert_eq!(env.run(|txn| index.count(txn, b"7")).unwrap(), 58);
-    is_whole(&env, &index);
+    check_whole(&env, &index);
     assert!(db.drop_index("tree by letter").unwrap());
     assert!(!db.drop_index("tree by letter").unwrap());
     env.run(|txn| db.put(txn, b"k", b"nothing keeps this")).unwrap();
     let index = db.index("tree by letter", town).unwrap();
     assert_eq!(env.run(|txn| index.keys(txn, b"nothing keeps this")).unwrap(), [b"k"]);
-    is_whole(&env, &index);
+    check_whole(&env, &index);
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn an_index_opens_only_as_an_index_and_no_other_database_does() {
         db.drop_index("other").err(),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let message = refused.unwrap_or_else(|| panic!("{number} was let through")).to_string();
+        let message = refused.unwrap_or_else(|| panic!("call {number} was not refused")).to_string();
         assert!(message.contains("index"), "{number}: {message}");
     }
     assert!(matches!(db.drop_index("nothing"), Err(Error::NoDatabase { .. })));
@@ -168,7 +170,7 @@ fn a_change_that_its_index_cannot_follow_changes_nothing() {
     let txn = env.begin().unwrap();
     let message = db.put(&txn, b"a", b"other").unwrap_err().to_string();
     assert!(message.contains("fickle"), "{message}");
-    // The program goes on, and record and indices are unchanged.
+    // The program continues, and record and indices are unchanged.
     txn.commit().unwrap();
     assert_eq!(env.run(|txn| db.get(txn, b"a")).unwrap().as_deref(), Some(&b"short"[..]));
     assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
@@ -188,7 +190,7 @@ fn an_index_returns_the_programs_keys_of_a_database_with_its_own_order() {
         Ok(())
     })
     .unwrap();
-    is_whole(&env, &by_key);
+    check_whole(&env, &by_key);
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn making_an_index_waits_for_writers_and_later_writers_update_the_index() {
     for (env, index) in [(&making, &index), (&writing, &same)] {
         let found = env.run(|txn| Ok(all(index, txn))).unwrap();
         assert_eq!(found.len(), 4);
-        is_whole(env, index);
+        check_whole(env, index);
     }
     assert!(theirs.drop_index("by town").unwrap());
     making.run(|txn| ours.put(txn, b"emmy", b"Princeton:algebraist")).unwrap();
@@ -231,7 +233,7 @@ fn making_an_index_waits_for_writers_and_later_writers_update_the_index() {
 }
 
 #[test]
-fn threads_change_records_while_indices_come_and_go() {
+fn threads_change_records_while_an_index_is_made_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(crate::Durability::Relaxed).open(dir.path()).unwrap();
     let db = env.btree("db").unwrap();
@@ -263,7 +265,7 @@ fn threads_change_records_while_indices_come_and_go() {
         is_over.store(true, Ordering::Relaxed);
         index
     });
-    is_whole(&env, &index);
+    check_whole(&env, &index);
 }
 
 #[test]
@@ -286,7 +288,7 @@ fn a_session_that_takes_a_transaction_over_knows_the_indices() {
         // Another transaction uses its former session afterwards.
         let message = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
         assert!(message.contains("by town"), "{message}");
-        is_whole(&env, &index);
+        check_whole(&env, &index);
     }
 }
 
@@ -307,7 +309,7 @@ fn verify_finds_all_faults_of_an_index_with_its_function_and_some_without() {
             db.put(txn, b"kurt", b"Brno:logician")
         })
         .unwrap();
-        is_whole(&env, &index);
+        check_whole(&env, &index);
         let entry = libtp_record::duplicates::sorted_entry;
         env.run(|txn| {
             txn.guarded(|| {
@@ -357,13 +359,13 @@ fn an_index_of_many_records_is_loaded() {
     // A separately put entry is a log record of more than a hundred bytes.
     let logged = env.managers().log.tail().since(before);
     assert!(logged < 20_000 * 50, "{logged} bytes were logged");
-    is_whole(&env, &index);
+    check_whole(&env, &index);
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
     // The index is made again, in a tree that has pages already.
     assert!(db.drop_index("by value").unwrap());
     let index = db.index("by value", |_, value, keys| keys.add(&value[1..])).unwrap();
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
-    is_whole(&env, &index);
+    check_whole(&env, &index);
 }
 
 #[test]
@@ -380,7 +382,7 @@ fn entries_of_a_maker_that_died_after_its_load_are_not_read_and_are_removed() {
     assert_eq!(findings(&env, ["people", "by town"]), [Vec::<String>::new(), Vec::new()]);
     let again = db.index("by town", town).unwrap();
     assert_eq!(env.run(|txn| Ok(all(&again, txn))).unwrap(), [pair(b"Wien", b"kurt")]);
-    is_whole(&env, &again);
+    check_whole(&env, &again);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::{Error, Reader, Result};
 
 /// The largest number of findings that are reported.
 const FINDINGS_MAX: usize = 100;
-/// The number of snapshots taken in turn when writers make a snapshot too old.
+/// The number of snapshots that are tried, one after the other, if writers make a snapshot too old.
 const TRIES: u32 = 5;
 
 /// The findings, up to the limit.
@@ -45,7 +45,8 @@ struct Compared<'c> {
 
 impl Index {
     /// Returns the faults of the index: records that it does not lead to, entries that lead to no record, and entries
-    /// that do not belong to their record. Reads everything; a transaction locks everything, a snapshot does not.
+    /// that do not belong to their record. Reads all records and entries. A transaction locks them; a snapshot does
+    /// not.
     ///
     /// # Errors
     /// As [`Index::keys`], and the errors of the index's function.

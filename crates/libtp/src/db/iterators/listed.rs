@@ -1,4 +1,4 @@
-//! Iterators over the records of a list, whose numbers change under them.
+//! Iterators over the records of a list, whose numbers may change during the iteration.
 //!
 //! Each end of an iterator is a *gap*, a place between two records, and the records between the gaps are still to be
 //! returned. A gap remembers one of its two records, and the ids around that record. If the transaction has changed
@@ -19,7 +19,7 @@ use crate::{Reader, Result};
 /// The number of ids that a gap keeps of a leaf of the list that its end has left.
 const IDS_KEPT: usize = 64;
 
-/// The end of an iterator that a gap belongs to.
+/// The end of an iterator to which a gap belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Front,
@@ -29,7 +29,7 @@ enum Side {
 /// A place between two records, which stays between them when their numbers change.
 struct Gap {
     side: Side,
-    /// The number of the record behind the gap. `u64::MAX` stands behind all records.
+    /// The number of the record after the gap. With `u64::MAX`, the gap is after all records.
     at: u64,
     /// The record by which the gap is found again. In an empty list there is no such record.
     seen: Seen,
@@ -58,7 +58,7 @@ impl Gap {
         let mut has_before = self.see(list, reader, self.at - 1)?.is_some();
         let has_behind = self.see(list, reader, self.at)?.is_some();
         if !has_before && !has_behind {
-            // A range that ends beyond the list ends behind the list's last record.
+            // A range that ends beyond the list ends after the list's last record.
             self.at = list.count(reader)? + 1;
             has_before = self.see(list, reader, self.at - 1)?.is_some();
         }
@@ -100,9 +100,9 @@ fn beside(mut known: Stretch, mut found: Stretch) -> Stretch {
 /// An iterator over the records of a list, from both ends: [`List::range`], or a [`ListCursor`] in a `for` loop.
 ///
 /// The loop may change the list. The iterator returns each record at most once, with its number at that time, and it
-/// returns every record that is not removed before its turn. The numbers of the range count at the first step: later
-/// the range keeps its records, with other numbers. An inserted record is returned if its neighbours are still to be
-/// returned. After an error the iterator ends.
+/// returns every record that is not removed before its turn. The range's numbers mean the records that have them at the
+/// first step. Later the range keeps these records, even if their numbers change. An inserted record is returned if its
+/// neighbours are still to be returned. After an error the iterator ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -156,8 +156,8 @@ impl<'t, R: Reader> ListRecords<'t, R> {
         let record = self.reader.list_record(self.list.tree(), id)?;
         self.front.at = number + 1;
         self.front.settle(self.list, self.reader)?;
-        // This was the last record: records that the loop appends from now on are not returned, or the loop might never
-        // end.
+        // After the last record the iterator ends: records that the loop appends from now on are not returned, or the
+        // loop might never end.
         self.has_ended = self.front.seen.number == number;
         Ok(Some((number, record)))
     }
@@ -222,7 +222,7 @@ impl<R: Reader> std::fmt::Debug for ListRecords<'_, R> {
 }
 
 impl List {
-    /// Returns an iterator over the records with some of the numbers.
+    /// Returns an iterator over the records whose numbers are in `numbers`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -13,7 +13,7 @@ pub(super) type Record = (u64, Vec<u8>);
 
 /// Returns the lowest and the highest of some numbers. If the highest is below the lowest, there are no numbers.
 pub(super) fn bounds(numbers: &impl RangeBounds<u64>) -> (u64, u64) {
-    // Numbers begin with 1, and the number 0 stands below all.
+    // Numbers begin with 1, so 0 is below all numbers.
     let low = match numbers.start_bound() {
         Bound::Included(&low) => Some(low.max(1)),
         Bound::Excluded(&below) => below.checked_add(1),
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Records<'_> {
 }
 
 impl Recno {
-    /// Returns an iterator over the records with some of the numbers.
+    /// Returns an iterator over the records whose numbers are in `numbers`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! Iterators over every kind of database, in a transaction and in a snapshot.
+//! Tests of iterators over every kind of database, in a transaction and in a snapshot.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -10,7 +10,7 @@ fn pair(number: u32) -> Pair {
     (format!("{number:04}").into_bytes(), number.to_le_bytes().to_vec())
 }
 
-/// Takes from the front and the back by turns, as `steps` states, until the iterator ends.
+/// Takes records from the front or the back, as `is_front` says for each step, until the iterator ends.
 fn by_turns<T>(mut all: impl DoubleEndedIterator<Item = Result<T>>, mut is_front: impl FnMut(usize) -> bool) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     for step in 0.. {
@@ -68,7 +68,7 @@ fn both_ends_of_a_tree_meet() {
 }
 
 #[test]
-fn an_order_of_the_program_and_several_values_keep_their_order() {
+fn keys_in_another_order_and_several_values_of_a_key_keep_their_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let down = env.btree_ordered("down", Descending).unwrap();

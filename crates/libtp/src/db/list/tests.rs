@@ -1,4 +1,4 @@
-//! Lists through the public interface: snapshots, locks, damage, freed pages.
+//! Tests of lists through the public interface: snapshots, locks, damage, freed pages.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ fn a_snapshot_shows_the_numbers_of_its_moment() {
 }
 
 #[test]
-fn a_read_number_stays_and_transactions_replace_records_side_by_side() {
+fn a_number_that_was_read_stays_while_transactions_replace_records_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { lock_timeout_millis: Some(20), ..crate::Settings::default() };
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -162,7 +162,7 @@ fn each_snapshot_shows_its_own_numbers_during_random_changes() {
         } else if below(2) == 0 {
             txn.abort().unwrap();
         } else {
-            // Killed: the next session repairs.
+            // As if killed: the next session repairs.
             txn.die();
         }
         if below(3) == 0 {
@@ -186,7 +186,7 @@ fn each_snapshot_shows_its_own_numbers_during_random_changes() {
 }
 
 #[test]
-fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
+fn threads_that_insert_and_replace_at_once_lose_nothing() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 120;
     let dir = tempfile::tempdir().unwrap();
@@ -211,7 +211,7 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
             })
             .unwrap();
             env.run_with(crate::Durability::Relaxed, |txn| {
-                // The first records are somewhere in the middle, in their order.
+                // The records of the beginning are somewhere in the middle, in their order.
                 let mut cursor = list.cursor(txn);
                 let mut met = 0;
                 while let Some((number, line)) = cursor.next()? {
@@ -311,7 +311,7 @@ fn verify_finds_wrong_counts_and_lost_entries() {
         txn.commit().unwrap();
     };
     let leaf = |txn: &Txn<'_>| leaves(&list, txn).swap_remove(0);
-    damage("above it stand", &|txn| {
+    damage("the node above states", &|txn| {
         let (id, mut node) = leaf(txn);
         node.children.pop();
         raw_put(&list, txn, &node_key(id), &node.to_bytes());
@@ -355,7 +355,7 @@ fn verify_finds_wrong_counts_and_lost_entries() {
     });
 }
 
-/// Asserts nothing, because the machine may be busy.
+/// Prints times. Asserts nothing, because the machine may be busy.
 #[test]
 #[ignore = "a measurement"]
 fn how_long_a_step_takes() {
@@ -429,7 +429,7 @@ fn a_remembered_place_is_found_wherever_its_record_has_moved() {
         let place = place_of(at as u64 + 1);
         for _ in 0..random(40) {
             let at = random(model.len());
-            // Often beside the record, and often many at once.
+            // Often next to the record, and often several changes before the next look.
             let at = if random(3) == 0 { model.iter().position(|other| *other == name).unwrap_or(at) } else { at };
             env.run(|txn| match random(2) {
                 0 => list.delete(txn, at as u64 + 1).map(|_| {
@@ -463,7 +463,7 @@ fn a_remembered_place_is_found_wherever_its_record_has_moved() {
 }
 
 #[test]
-fn a_removed_record_leaves_its_place_between_its_former_neighbours() {
+fn the_place_of_a_removed_record_is_between_its_former_neighbours() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
@@ -477,8 +477,8 @@ fn a_removed_record_leaves_its_place_between_its_former_neighbours() {
         })
         .unwrap()
         .unwrap();
-    // The previous record and the record itself are removed, other records are inserted in front: the cursor stands
-    // behind a, before d.
+    // The previous record and the record itself are removed, other records are inserted in front: the cursor is between
+    // a and d.
     env.run(|txn| list.delete(txn, 2).and_then(|_| list.delete(txn, 2))).unwrap();
     env.run(|txn| (0..300).try_for_each(|_| list.insert_before(txn, 1, b"new").map(|_| ()))).unwrap();
     env.run(|txn| {

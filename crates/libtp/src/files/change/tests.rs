@@ -1,4 +1,4 @@
-//! Changes of plain files in a transaction, and refusals.
+//! Tests of changes of plain files in a transaction, and of refusals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::files::recovery::recover;
 use crate::{Db, Durability, Env, Error};
 
-/// An environment with a database, and a directory beside it.
+/// An environment with a database, and a directory next to it.
 struct Place {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -38,7 +38,7 @@ impl Place {
         fs::read_to_string(self.at(name)).ok()
     }
 
-    /// Returns the names in the directory, including temporary ones.
+    /// Returns the names in the directory, including those of temporary files.
     fn names(&self) -> Vec<String> {
         names_in(&self.path.join("etc"))
     }
@@ -54,8 +54,8 @@ impl Place {
         count
     }
 
-    /// Commits while two readers wait for the row of file `a`. Both keep its lock for some time, so the row stays. The
-    /// lock of one alone could be overtaken.
+    /// Commits while two readers wait for the row of file `a`. Both keep the row's lock for some time, so the row
+    /// stays. A single reader could be overtaken before it has the lock.
     fn commit_before_readers(&self, writer: crate::Txn<'_>, text: Option<&[u8]>) {
         let read = || {
             let reader = self.env.begin().unwrap();
@@ -114,7 +114,7 @@ fn files_are_there_when_the_transaction_commits_and_not_before() {
     assert_eq!(place.text("shadow").as_deref(), Some("new"));
     assert_eq!(fs::metadata(place.at("shadow")).unwrap().mode() & 0o7777, 0o640);
     assert_eq!(place.rows(), 0);
-    // The same with a commit that waits for nothing.
+    // Again, with `commit_async`.
     let txn = place.env.begin().unwrap();
     txn.replace_file(place.at("passwd"), b"").unwrap();
     txn.commit_async().unwrap();
@@ -142,7 +142,7 @@ fn an_aborted_transaction_leaves_nothing() {
 }
 
 #[test]
-fn many_changes_of_one_path_come_to_the_last() {
+fn of_many_changes_of_one_path_the_last_is_kept() {
     let place = Place::new();
     fs::write(place.at("a"), "1").unwrap();
     place
@@ -168,7 +168,7 @@ fn many_changes_of_one_path_come_to_the_last() {
 }
 
 #[test]
-fn a_savepoint_takes_files_back() {
+fn a_rollback_to_a_savepoint_undoes_changes_of_files() {
     let place = Place::new();
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
@@ -244,7 +244,7 @@ fn another_filesystem_is_refused_before_the_commit() {
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
     assert_says(&txn.rename_file(place.at("a"), other.path().join("a")).unwrap_err(), "on another filesystem");
-    // One transaction may change files on both.
+    // One transaction may change files on both filesystems.
     txn.create_file(other.path().join("b"), b"2").unwrap();
     txn.replace_file(place.at("a"), b"2").unwrap();
     txn.commit().unwrap();
@@ -297,7 +297,7 @@ fn a_change_by_another_program_is_not_lost() {
 }
 
 #[test]
-fn rights_that_another_program_has_changed_are_not_taken_back() {
+fn rights_that_another_program_has_changed_are_kept() {
     let place = Place::new();
     for name in ["a", "b"] {
         fs::write(place.at(name), "1").unwrap();
@@ -349,13 +349,13 @@ fn two_transactions_take_turns_over_a_file() {
 }
 
 #[test]
-fn a_reader_inside_does_not_keep_files_from_their_places() {
+fn a_reading_transaction_does_not_keep_files_from_their_places() {
     let place = Place::new();
     fs::write(place.at("a"), "1").unwrap();
     let writer = place.env.begin().unwrap();
     writer.replace_file(place.at("a"), b"2").unwrap();
     place.commit_before_readers(writer, Some(b"2"));
-    // A row that is left is deleted when the readers have ended.
+    // A leftover row is deleted when the readers have ended.
     place.env.background_step().unwrap();
     assert_eq!(place.rows(), 0);
     place.env.run(|txn| txn.replace_file(place.at("a"), b"3")).unwrap();
@@ -370,7 +370,7 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
     let writer = place.env.begin().unwrap();
     writer.remove_file(place.at("a")).unwrap();
     place.commit_before_readers(writer, None);
-    // The very file: its inode, length and time are unchanged.
+    // The same file comes back: its inode, length and time are unchanged.
     fs::rename(place.at("aside"), place.at("a")).unwrap();
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("a"))).unwrap().as_deref(), Some(&b"1"[..]));
     place.env.background_step().unwrap();
@@ -395,7 +395,7 @@ fn a_file_that_could_not_be_put_in_its_place_is_reported_and_tried_again() {
     let error = group.finish(&place.env.0).unwrap_err();
     assert!(matches!(error, Error::FilesWaiting { .. }) && !error.is_retryable());
     assert_says(&error, "another program has made a directory in its place. The change is kept; move the directory away, and the library puts the file in its place");
-    assert_eq!(place.text("a").as_deref(), Some("2"), "the other one is in its place");
+    assert_eq!(place.text("a").as_deref(), Some("2"), "the other file is in its place");
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("d/x"))).unwrap().unwrap(), b"2");
     fs::remove_dir(place.at("d/x")).unwrap();
     let Place { env, users, path, _dir } = place;
@@ -436,7 +436,7 @@ fn a_change_in_a_missing_directory_waits_for_the_directory() {
         assert_says(&refused.unwrap_err(), "was replaced by another directory");
     }
     assert_eq!((place.text("beside").as_deref(), place.env.waiting_files().unwrap().len()), (Some("1"), 3));
-    // Other transactions go on, also there.
+    // Other transactions can change other files, also in that directory.
     place.env.run(|txn| txn.create_file(place.at("disk/y"), b"3")).unwrap();
     place.env.run(|txn| txn.remove_file(place.at("disk/y"))).unwrap();
     // The disk is back.
@@ -498,7 +498,7 @@ fn a_change_that_can_be_carried_out_is_not_given_up() {
 }
 
 #[test]
-fn while_a_file_waits_the_dead_are_swept_all_the_same() {
+fn files_of_dead_sessions_are_swept_while_another_file_waits() {
     let place = Place::new();
     fs::create_dir(place.at("d")).unwrap();
     let txn = place.env.begin().unwrap();
@@ -517,7 +517,7 @@ fn while_a_file_waits_the_dead_are_swept_all_the_same() {
 }
 
 #[test]
-fn a_row_of_an_older_build_is_ended() {
+fn a_row_that_an_older_build_wrote_is_carried_out() {
     let place = Place::new();
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
@@ -529,7 +529,7 @@ fn a_row_of_an_older_build_is_ended() {
     place.env.run(|txn| rows.put(txn, &key, &older.encode())).unwrap();
     recover(&place.env.0);
     assert_eq!((place.text("a"), place.rows()), (None, 0));
-    // The very same file comes back, and stays.
+    // A file of that name that is made later stays.
     fs::write(place.at("a"), "1").unwrap();
     recover(&place.env.0);
     assert_eq!(place.text("a").as_deref(), Some("1"));
@@ -592,7 +592,7 @@ fn a_transaction_with_files_is_not_passed_on() {
 }
 
 #[test]
-fn temporary_files_of_the_living_stay_and_of_the_dead_go() {
+fn temporary_files_of_living_sessions_stay_and_those_of_dead_sessions_are_removed() {
     let place = Place::new();
     let living = place.env.begin().unwrap();
     living.create_file(place.at("a"), b"1").unwrap();
@@ -610,7 +610,7 @@ fn temporary_files_of_the_living_stay_and_of_the_dead_go() {
 }
 
 #[test]
-fn thousands_of_files_in_one_transaction() {
+fn one_transaction_creates_thousands_of_files() {
     let place = Place::new();
     let txn = place.env.begin().unwrap();
     for number in 0..3000_u32 {
@@ -625,7 +625,7 @@ fn thousands_of_files_in_one_transaction() {
 }
 
 /// A session finishes its files long after its commit; another process has put them in their places since, and a later
-/// transaction has undone that change.
+/// transaction has reversed that change.
 #[test]
 fn a_late_finish_undoes_no_change_of_a_later_transaction() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! The least and the greatest value of each setting. A value outside is refused before anything is opened.
-//! The sizes of the log's segments must also be powers of two.
+//! The least and the greatest value of each setting. A value outside of its bounds is refused before anything is
+//! opened. The sizes of the log's segments must also be powers of two.
 
 use libtp_log::Geometry;
 
@@ -99,7 +99,7 @@ mod tests {
         let settings = Settings::parse(text).unwrap();
         assert!(settings.bounded().iter().all(Option::is_some), "a setting has no bounds");
         settings.check().unwrap();
-        // A number added to the settings shows up here, printed as `name: None`.
+        // A new numeric setting that `text` does not set is printed as `name: None`, and so changes the count.
         let shown = format!("{settings:?}");
         let others = ["log_directory", "durability", "replacement", "victim", "region_directory", "region_survives"];
         assert_eq!(shown.matches(": None").count(), others.len(), "{shown}");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_program_has_no_directory_made() {
+    fn wrong_settings_are_refused_before_the_directory_is_created() {
         let parent = tempfile::tempdir().unwrap();
         let place = parent.path().join("env");
         let threads = Settings { recovery_threads: Some(8700), ..Settings::default() };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_timeout_of_any_length_is_taken() {
+    fn a_lock_timeout_of_any_length_is_accepted() {
         let place = tempfile::tempdir().unwrap();
         drop(crate::Env::builder().lock_timeout(std::time::Duration::MAX).open(place.path()).unwrap());
     }

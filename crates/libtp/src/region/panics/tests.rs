@@ -1,4 +1,5 @@
-//! Panics of the library and of the program's functions. Panics at failpoints: the suite `failpoints`, `panics`.
+//! Panics of the library and of the program's functions. Panics at failpoints are tested by the suite `failpoints`, in
+//! `panics`.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -19,7 +20,7 @@ fn own_panic(work: impl FnOnce() -> crate::Result<()>) -> &'static str {
 }
 
 #[test]
-fn a_panic_ends_a_session_first_then_the_region_then_it_is_the_callers() {
+fn a_repeated_panic_kills_the_session_then_the_region_and_then_reaches_the_caller() {
     let panics = Panics::default();
     assert_eq!(panics.note_panic(0, "index 7 of 3"), PanicEffect::Session);
     assert_eq!(panics.note_panic(0, "no such frame"), PanicEffect::Session, "the first panic at another place");
@@ -39,7 +40,7 @@ fn a_panic_ends_a_session_first_then_the_region_then_it_is_the_callers() {
 }
 
 #[test]
-fn panics_at_very_many_places_end_the_region() {
+fn too_many_different_panics_end_the_region() {
     let panics = Panics::default();
     let rungs: Vec<PanicEffect> =
         ('a'..).take(PLACES + 1).map(|place| panics.note_panic(3, &place.to_string())).collect();
@@ -73,7 +74,7 @@ fn a_panic_of_the_programs_own_function_reaches_the_program_and_kills_no_session
 }
 
 #[test]
-fn the_panic_of_a_programs_own_function_is_its_own_in_broken_memory_too() {
+fn a_panic_of_the_programs_own_function_reaches_the_program_in_broken_memory_too() {
     let (_dir, env, db) = with_one_record();
     let break_it = |_: &[u8]| -> () {
         env.managers().processes.declare_broken();
@@ -121,7 +122,7 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
 }
 
 #[test]
-fn a_commit_that_panicked_before_its_record_is_no_commit_even_where_the_log_has_forgotten_the_records_before() {
+fn a_dead_session_without_a_commit_record_has_not_committed_even_if_its_noted_record_is_no_longer_in_the_log() {
     let (_dir, env, _db) = with_one_record();
     let managers = env.managers();
     let txn = managers.join().unwrap();

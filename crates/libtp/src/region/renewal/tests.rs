@@ -1,4 +1,4 @@
-//! A handle whose memory is rebuilt. With processes: the suite `multiprocess`, `rebuild`.
+//! Tests of a handle whose memory is rebuilt. The suite `multiprocess` tests several processes, in `rebuild`.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_life_whose_threads_could_not_be_started_is_begun_again() {
+fn if_the_threads_of_a_life_cannot_be_started_a_life_is_begun_again_later() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -45,7 +45,7 @@ fn a_call_while_no_thread_can_be_started_fails_and_succeeds_later() {
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
-/// Makes an environment whose memory is about to be found broken, and that can begin no next life.
+/// Makes an environment that cannot begin a next life, because no thread can be started.
 fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
@@ -58,7 +58,8 @@ fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
 fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
     for durability in [Durability::Relaxed, Durability::Sync] {
         let (_dir, env, stock) = without_a_next_life();
-        // The first relaxed commit of a life writes the control file before its record, and would be refused there.
+        // The first relaxed commit of a life writes the control file before its record, and a failure of that write
+        // would be reported as such. So this commit is not the tested one.
         env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"pears", b"1")).unwrap();
         let txn = env.begin_with(durability).unwrap();
         stock.put(&txn, b"apples", b"3").unwrap();
@@ -69,7 +70,7 @@ fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
         }
         env.0.threads_refused.store(0, Ordering::Relaxed);
         let kept = env.run(|txn| stock.get(txn, b"apples")).unwrap();
-        assert_eq!(kept.as_deref(), Some(&b"3"[..]), "{durability:?}: its record lies before the end");
+        assert_eq!(kept.as_deref(), Some(&b"3"[..]), "{durability:?}: its record is before the end of the log");
     }
 }
 
@@ -109,7 +110,7 @@ fn a_commit_whose_write_failed_has_an_unknown_outcome_with_the_cause() {
 }
 
 /// Returns how often this process has the environment's memory mapped, and how many descriptors it has open.
-fn burden(env: &Env) -> (usize, usize) {
+fn mappings_and_descriptors(env: &Env) -> (usize, usize) {
     let region = env.stats().unwrap().region;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let own = std::fs::canonicalize(env.path()).unwrap();
@@ -128,23 +129,23 @@ fn memory_that_was_given_up_is_unmapped_after_its_last_transaction() {
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
-    let (mapped, descriptors) = burden(&env);
+    let (mapped, descriptors) = mappings_and_descriptors(&env);
     assert_eq!(mapped, 1);
     let old = env.begin().unwrap();
     for round in 0..5_u8 {
         env.managers().processes.declare_broken();
         env.run(|txn| stock.put(txn, b"pears", &[round])).unwrap();
     }
-    // All lives in between are freed; the first is kept by a transaction that began in it.
-    until("memory of before stays mapped", || burden(&env).0 == 2);
+    // All lives in between are freed; a transaction that began in the first life keeps that life.
+    until("the memory of an earlier life stays mapped", || mappings_and_descriptors(&env).0 == 2);
     drop(old);
-    until("the first memory stays mapped", || burden(&env).0 == 1);
-    until("files of before stay open", || burden(&env).1 <= descriptors);
+    until("the memory of the first life stays mapped", || mappings_and_descriptors(&env).0 == 1);
+    until("files of earlier lives stay open", || mappings_and_descriptors(&env).1 <= descriptors);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
 #[test]
-fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own() {
+fn a_commit_is_kept_only_if_its_record_is_before_the_log_end_of_its_life() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
     let stopped = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -176,7 +177,7 @@ fn the_record_that_a_dead_session_has_noted_is_kept_until_the_repair() {
     let managers = env.managers();
     let txn = managers.join().unwrap();
     let done = managers.checkpoint(&txn).unwrap().unwrap();
-    // As after a death between its record, which belongs to no transaction, and the next step.
+    // The state after a death just after the checkpoint's record, which belongs to no transaction.
     txn.session().note_append(done.lsn.raw(), 0);
     txn.session().mark_dead();
     for _ in 0..3 {

@@ -94,12 +94,12 @@ fn memory_joined_after_a_savepoint_is_rolled_back_and_stays_joined() {
     drop(other);
     let part = txn.savepoint();
     house.put(&txn, &[&house.left, &house.right], 5);
-    // Dropping goes back.
+    // Dropping a savepoint rolls back.
     drop(part);
     assert_eq!(house.seen(&txn), [4, 2, 4]);
     txn.abort().unwrap();
     assert_eq!(house.kept(), [1, 1, 1]);
-    // A transaction that had joined nothing goes back entirely.
+    // The transaction has joined nothing before the savepoint: all its stores are undone.
     let txn = house.env.begin().unwrap();
     let part = txn.savepoint();
     house.put(&txn, &[&house.left, &house.right], 6);
@@ -133,9 +133,9 @@ fn a_rollback_frees_the_blocks_of_the_part_and_restores_the_blocks_that_the_part
     assert_eq!(house.env.run(|txn| Ok(blocks(txn))).unwrap(), 0);
 }
 
-/// The refusal comes before any undo; and since the program may have ignored it, the commit is refused, too.
+/// The refusal comes before any undo. The program may ignore the refusal, so the commit is refused, too.
 #[test]
-fn a_rollback_beside_a_joined_handle_is_refused_and_so_is_the_commit() {
+fn a_rollback_while_a_joined_handle_lives_is_refused_and_so_is_the_commit() {
     let house = House::new();
     for was_at_work in [true, false] {
         let txn = house.env.begin().unwrap();
@@ -150,17 +150,17 @@ fn a_rollback_beside_a_joined_handle_is_refused_and_so_is_the_commit() {
         assert!(matches!(error, Error::Segment { .. }) && text.contains("left"), "{error}");
         assert!(text.contains(if was_at_work { "was using" } else { "is using" }), "{text}");
         drop(memory);
-        assert_eq!(house.seen(&txn), [2, 2, 0], "nothing was taken back");
+        assert_eq!(house.seen(&txn), [2, 2, 0], "nothing was undone");
         let error = txn.commit().unwrap_err();
         assert!(matches!(error, Error::HalfUndone { .. }), "{error}");
         assert_eq!(house.kept(), [0, 0, 0]);
     }
 }
 
-/// A savepoint of the library's own, without stores to memory: a record is put, but the entry of its index cannot be
-/// put.
+/// The put uses a savepoint of the library's own, after which no store to memory is made: the record is put, but the
+/// entry of its index cannot be put.
 #[test]
-fn a_failed_change_of_records_is_undone_beside_a_joined_handle() {
+fn a_failed_change_of_records_is_undone_while_a_joined_handle_lives() {
     let house = House::new();
     let index = house.tree.index("index", |_, value, keys| keys.add([value[0]])).unwrap();
     let other = house.env.begin().unwrap();
@@ -179,7 +179,7 @@ fn a_failed_change_of_records_is_undone_beside_a_joined_handle() {
 }
 
 #[test]
-fn a_part_that_panics_takes_its_memory_back() {
+fn a_nested_part_that_panics_undoes_its_stores_to_memory() {
     let house = House::new();
     let txn = house.env.begin().unwrap();
     house.put(&txn, &[&house.left], 1);
@@ -199,7 +199,7 @@ fn a_part_that_panics_takes_its_memory_back() {
 }
 
 #[test]
-fn going_back_and_on_many_times_takes_no_more_memory_than_once() {
+fn many_rollbacks_take_no_more_memory_than_one() {
     let house = House::new();
     let path = house.left.path().to_path_buf();
     let txn = house.env.begin().unwrap();

@@ -43,7 +43,7 @@ fn ranges_declared_before_and_after_a_mark_are_restored_to_the_mark_and_then_to_
         fill(&mut member, 50, 100, 2);
         let inner = member.mark();
         fill(&mut member, 0, 200, 3);
-        // Bytes declared twice get their older image back.
+        // Bytes declared twice are restored from their older image.
         fill(&mut member, 0, 10, 4);
         member.go_back(&inner).unwrap();
         let shown = |member: &Member| [0, 49, 50, 149, 150].map(|at| member.segment().bytes()[at]);
@@ -55,7 +55,7 @@ fn ranges_declared_before_and_after_a_mark_are_restored_to_the_mark_and_then_to_
         assert_eq!(shown(&member), [1, 1, 2, 2, 0]);
         member.go_back(&outer).unwrap();
         assert_eq!(shown(&member), [1, 1, 1, 0, 0]);
-        // The range is declared again, and is taken back with all the rest.
+        // The range is declared again, and is undone with all other ranges.
         fill(&mut member, 0, 200, 5);
         member.abort();
         assert_eq!(shown(&member), [0; 5]);
@@ -73,7 +73,7 @@ fn ranges_declared_before_and_after_a_mark_are_restored_to_the_mark_and_then_to_
 
 /// The undo log moves to a longer area after the mark.
 #[test]
-fn a_mark_stays_where_it_is_when_the_log_grows() {
+fn a_mark_is_valid_after_the_log_has_grown() {
     let dir = tempfile::tempdir().unwrap();
     let mut member = open(&dir.path().join("segment"), false);
     member.begin(1, HOLDER).unwrap();
@@ -102,14 +102,14 @@ fn a_rolled_back_part_loses_its_new_blocks_and_keeps_the_freed_blocks() {
     fill(&mut member, large, 300_000, 1);
     let end = member.segment().get(large + 299_999, 1).is_ok();
     member.go_back(&mark).unwrap();
-    assert!(end && member.segment().get(large + 299_999, 1).is_err(), "nothing lies there any more");
+    assert!(end && member.segment().get(large + 299_999, 1).is_err(), "the block does not exist any more");
     assert!(matches!(member.free(first), Err(Error::NotAllocated { .. })), "the block was freed before the mark");
     member.free(second).unwrap();
     assert_eq!(member.malloc(300_000).unwrap(), large, "the room of the undone part is free again");
     member.go_back(&mark).unwrap();
     member.prepare().unwrap();
     member.end(Decision { incarnation: 1, lsn: 1 });
-    assert_eq!(member.segment().verify().unwrap().blocks, 1, "the second is there, the first is not");
+    assert_eq!(member.segment().verify().unwrap().blocks, 1, "only the second block exists");
 }
 
 /// A source of pseudorandom numbers.
@@ -179,7 +179,7 @@ impl Model {
     }
 }
 
-/// Transactions with nested parts, some of them taken back, that commit, abort, or are left to a judge.
+/// Transactions with nested parts, some of which are undone. The transactions commit, abort, or are left to a judge.
 #[test]
 fn nested_parts_agree_with_a_model() {
     let dir = tempfile::tempdir().unwrap();

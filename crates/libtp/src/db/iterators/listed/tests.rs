@@ -1,4 +1,4 @@
-//! Iterators over lists that the loop changes, against a `Vec`.
+//! Tests of iterators over lists that the loop changes, compared with a `Vec`.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ impl Pair<'_, '_> {
         }
     }
 
-    /// Changes the list where a record was just shown, or anywhere.
+    /// Changes the list at random: at the place of the last returned record, or elsewhere.
     fn change(&mut self, dice: &mut Dice, at: usize) {
         match dice.below(8) {
             0 => self.delete(at),
@@ -131,7 +131,7 @@ fn walk(list: &List, txn: &Txn<'_>, dice: &mut Dice, count: u64) {
     let is_whole = dice.below(2) == 0;
     let range = |at: usize| is_whole || (low..=high).contains(&(at as u64 + 1));
     let mut records = if is_whole { list.range(txn, ..) } else { list.range(txn, low..=high) };
-    // Numbers count at the first step.
+    // The range's numbers mean the records that have them at the first step.
     pair.change(dice, 0);
     let due: Vec<u64> = pair.model.iter().enumerate().filter(|(at, _)| range(*at)).map(|(_, id)| *id).collect();
     let mut shown = BTreeSet::new();
@@ -142,14 +142,14 @@ fn walk(list: &List, txn: &Txn<'_>, dice: &mut Dice, count: u64) {
         let Some(found) = (if is_front { records.next() } else { records.next_back() }) else { break };
         let (number, record) = found.unwrap();
         let (id, at) = (id_of(&record), usize::try_from(number).unwrap() - 1);
-        assert_eq!(pair.model.get(at), Some(&id), "the number is the record's present one");
-        assert!(shown.insert(id), "{id} comes twice");
+        assert_eq!(pair.model.get(at), Some(&id), "the number is the record's present number");
+        assert!(shown.insert(id), "record {id} was returned twice");
         if is_front { &mut fronts } else { &mut backs }.push(id);
         pair.change(dice, at);
     }
     let place = |id: &u64| pair.model.iter().position(|other| other == id);
     for id in &due {
-        assert!(shown.contains(id) || place(id).is_none(), "{id} never came");
+        assert!(shown.contains(id) || place(id).is_none(), "record {id} was not returned");
     }
     let order: Vec<usize> = fronts.iter().chain(backs.iter().rev()).filter_map(place).collect();
     assert!(order.is_sorted(), "{order:?}");
